@@ -1,0 +1,31 @@
+//! Compiles the wire contract in `proto/` into Rust, without `protoc`.
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+/// Every file of the contract, relative to `proto/`.
+const FILES: [&str; 5] = [
+    "sessiond/v1/types.proto",
+    "sessiond/v1/session_service.proto",
+    "sessiond/v1/event_service.proto",
+    "sessiond/v1/state_service.proto",
+    "sessiond/v1/watch_service.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(FILES, ["proto"])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // Reflection serves these bytes; they keep the comments of the contract.
+    fs::write(
+        out.join("sessiond_descriptor.bin"),
+        prost_encode(&descriptors),
+    )?;
+    tonic_prost_build::configure()
+        .build_transport(true)
+        .compile_fds(descriptors)?;
+    Ok(())
+}
+
+fn prost_encode(descriptors: &impl prost::Message) -> Vec<u8> {
+    descriptors.encode_to_vec()
+}

@@ -1,0 +1,3 @@
+//! sessiond
+
+pub mod proto;

@@ -1,0 +1,3 @@
+//! The `sessiond` program.
+
+fn main() {}

@@ -1,0 +1,17 @@
+//! The wire contract, generated from `proto/` by `build.rs`.
+#![allow(
+    missing_docs,
+    clippy::all,
+    clippy::unwrap_used,
+    rustdoc::all,
+    reason = "generated code; its documentation is the contract's own"
+)]
+
+/// `sessiond.v1`.
+pub mod v1 {
+    tonic::include_proto!("sessiond.v1");
+}
+
+/// The encoded `FileDescriptorSet` of the contract, for reflection.
+pub const DESCRIPTOR_SET: &[u8] =
+    include_bytes!(concat!(env!("OUT_DIR"), "/sessiond_descriptor.bin"));
