@@ -1,3 +1,4 @@
 //! sessiond
 
+pub mod domain;
 pub mod proto;
