@@ -1,0 +1,68 @@
+//! Every bound of the model, each with its unit and the reason for its size.
+
+/// Bytes of an application name, a user id or a session id: room for e-mail addresses, URLs and composed ids, while an index
+/// entry of all three still fits into one page.
+pub const ID_BYTES: usize = 512;
+
+/// Bytes of an event id, an invocation id or a request id: a UUID with a prefix, three times over.
+pub const SHORT_ID_BYTES: usize = 128;
+
+/// Bytes of an author or a display name: these are read by people.
+pub const NAME_BYTES: usize = 256;
+
+/// Bytes of a branch: a dotted path of agent names, some ten levels deep.
+pub const BRANCH_BYTES: usize = 1024;
+
+/// Bytes of a state key with its prefix: as an id, for keys hold ids.
+pub const KEY_BYTES: usize = 512;
+
+/// Bytes of one value's text. Larger things belong into an artifact store; a scope holds four of these.
+pub const VALUE_BYTES: usize = 256 * 1024;
+
+/// Bytes of one scope's state: its keys without prefix and its values' text. Three scopes and their punctuation stay below
+/// [`MESSAGE_BYTES`], so merged state can always be answered as text.
+pub const SCOPE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of an event's body as text: a model's longest answer with its metadata, several times over.
+pub const BODY_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a delta: its keys, values and operands, and again what it resolves to. No more than a scope holds.
+pub const DELTA_BYTES: usize = 1024 * 1024;
+
+/// Operations of one delta, and keys of one precondition: each costs the writer a read, and everybody waits for the writer.
+pub const DELTA_OPERATIONS: usize = 1000;
+
+/// Events of one batch: one commit that others wait for.
+pub const BATCH_EVENTS: usize = 1000;
+
+/// Bytes of a batch's bodies and deltas, as sent and as resolved: what fits into one message, also on its way back.
+pub const BATCH_BYTES: usize = 3 * 1024 * 1024;
+
+/// Labels of a session: enough to filter by, too few to store data in.
+pub const LABELS: usize = 64;
+
+/// Bytes of a label's key, and of its value: the field's usual size, as in Kubernetes.
+pub const LABEL_BYTES: usize = 63;
+
+/// Bytes of a template: the longest instruction that a model would read.
+pub const TEMPLATE_BYTES: usize = 256 * 1024;
+
+/// Items of a page where the request does not say.
+pub const PAGE_ITEMS_DEFAULT: usize = 100;
+
+/// Items of a page at most: a request that asks for more gets this many.
+pub const PAGE_ITEMS: usize = 1000;
+
+/// Rows that one page may look at in search of those that pass its filters. A page that ends here is short, but has a token,
+/// so that a filter which matches nothing costs a reader milliseconds at a time instead of a whole log at once.
+pub const PAGE_SCANNED: usize = 20_000;
+
+/// Bytes of a message, received or sent: what every gRPC client receives by default.
+pub const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of an id that a message quotes: enough to recognise it, too few to fill the status.
+pub const QUOTED_BYTES: usize = 64;
+
+/// Field violations, and items of a list in metadata, that a status names before it says "and N more": the whole status has to
+/// stay below the 8 KiB of trailers that clients take.
+pub const VIOLATIONS: usize = 20;

@@ -1,0 +1,132 @@
+//! What must hold at a commit.
+
+use super::{
+    Version,
+    error::{Error, SequenceConflict},
+    json::{Json, same_value},
+    scope::StateKey,
+};
+
+/// A condition on one key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Whether it has a value; null is one.
+    Exists(bool),
+    /// The version at which it was last written. Never met by a key without a value.
+    Version(Version),
+    /// Its value, compared as JSON.
+    Value(Json),
+}
+
+/// What must hold at the commit; all is checked, and all that fails is reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Precondition {
+    /// The version of the scope that is written to: a session's last sequence.
+    pub expected_sequence: Option<Version>,
+    /// Conditions on keys of any stored scope.
+    pub keys: Vec<(StateKey, Condition)>,
+}
+
+impl Precondition {
+    /// Compares with what is there. `current` gives a key's value and version.
+    pub fn check(
+        &self,
+        actual: Version,
+        mut current: impl FnMut(&StateKey) -> Result<Option<(Json, Version)>, Error>,
+    ) -> Result<(), Error> {
+        let sequence = self
+            .expected_sequence
+            .filter(|&expected| expected != actual)
+            .map(|expected| SequenceConflict { expected, actual });
+        let mut keys: Vec<StateKey> = Vec::new();
+        for (key, condition) in &self.keys {
+            let found = current(key)?;
+            let holds = match (condition, &found) {
+                (Condition::Exists(wanted), found) => found.is_some() == *wanted,
+                (Condition::Version(wanted), Some((_, version))) => version == wanted,
+                (Condition::Value(wanted), Some((value, _))) => same_value(wanted, value),
+                (Condition::Version(_) | Condition::Value(_), None) => false,
+            };
+            if !holds && !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
+        if sequence.is_none() && keys.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Conflict { sequence, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> StateKey {
+        StateKey::new(text).unwrap()
+    }
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.to_owned()).unwrap()
+    }
+
+    fn check(expected_sequence: Option<u64>, keys: &[(&str, Condition)]) -> Result<(), Error> {
+        let keys = keys
+            .iter()
+            .map(|(name, condition)| (key(name), condition.clone()))
+            .collect();
+        Precondition {
+            expected_sequence,
+            keys,
+        }
+        .check(7, |key| {
+            Ok((key.as_str() == "there").then(|| (json("{\"a\":1.0,\"b\":null}"), 3)))
+        })
+    }
+
+    #[test]
+    fn each_condition_holds_or_not() {
+        let good = [
+            ("there", Condition::Exists(true)),
+            ("there", Condition::Version(3)),
+            ("there", Condition::Value(json("{\"b\":null, \"a\":1}"))),
+            ("missing", Condition::Exists(false)),
+        ];
+        assert_eq!(check(Some(7), &good), Ok(()));
+        for bad in [
+            ("there", Condition::Exists(false)),
+            ("there", Condition::Version(2)),
+            ("there", Condition::Value(json("{\"a\":1}"))),
+            ("missing", Condition::Exists(true)),
+            ("missing", Condition::Version(0)),
+            ("missing", Condition::Value(json("null"))),
+        ] {
+            let name = key(bad.0);
+            assert_eq!(
+                check(None, &[bad]),
+                Err(Error::Conflict {
+                    sequence: None,
+                    keys: vec![name]
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn everything_that_fails_is_reported_once() {
+        let missing = || ("missing", Condition::Exists(true));
+        assert_eq!(
+            check(
+                Some(6),
+                &[missing(), ("there", Condition::Version(1)), missing()]
+            ),
+            Err(Error::Conflict {
+                sequence: Some(SequenceConflict {
+                    expected: 6,
+                    actual: 7
+                }),
+                keys: vec![key("missing"), key("there")]
+            })
+        );
+    }
+}
