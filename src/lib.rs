@@ -1,5 +1,6 @@
 //! sessiond
 
 pub mod domain;
+pub mod engine;
 pub mod proto;
 pub mod store;

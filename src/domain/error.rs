@@ -175,6 +175,8 @@ pub enum Error {
     },
     /// A change would make a scope's state larger than it may be.
     StateTooLarge(ScopeKind),
+    /// A change would make an invocation's `temp:` state larger than it may be; holds the limit in bytes.
+    InvocationTooLarge(usize),
     /// A single item cannot be answered in the form asked for.
     AnswerTooLarge,
     /// A bounded queue or table is full; try again after a while.

@@ -67,7 +67,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Creates a session from another's events up to a sequence: with their ids, sequences, times, fingerprints, versions and
     /// rewinds, its own state as it was then, the state it was created with, and its labels. `last_event_time` is that of the last
-    /// event taken over. Neither scope's version changes.
+    /// event taken over. Neither scope's version changes. The answer holds the merged state.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::SessionExists`], [`Error::BeyondLastSequence`].
     async fn fork_session(&self, fork: ForkSession) -> Result<SessionView, Error>;
@@ -83,7 +83,7 @@ pub trait Store: Send + Sync + 'static {
     async fn append(&self, append: Append) -> Result<Appended, Error>;
 
     /// Appends the marker of a rewind: an event whose changes restore the session's own state as of `to` and that names `to`. The
-    /// same marker id with the same `to` is a replay.
+    /// same marker id with the same fingerprint is a replay. The answer holds the marker and the merged state.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::BeyondLastSequence`], [`Error::Conflict`], [`Error::EventIdReused`].
     async fn rewind_session(&self, rewind: RewindSession) -> Result<Appended, Error>;

@@ -121,25 +121,33 @@ impl fmt::Display for JsonFault {
                 line,
                 column,
                 message,
-            } => write!(
-                f,
-                "is not valid JSON: {message} at line {line}, column {column}"
-            ),
-            JsonFault::NotOfType { wanted, found } => write!(
-                f,
-                "must be a JSON value of type {wanted} but is of type {found}"
-            ),
+            } => {
+                write!(
+                    f,
+                    "is not valid JSON: {message} at line {line}, column {column}"
+                )
+            }
+            JsonFault::NotOfType { wanted, found } => {
+                write!(
+                    f,
+                    "must be a JSON value of type {wanted} but is of type {found}"
+                )
+            }
             JsonFault::TooDeep { limit } => {
                 write!(f, "nests arrays and objects more than {limit} levels deep")
             }
-            JsonFault::LoneSurrogate { offset } => write!(
-                f,
-                "has half of a surrogate pair, which is no character, at byte {offset}"
-            ),
-            JsonFault::NumberOverflow { number } => write!(
-                f,
-                "has the number {number}, which is beyond the range of a double"
-            ),
+            JsonFault::LoneSurrogate { offset } => {
+                write!(
+                    f,
+                    "has half of a surrogate pair, which is no character, at byte {offset}"
+                )
+            }
+            JsonFault::NumberOverflow { number } => {
+                write!(
+                    f,
+                    "has the number {number}, which is beyond the range of a double"
+                )
+            }
         }
     }
 }

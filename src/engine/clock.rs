@@ -1,0 +1,27 @@
+//! Where time enters.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::domain::time::Time;
+
+/// Tells the time.
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Time;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where time enters")]
+    fn now(&self) -> Time {
+        // A clock before 1970 or after 9999 is not set; its nearest sensible reading serves as well as any.
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        Time::from_stored(secs, since.subsec_nanos())
+    }
+}

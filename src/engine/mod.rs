@@ -1,0 +1,131 @@
+//! Use cases in the model's words, one method per RPC, over any store.
+//!
+//! This is the only layer that reads the clock and makes ids. What it adds to a store: the time and the id of a write, `temp:` state
+//! ([`invocations`]), page tokens, watches that wait ([`watch`]), and templates.
+
+pub mod clock;
+mod events;
+pub mod invocations;
+mod sessions;
+mod state;
+pub mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{Semaphore, watch as channel};
+use uuid::Uuid;
+
+use crate::{
+    domain::{error::Error, id::EventId, id::SessionId, time::Time},
+    store::Store,
+};
+pub use events::{AppendAnswer, AppendEvents, EventDraft, EventList, EventsWanted, ListEvents};
+pub use sessions::{
+    Expiration, ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, SessionAnswer,
+    SessionList, UpdateRequest,
+};
+pub use state::{
+    GetState, KeyChangeList, ListKeyChanges, RenderTemplate, StateAnswer, UpdateAnswer, UpdateState,
+};
+pub use watch::{Watch, WatchFrom, WatchItem};
+
+use clock::Clock;
+use invocations::{InvocationLimits, Invocations};
+
+/// Bounds of what the engine holds in memory; each is a flag of `serve`.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Watches at the same time. Each costs a task, a channel and a page of memory while it catches up.
+    pub watches: usize,
+    /// Bounds of `temp:` state.
+    pub invocations: InvocationLimits,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            watches: 10_000,
+            invocations: InvocationLimits::default(),
+        }
+    }
+}
+
+/// Seconds between two rounds of the background sweep. Expiry is seen at once by everybody whatever this is; it only decides how
+/// long the disk holds what nobody can see.
+const SWEEP_SECS: u64 = 5;
+
+/// The use cases, over one store.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    invocations: Invocations,
+    watches: Arc<Semaphore>,
+    draining: channel::Sender<bool>,
+}
+
+impl Engine {
+    /// Puts the use cases on top of a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+        Self {
+            store,
+            clock,
+            invocations: Invocations::new(options.invocations),
+            watches: Arc::new(Semaphore::new(options.watches)),
+            draining: channel::Sender::new(false),
+        }
+    }
+
+    /// Ends watches and streams, now and from now on, with [`Error::Draining`]. Other calls go on.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Turns true when [`Engine::drain`] is called.
+    pub fn draining(&self) -> channel::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    /// Finishes what the store has accepted, and closes it.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    /// Removes what has expired, for as long as the future is polled.
+    pub async fn sweep_forever(&self) {
+        let mut rounds = tokio::time::interval(Duration::from_secs(SWEEP_SECS));
+        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            rounds.tick().await;
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "the sweep of expired sessions failed and will be tried again");
+            }
+        }
+    }
+
+    /// Removes what has expired by now, piece by piece, so that writes get in between.
+    pub async fn sweep(&self) -> Result<(), Error> {
+        self.invocations.sweep(self.now());
+        while self.store.sweep(self.now()).await? {}
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the engine is where ids are made"
+)]
+fn new_uuid() -> String {
+    Uuid::now_v7().to_string()
+}
+
+fn new_event_id() -> EventId {
+    EventId::from_stored(new_uuid())
+}
+
+fn new_session_id() -> SessionId {
+    SessionId::from_stored(new_uuid())
+}

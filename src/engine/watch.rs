@@ -1,0 +1,359 @@
+//! Following a scope: read what follows a position, hand it out, wait until there is more.
+//!
+//! Catching up and live are one path. A watch subscribes to the tails of its scopes first and reads then, so that a commit between
+//! the two wakes it; it holds one page and a position, however far behind it is.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch::Receiver},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    domain::{
+        Sequence, Version,
+        error::{Error, Reason},
+        event::{Changes, Event, ScopeVersions},
+        limits::MESSAGE_BYTES,
+        scope::{Scope, ScopeKind},
+        session::State,
+        time::Time,
+        token::{Cursor, Position, StoreId, scope_hash},
+    },
+    engine::{Engine, clock::Clock},
+    store::{ScopeChange, StateQuery, StateView, Store, WatchPage, WatchQuery},
+};
+
+/// Seconds without any message after which a watch says that it is alive: below the minute after which load balancers cut.
+const HEARTBEAT_SECS: u64 = 10;
+
+/// Items that a watch reads at once: few enough that ten thousand watches that catch up do not fill the memory.
+const PAGE_ITEMS: usize = 100;
+
+/// Bytes of items that a watch reads at once, for the same reason.
+const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
+
+/// Where a watch begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchFrom {
+    /// Right after this cursor.
+    Cursor(String),
+    /// With the current state.
+    Snapshot,
+    /// With the first event of the session.
+    Beginning,
+    /// With the next change.
+    Now,
+}
+
+/// One thing that a watch tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WatchItem {
+    /// State at the start.
+    Snapshot {
+        /// Everything visible from the scope.
+        state: State,
+        /// The session's newest event; 0 for wider scopes.
+        last_sequence: Sequence,
+    },
+    /// An event of the session.
+    Event(Box<Event>),
+    /// A change of a wider scope made elsewhere.
+    StateChange {
+        /// What keys became.
+        changes: Changes,
+        /// Server clock at commit.
+        commit_time: Time,
+    },
+    /// Nothing is left to catch up on.
+    CaughtUp,
+    /// Nothing happened for a while.
+    Heartbeat(Time),
+    /// The session is gone; nothing follows.
+    SessionDeleted,
+}
+
+/// A running watch. Dropping it ends it.
+pub struct Watch {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    scope: Scope,
+    position: Position,
+    /// Read and not yet handed out, each with the position right behind it.
+    ready: VecDeque<(WatchItem, Position)>,
+    tails: Vec<Receiver<Version>>,
+    draining: Receiver<bool>,
+    expire_time: Option<Time>,
+    complete: bool,
+    caught_up: bool,
+    ended: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Engine {
+    /// Begins a watch. Errors here are those of the call; later ones end the stream.
+    pub async fn watch(&self, scope: Scope, from: WatchFrom) -> Result<Watch, Error> {
+        if *self.draining.borrow() {
+            return Err(Error::Draining);
+        }
+        let permit =
+            Arc::clone(&self.watches)
+                .try_acquire_owned()
+                .map_err(|_| Error::Overloaded {
+                    what: "the table of watches",
+                    retry_after_millis: 10_000,
+                })?;
+        // Subscribed before the first read: what is committed in between is seen by one or the other.
+        let scopes = scopes_seen_from(&scope);
+        let tails = scopes
+            .iter()
+            .map(|it| self.store.tails().subscribe(it))
+            .collect();
+        let mut watch = Watch {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            tails,
+            draining: self.draining(),
+            position: Position {
+                incarnation: crate::domain::session::Incarnation(0),
+                sequence: 0,
+                versions: ScopeVersions::default(),
+            },
+            scope,
+            ready: VecDeque::new(),
+            expire_time: None,
+            complete: false,
+            caught_up: false,
+            ended: false,
+            _permit: permit,
+        };
+        watch.begin(from).await?;
+        Ok(watch)
+    }
+}
+
+fn scopes_seen_from(scope: &Scope) -> Vec<Scope> {
+    let mut scopes = vec![scope.clone()];
+    if let (Scope::Session(_), Some(user)) = (scope, scope.user_id()) {
+        scopes.push(Scope::User(scope.app_name().clone(), user.clone()));
+    }
+    if !matches!(scope, Scope::Application(_)) {
+        scopes.push(Scope::Application(scope.app_name().clone()));
+    }
+    scopes
+}
+
+impl Watch {
+    async fn begin(&mut self, from: WatchFrom) -> Result<(), Error> {
+        let query = StateQuery {
+            scope: self.scope.clone(),
+            // A watch from a cursor or from now needs the position alone.
+            keys: (from != WatchFrom::Snapshot).then(Vec::new),
+            now: self.clock.now(),
+        };
+        let StateView {
+            state,
+            position,
+            info,
+        } = self.store.read_state(query).await?;
+        self.expire_time = info.as_ref().and_then(|info| info.expire_time);
+        self.position = match from {
+            WatchFrom::Cursor(text) => self.resume(&text, position)?,
+            WatchFrom::Now => position,
+            WatchFrom::Beginning => Position {
+                incarnation: position.incarnation,
+                sequence: 0,
+                versions: info.map(|info| info.created_versions).unwrap_or_default(),
+            },
+            WatchFrom::Snapshot => {
+                let last_sequence = position.sequence;
+                self.ready.push_back((
+                    WatchItem::Snapshot {
+                        state,
+                        last_sequence,
+                    },
+                    position,
+                ));
+                position
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads a cursor back. A store that was put back from a copy may have forgotten what a cursor has seen; going on from there
+    /// would skip whatever takes those numbers next, so that is refused as well.
+    fn resume(&self, text: &str, present: Position) -> Result<Position, Error> {
+        let cursor = Cursor::decode(text).map_err(|_| {
+            bad_cursor("The cursor is not one that this service made; use the last one received, or begin without one.")
+        })?;
+        let Cursor {
+            store,
+            scope,
+            position,
+        } = cursor;
+        if store != self.store.id() {
+            return Err(Error::CursorOfOtherStore);
+        }
+        if scope != scope_hash(&self.scope) {
+            return Err(bad_cursor(
+                "The cursor belongs to another scope; use the last one received from a watch of this scope, or begin without one.",
+            ));
+        }
+        if position.incarnation != present.incarnation {
+            return Err(bad_cursor(
+                "The cursor belongs to an earlier session of the same id; begin without one.",
+            ));
+        }
+        let ahead = position.sequence > present.sequence
+            || position.versions.application > present.versions.application
+            || position.versions.user > present.versions.user;
+        if ahead {
+            return Err(bad_cursor(
+                "The cursor lies ahead of what the store holds, which has been put back to an earlier copy; begin without one.",
+            ));
+        }
+        Ok(position)
+    }
+
+    /// The next message with the cursor right behind it; `None` at the end. An error ends the watch.
+    pub async fn next(&mut self) -> Option<Result<(WatchItem, String), Error>> {
+        if self.ended {
+            return None;
+        }
+        match self.next_item().await {
+            Ok((item, position)) => {
+                self.ended = item == WatchItem::SessionDeleted;
+                Some(Ok((item, self.cursor(position))))
+            }
+            Err(error) => {
+                self.ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {
+        let heartbeat = Instant::now() + Duration::from_secs(HEARTBEAT_SECS);
+        loop {
+            if *self.draining.borrow() {
+                return Err(Error::Draining);
+            }
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(item);
+            }
+            if self.complete && !self.caught_up {
+                self.caught_up = true;
+                return Ok((WatchItem::CaughtUp, self.position));
+            }
+            if self.complete && !self.wait(heartbeat).await {
+                return Ok((WatchItem::Heartbeat(self.clock.now()), self.position));
+            }
+            if !self.read().await? {
+                return Ok((WatchItem::SessionDeleted, self.position));
+            }
+        }
+    }
+
+    /// Reads the next page. Whether the session is still there.
+    async fn read(&mut self) -> Result<bool, Error> {
+        for tail in &mut self.tails {
+            tail.mark_unchanged();
+        }
+        let query = WatchQuery {
+            scope: self.scope.clone(),
+            position: self.position,
+            max_items: PAGE_ITEMS,
+            max_bytes: PAGE_BYTES,
+            now: self.clock.now(),
+        };
+        let page = match self.store.read_changes(query).await {
+            Err(Error::SessionNotFound(_)) => return Ok(false),
+            page => page?,
+        };
+        self.complete = page.complete;
+        self.expire_time = page.expire_time;
+        self.take(page);
+        Ok(true)
+    }
+
+    fn take(&mut self, page: WatchPage) {
+        for event in page.events {
+            self.position.sequence = event.sequence;
+            self.ready
+                .push_back((WatchItem::Event(Box::new(event)), self.position));
+        }
+        for change in page.changes {
+            let ScopeChange {
+                scope,
+                version,
+                changes,
+                commit_time,
+            } = change;
+            match scope {
+                ScopeKind::Application => self.position.versions.application = version,
+                ScopeKind::User | ScopeKind::Session => self.position.versions.user = version,
+            }
+            self.ready.push_back((
+                WatchItem::StateChange {
+                    changes,
+                    commit_time,
+                },
+                self.position,
+            ));
+        }
+        // What the page left out on purpose lies behind its last item.
+        self.position = page.position;
+        if let Some((_, position)) = self.ready.back_mut() {
+            *position = page.position;
+        }
+    }
+
+    /// Waits until there may be something to read (true) or the heartbeat is due (false).
+    async fn wait(&mut self, heartbeat: Instant) -> bool {
+        let expiry = self
+            .expire_time
+            .map(|at| Instant::now() + self.clock.now().until(at));
+        let wake = expiry.map_or(heartbeat, |expiry| expiry.min(heartbeat));
+        let [first, rest @ ..] = &mut self.tails[..] else {
+            return false;
+        };
+        let (second, third) = match rest {
+            [] => (None, None),
+            [second] => (Some(second), None),
+            [second, third, ..] => (Some(second), Some(third)),
+        };
+        // A store keeps its tails for as long as it lives, and the watch holds the store: `changed` cannot fail.
+        tokio::select! {
+            biased;
+            _ = self.draining.changed() => true,
+            _ = first.changed() => true,
+            _ = changed(second) => true,
+            _ = changed(third) => true,
+            () = sleep_until(wake) => wake < heartbeat,
+        }
+    }
+
+    fn cursor(&self, position: Position) -> String {
+        let store: StoreId = self.store.id();
+        Cursor {
+            store,
+            scope: scope_hash(&self.scope),
+            position,
+        }
+        .encode()
+    }
+}
+
+async fn changed(tail: Option<&mut Receiver<Version>>) {
+    match tail {
+        Some(tail) => {
+            let _ = tail.changed().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn bad_cursor(message: &str) -> Error {
+    Error::invalid("cursor", Reason::BadCursor, message)
+}
