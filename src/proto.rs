@@ -2,7 +2,7 @@
 #![allow(
     missing_docs,
     clippy::all,
-    clippy::unwrap_used,
+    clippy::allow_attributes_without_reason,
     rustdoc::all,
     reason = "generated code; its documentation is the contract's own"
 )]
