@@ -103,3 +103,6 @@ fn mix(first: u128, second: u128, seed: u64) -> u128 {
     bytes[16..].copy_from_slice(&second.to_le_bytes());
     xxh3_128_with_seed(&bytes, seed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,3 +167,6 @@ fn write_object(members: &[Member<'_>], text: &mut String) {
     }
     text.push('}');
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ fn items(list: &Json) -> Vec<&str> {
     }
     items
 }
+
+#[cfg(test)]
+mod tests;

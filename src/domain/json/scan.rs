@@ -73,16 +73,17 @@ fn escaped_unit(bytes: &[u8], at: usize) -> Option<u16> {
 /// Checks the range of the number at `at`; returns where it has ended.
 fn check_number(text: &str, at: usize) -> Result<usize, JsonFault> {
     let mut exponent = false;
-    let mut end = at + 1;
-    while let Some(&byte) = text.as_bytes().get(end) {
+    let mut length = 0;
+    for byte in &text.as_bytes()[at..] {
         match byte {
             b'0'..=b'9' | b'.' | b'+' | b'-' => {}
             b'e' | b'E' => exponent = true,
             _ => break,
         }
-        end += 1;
+        length += 1;
     }
-    if exponent || end - at > ALWAYS_FINITE_BYTES {
+    let end = at + length;
+    if exponent || length > ALWAYS_FINITE_BYTES {
         let number = &text[at..end];
         if !number.parse().is_ok_and(f64::is_finite) {
             return Err(JsonFault::number_overflow(number));
