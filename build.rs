@@ -21,13 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(FILES, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // Reflection serves these bytes; they keep the comments of the contract.
-    fs::write(
-        out.join("sessiond_descriptor.bin"),
-        prost_encode(&descriptors),
-    )?;
-    tonic_prost_build::configure()
-        .build_transport(true)
-        .compile_fds(descriptors)?;
+    fs::write(out.join("sessiond_descriptor.bin"), prost_encode(&descriptors))?;
+    tonic_prost_build::configure().build_transport(true).compile_fds(descriptors)?;
     Ok(())
 }
 

@@ -51,8 +51,7 @@ impl Delta {
     /// Every key that is named, in the order of evaluation; a key may come more than once.
     pub fn keys(&self) -> impl Iterator<Item = &StateKey> {
         let set = self.set.iter().map(|(key, _)| key);
-        set.chain(&self.remove)
-            .chain(self.operations.iter().map(|(key, _)| key))
+        set.chain(&self.remove).chain(self.operations.iter().map(|(key, _)| key))
     }
 
     /// Whether nothing is asked for.
@@ -64,11 +63,7 @@ impl Delta {
     pub fn bytes(&self) -> usize {
         let keys: usize = self.keys().map(|key| key.as_str().len()).sum();
         let values: usize = self.set.iter().map(|(_, value)| value.len()).sum();
-        let operands: usize = self
-            .operations
-            .iter()
-            .map(|(_, operation)| operation.bytes())
-            .sum();
+        let operands: usize = self.operations.iter().map(|(_, operation)| operation.bytes()).sum();
         keys + values + operands
     }
 
@@ -77,21 +72,11 @@ impl Delta {
         let is_temp = |key: &StateKey| key.prefix() == Prefix::Temp;
         let (temp_set, set) = self.set.into_iter().partition(|(key, _)| is_temp(key));
         let (temp_remove, remove) = self.remove.into_iter().partition(is_temp);
-        let (temp_operations, operations) = self
-            .operations
-            .into_iter()
-            .partition(|(key, _)| is_temp(key));
+        let (temp_operations, operations) =
+            self.operations.into_iter().partition(|(key, _)| is_temp(key));
         (
-            Delta {
-                set,
-                remove,
-                operations,
-            },
-            Delta {
-                set: temp_set,
-                remove: temp_remove,
-                operations: temp_operations,
-            },
+            Delta { set, remove, operations },
+            Delta { set: temp_set, remove: temp_remove, operations: temp_operations },
         )
     }
 
@@ -105,9 +90,10 @@ impl Delta {
             hash.digest128()
         };
         // The members of `set` have no order of their own, so theirs are added; the others' order counts.
-        let set = self.set.iter().fold(0u128, |sum, (key, value)| {
-            sum.wrapping_add(keyed(1, key, fingerprint(value)))
-        });
+        let set = self
+            .set
+            .iter()
+            .fold(0u128, |sum, (key, value)| sum.wrapping_add(keyed(1, key, fingerprint(value))));
         let mut hash = Xxh3Default::new();
         hash.update(&set.to_le_bytes());
         for key in &self.remove {
@@ -140,11 +126,7 @@ impl Delta {
     ) -> Result<Vec<KeyResult>, Error> {
         if self.remove.is_empty() && self.operations.is_empty() {
             // What most events do: nothing depends on what is there, and the size was checked on the way in.
-            return Ok(self
-                .set
-                .into_iter()
-                .map(|(key, value)| (key, Some(value)))
-                .collect());
+            return Ok(self.set.into_iter().map(|(key, value)| (key, Some(value))).collect());
         }
         let mut keys = Touched::default();
         for (key, value) in &self.set {
@@ -206,11 +188,7 @@ impl Delta {
                 .with("limit", DELTA_BYTES),
             );
         }
-        if violations.is_empty() {
-            Ok(results)
-        } else {
-            Err(Error::Invalid(violations))
-        }
+        if violations.is_empty() { Ok(results) } else { Err(Error::Invalid(violations)) }
     }
 }
 
@@ -254,10 +232,7 @@ impl Operation {
     fn bytes(&self) -> usize {
         match self {
             Self::Increment(_) => size_of::<Amount>(),
-            Self::ListAppend {
-                values: operand,
-                max_length: _,
-            }
+            Self::ListAppend { values: operand, max_length: _ }
             | Self::SetIfAbsent(operand)
             | Self::MergePatch(operand) => operand.len(),
         }
@@ -286,12 +261,7 @@ impl<'a> Touched<'a> {
             self.keys[at].changed = true;
         } else {
             self.places.insert(key, self.keys.len());
-            self.keys.push(TouchedKey {
-                key,
-                existed: None,
-                value,
-                changed: true,
-            });
+            self.keys.push(TouchedKey { key, existed: None, value, changed: true });
         }
     }
 
@@ -334,12 +304,7 @@ impl<'a> Touched<'a> {
                 let value = current(key)?;
                 self.places.insert(key, self.keys.len());
                 let existed = Some(value.is_some());
-                self.keys.push(TouchedKey {
-                    key,
-                    existed,
-                    value,
-                    changed: false,
-                });
+                self.keys.push(TouchedKey { key, existed, value, changed: false });
                 self.keys.len() - 1
             }
         };
@@ -371,19 +336,13 @@ pub fn changes(results: &[KeyResult]) -> Changes {
                 .member("", key.as_str(), value.as_str()),
         }
     }
-    Changes {
-        set: set.map(ObjectWriter::finish),
-        remove,
-    }
+    Changes { set: set.map(ObjectWriter::finish), remove }
 }
 
 /// The part of `changes` that belongs to one scope; empty where it has none.
 pub fn changes_in(results: &[KeyResult], kind: ScopeKind) -> Changes {
-    let of_scope: Vec<KeyResult> = results
-        .iter()
-        .filter(|(key, _)| key.scope() == Some(kind))
-        .cloned()
-        .collect();
+    let of_scope: Vec<KeyResult> =
+        results.iter().filter(|(key, _)| key.scope() == Some(kind)).cloned().collect();
     changes(&of_scope)
 }
 

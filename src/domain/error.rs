@@ -12,10 +12,7 @@ use super::{
 
 /// What the wire calls a cause (`ErrorInfo.reason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(
-    missing_docs,
-    reason = "the table of errors in the README explains each, once"
-)]
+#[expect(missing_docs, reason = "the table of errors in the README explains each, once")]
 pub enum Reason {
     MissingField,
     FieldTooLong,
@@ -114,12 +111,7 @@ pub struct Violation {
 impl Violation {
     /// A fault whose message has no variable part but its field.
     pub fn new(field: impl Into<String>, reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            reason,
-            message: message.into(),
-            metadata: Vec::new(),
-        }
+        Self { field: field.into(), reason, message: message.into(), metadata: Vec::new() }
     }
 
     /// Names a variable part of the message.
@@ -263,10 +255,7 @@ pub fn quoted(id: &str) -> String {
     if id.len() <= QUOTED_BYTES {
         return id.to_owned();
     }
-    let cut = (0..=QUOTED_BYTES)
-        .rev()
-        .find(|&at| id.is_char_boundary(at))
-        .unwrap_or(0);
+    let cut = (0..=QUOTED_BYTES).rev().find(|&at| id.is_char_boundary(at)).unwrap_or(0);
     format!("{}…", &id[..cut])
 }
 
@@ -278,9 +267,6 @@ mod tests {
     fn a_quoted_id_is_cut_at_a_character() {
         assert_eq!(quoted("short"), "short");
         assert_eq!(quoted(&"é".repeat(32)), "é".repeat(32));
-        assert_eq!(
-            quoted(&format!("x{}", "é".repeat(32))),
-            format!("x{}…", "é".repeat(31))
-        );
+        assert_eq!(quoted(&format!("x{}", "é".repeat(32))), format!("x{}…", "é".repeat(31)));
     }
 }

@@ -54,11 +54,7 @@ pub fn event_fingerprint(
     body: Option<&Json>,
 ) -> Fingerprint {
     let mut hash = Xxh3Default::new();
-    for text in [
-        invocation_id.map_or("", InvocationId::as_str),
-        author.as_str(),
-        branch.as_str(),
-    ] {
+    for text in [invocation_id.map_or("", InvocationId::as_str), author.as_str(), branch.as_str()] {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     }
@@ -142,19 +138,11 @@ impl Event {
         const ENVELOPE: usize = 128;
         ENVELOPE
             + self.event_id.as_str().len()
-            + self
-                .invocation_id
-                .as_ref()
-                .map_or(0, |id| id.as_str().len())
+            + self.invocation_id.as_ref().map_or(0, |id| id.as_str().len())
             + self.author.as_str().len()
             + self.branch.as_str().len()
             + self.body.as_ref().map_or(0, Json::len)
             + self.changes.set.as_ref().map_or(0, Json::len)
-            + self
-                .changes
-                .remove
-                .iter()
-                .map(|key| key.as_str().len() + 4)
-                .sum::<usize>()
+            + self.changes.remove.iter().map(|key| key.as_str().len() + 4).sum::<usize>()
     }
 }

@@ -39,11 +39,7 @@ fn check(
         return Err(NameFault::Empty);
     }
     if text.len() > limit {
-        return Err(NameFault::TooLong {
-            limit,
-            actual: text.len(),
-            reason: too_long,
-        });
+        return Err(NameFault::TooLong { limit, actual: text.len(), reason: too_long });
     }
     if text.as_bytes().contains(&0) {
         return Err(NameFault::Nul { reason: nul });
@@ -149,11 +145,7 @@ mod tests {
         assert!(UserId::new("é".repeat(256)).is_ok());
         assert_eq!(
             UserId::new("x".repeat(513)),
-            Err(NameFault::TooLong {
-                limit: 512,
-                actual: 513,
-                reason: Reason::BadId
-            })
+            Err(NameFault::TooLong { limit: 512, actual: 513, reason: Reason::BadId })
         );
         assert!(EventId::new("x".repeat(128)).is_ok());
         assert!(EventId::new("x".repeat(129)).is_err());
@@ -167,18 +159,8 @@ mod tests {
 
     #[test]
     fn nul_is_refused_everywhere() {
-        assert_eq!(
-            AppName::new("a\0b"),
-            Err(NameFault::Nul {
-                reason: Reason::BadId
-            })
-        );
-        assert_eq!(
-            Author::new("a\0b"),
-            Err(NameFault::Nul {
-                reason: Reason::BadValue
-            })
-        );
+        assert_eq!(AppName::new("a\0b"), Err(NameFault::Nul { reason: Reason::BadId }));
+        assert_eq!(Author::new("a\0b"), Err(NameFault::Nul { reason: Reason::BadValue }));
     }
 
     #[test]

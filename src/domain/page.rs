@@ -61,14 +61,8 @@ pub struct Rest {
 /// What is left of an interval after the event `last` was answered.
 pub fn narrow(rest: Rest, descending: bool, last: Sequence) -> Rest {
     if descending {
-        Rest {
-            after: rest.after,
-            up_to: Some(last.saturating_sub(1)),
-        }
+        Rest { after: rest.after, up_to: Some(last.saturating_sub(1)) }
     } else {
-        Rest {
-            after: last,
-            up_to: rest.up_to,
-        }
+        Rest { after: last, up_to: rest.up_to }
     }
 }

@@ -71,15 +71,8 @@ mod tests {
     }
 
     fn check(expected_sequence: Option<u64>, keys: &[(&str, Condition)]) -> Result<(), Error> {
-        let keys = keys
-            .iter()
-            .map(|(name, condition)| (key(name), condition.clone()))
-            .collect();
-        Precondition {
-            expected_sequence,
-            keys,
-        }
-        .check(7, |key| {
+        let keys = keys.iter().map(|(name, condition)| (key(name), condition.clone())).collect();
+        Precondition { expected_sequence, keys }.check(7, |key| {
             Ok((key.as_str() == "there").then(|| (json("{\"a\":1.0,\"b\":null}"), 3)))
         })
     }
@@ -104,10 +97,7 @@ mod tests {
             let name = key(bad.0);
             assert_eq!(
                 check(None, &[bad]),
-                Err(Error::Conflict {
-                    sequence: None,
-                    keys: vec![name]
-                })
+                Err(Error::Conflict { sequence: None, keys: vec![name] })
             );
         }
     }
@@ -116,15 +106,9 @@ mod tests {
     fn everything_that_fails_is_reported_once() {
         let missing = || ("missing", Condition::Exists(true));
         assert_eq!(
-            check(
-                Some(6),
-                &[missing(), ("there", Condition::Version(1)), missing()]
-            ),
+            check(Some(6), &[missing(), ("there", Condition::Version(1)), missing()]),
             Err(Error::Conflict {
-                sequence: Some(SequenceConflict {
-                    expected: 6,
-                    actual: 7
-                }),
+                sequence: Some(SequenceConflict { expected: 6, actual: 7 }),
                 keys: vec![key("missing"), key("there")]
             })
         );

@@ -187,10 +187,7 @@ impl StateKey {
         let mut full = String::with_capacity(prefix.as_str().len() + name.len());
         full.push_str(prefix.as_str());
         full.push_str(name);
-        Self {
-            prefix,
-            full: full.into_boxed_str(),
-        }
+        Self { prefix, full: full.into_boxed_str() }
     }
 
     /// What the prefix says.
@@ -245,15 +242,7 @@ mod tests {
 
     #[test]
     fn other_prefixes_and_spellings_are_ordinary_keys() {
-        for text in [
-            "session:x",
-            "_adk:y",
-            "App:x",
-            "USER:x",
-            " app:x",
-            "app",
-            "appx:y",
-        ] {
+        for text in ["session:x", "_adk:y", "App:x", "USER:x", " app:x", "app", "appx:y"] {
             assert_eq!(parts(text), (Prefix::None, text.to_owned()));
         }
     }
@@ -269,10 +258,7 @@ mod tests {
     #[test]
     fn a_key_has_at_most_512_bytes_with_its_prefix() {
         assert!(StateKey::new(format!("user:{}", "k".repeat(507))).is_ok());
-        assert_eq!(
-            StateKey::new(format!("user:{}", "k".repeat(508))),
-            Err(KeyFault::TooLong(513))
-        );
+        assert_eq!(StateKey::new(format!("user:{}", "k".repeat(508))), Err(KeyFault::TooLong(513)));
         assert_eq!(StateKey::new("a\0"), Err(KeyFault::Nul));
     }
 

@@ -61,10 +61,7 @@ impl Labels {
 
     /// Whether every one of `wanted` is among these, with the same value.
     pub fn contain(&self, wanted: &Labels) -> bool {
-        wanted
-            .0
-            .iter()
-            .all(|(key, value)| self.0.get(key) == Some(value))
+        wanted.0.iter().all(|(key, value)| self.0.get(key) == Some(value))
     }
 }
 
@@ -130,19 +127,13 @@ pub struct State(pub Vec<StateEntry>);
 impl State {
     /// The value of a key with its prefix.
     pub fn get(&self, key: &str) -> Option<&Json> {
-        self.0
-            .iter()
-            .find(|entry| entry.key.as_str() == key)
-            .map(|entry| &entry.value)
+        self.0.iter().find(|entry| entry.key.as_str() == key).map(|entry| &entry.value)
     }
 
     /// One JSON object of all keys, with their prefixes.
     pub fn to_json(&self) -> Json {
-        let bytes: usize = self
-            .0
-            .iter()
-            .map(|entry| entry.key.as_str().len() + entry.value.len() + 4)
-            .sum();
+        let bytes: usize =
+            self.0.iter().map(|entry| entry.key.as_str().len() + entry.value.len() + 4).sum();
         let mut object = ObjectWriter::with_capacity(bytes + 2);
         for entry in &self.0 {
             object.member("", entry.key.as_str(), entry.value.as_str());

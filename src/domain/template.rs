@@ -32,11 +32,7 @@ impl fmt::Display for RenderFault {
         match self {
             RenderFault::Missing(keys) => {
                 let shown = keys.len().min(SHOWN_KEYS);
-                write!(
-                    f,
-                    "refers to keys without a value: {}",
-                    keys[..shown].join(", ")
-                )?;
+                write!(f, "refers to keys without a value: {}", keys[..shown].join(", "))?;
                 match keys.len() - shown {
                     0 => Ok(()),
                     more => write!(f, " and {more} more"),
@@ -83,11 +79,7 @@ pub fn render<'a>(
             },
         }
     }
-    if missing.is_empty() {
-        text.finish()
-    } else {
-        Err(RenderFault::Missing(missing))
-    }
+    if missing.is_empty() { text.finish() } else { Err(RenderFault::Missing(missing)) }
 }
 
 /// The keys, with their prefixes, that a template refers to: each once, in order of appearance.
@@ -111,11 +103,7 @@ struct Bounded {
 
 impl Bounded {
     fn new(limit: usize, expected: usize) -> Bounded {
-        Bounded {
-            text: String::with_capacity(expected.min(limit)),
-            limit,
-            full: false,
-        }
+        Bounded { text: String::with_capacity(expected.min(limit)), limit, full: false }
     }
 
     fn push(&mut self, part: &str) {
@@ -219,10 +207,7 @@ fn reference(inside: &str) -> Option<(&str, bool)> {
         Some(key) => (key, true),
         None => (inside, false),
     };
-    let name = PREFIXES
-        .iter()
-        .find_map(|prefix| key.strip_prefix(prefix))
-        .unwrap_or(key);
+    let name = PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
     let mut characters = name.chars();
     let first = characters.next()?;
     let valid = (first == '_' || unicode_ident::is_xid_start(first))

@@ -14,10 +14,7 @@ pub struct Time {
 
 impl Time {
     /// The last instant that the wire can say.
-    pub const LAST: Self = Self {
-        secs: LAST_SECS,
-        nanos: 999_999_999,
-    };
+    pub const LAST: Self = Self { secs: LAST_SECS, nanos: 999_999_999 };
 
     /// `secs` since 1970 (negative before) and `nanos` after that second, 0 to 999,999,999. `None` outside of the years 1 to 9999.
     pub const fn new(secs: i64, nanos: u32) -> Option<Self> {
@@ -29,10 +26,7 @@ impl Time {
 
     /// Takes back the parts of a time that was stored; what cannot be a time becomes the nearest one.
     pub fn from_stored(secs: i64, nanos: u32) -> Self {
-        Self {
-            secs: secs.clamp(FIRST_SECS, LAST_SECS),
-            nanos: nanos.min(999_999_999),
-        }
+        Self { secs: secs.clamp(FIRST_SECS, LAST_SECS), nanos: nanos.min(999_999_999) }
     }
 
     /// Seconds since 1970, rounded down.
@@ -48,10 +42,7 @@ impl Time {
     /// This much later (`secs` of either sign, `nanos` below a second); `None` outside of the range.
     pub fn plus(self, secs: i64, nanos: u32) -> Option<Self> {
         let nanos = self.nanos.checked_add(nanos)?;
-        let secs = self
-            .secs
-            .checked_add(secs)?
-            .checked_add(i64::from(nanos / 1_000_000_000))?;
+        let secs = self.secs.checked_add(secs)?.checked_add(i64::from(nanos / 1_000_000_000))?;
         Self::new(secs, nanos % 1_000_000_000)
     }
 

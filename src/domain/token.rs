@@ -3,7 +3,9 @@
 //! Each is a kind, fields and a checksum, as URL-safe base64. The checksum finds typing errors and truncation; it is no signature,
 //! for a token gives access to nothing that its request does not name.
 
-use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+mod wire;
+
+use wire::{Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -90,11 +92,9 @@ pub fn scope_hash(scope: &Scope) -> u64 {
     let parts: [&str; 3] = match scope {
         Scope::Application(app) => [app.as_str(), "", ""],
         Scope::User(app, user) => [app.as_str(), user.as_str(), ""],
-        Scope::Session(key) => [
-            key.app_name.as_str(),
-            key.user_id.as_str(),
-            key.session_id.as_str(),
-        ],
+        Scope::Session(key) => {
+            [key.app_name.as_str(), key.user_id.as_str(), key.session_id.as_str()]
+        }
     };
     text_hash(&parts)
 }
@@ -113,7 +113,7 @@ impl Cursor {
     /// As text.
     pub fn encode(&self) -> String {
         let mut token = Writer::new(b'c');
-        token.0.extend(self.store.0);
+        token.bytes(&self.store.0);
         token.number(self.scope);
         token.number(self.position.incarnation.0);
         token.number(self.position.sequence);
@@ -129,19 +129,8 @@ impl Cursor {
             let scope = token.number()?;
             let incarnation = Incarnation(token.count()?);
             let sequence = token.count()?;
-            let versions = ScopeVersions {
-                application: token.count()?,
-                user: token.count()?,
-            };
-            Ok(Self {
-                store,
-                scope,
-                position: Position {
-                    incarnation,
-                    sequence,
-                    versions,
-                },
-            })
+            let versions = ScopeVersions { application: token.count()?, user: token.count()? };
+            Ok(Self { store, scope, position: Position { incarnation, sequence, versions } })
         })
     }
 }
@@ -169,10 +158,7 @@ impl EventToken {
             let request = token.number()?;
             let from_session = token.flag()?;
             let as_of = token.optional()?;
-            let rest = Rest {
-                after: token.count()?,
-                up_to: token.optional()?,
-            };
+            let rest = Rest { after: token.count()?, up_to: token.optional()? };
             let timed = token.flag()?;
             let time = token.time()?;
             let after_time = timed.then_some(time);
@@ -208,10 +194,7 @@ impl SessionToken {
             let time = token.time()?;
             let user = UserId::new(token.text()?).map_err(|_| BadToken)?;
             let session = SessionId::new(token.text()?).map_err(|_| BadToken)?;
-            Ok(Self {
-                request,
-                last: (time, user, session),
-            })
+            Ok(Self { request, last: (time, user, session) })
         })
     }
 }
@@ -231,119 +214,8 @@ impl ChangeToken {
         Reader::read(b'k', text, |token| {
             let request = token.number()?;
             let incarnation = Incarnation(token.count()?);
-            Ok(Self {
-                request,
-                incarnation,
-                before: token.count()?,
-            })
+            Ok(Self { request, incarnation, before: token.count()? })
         })
-    }
-}
-
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn new(kind: u8) -> Self {
-        Self(vec![kind])
-    }
-
-    fn number(&mut self, number: u64) {
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn flag(&mut self, flag: bool) {
-        self.0.push(u8::from(flag));
-    }
-
-    fn optional(&mut self, number: Option<u64>) {
-        self.flag(number.is_some());
-        self.number(number.unwrap_or(0));
-    }
-
-    fn time(&mut self, time: Time) {
-        self.0.extend(time.secs().to_le_bytes());
-        self.0.extend(time.nanos().to_le_bytes());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend(text.as_bytes());
-    }
-
-    fn finish(mut self) -> String {
-        let sum = xxh3_64(&self.0).to_le_bytes();
-        self.0.extend(&sum[..4]);
-        BASE64_URL_SAFE_NO_PAD.encode(self.0)
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn read<T>(
-        kind: u8,
-        text: &str,
-        fields: impl FnOnce(&mut Reader<'_>) -> Result<T, BadToken>,
-    ) -> Result<T, BadToken> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| BadToken)?;
-        let (content, sum) = bytes.split_last_chunk::<4>().ok_or(BadToken)?;
-        let (&first, rest) = content.split_first().ok_or(BadToken)?;
-        if first != kind || xxh3_64(content).to_le_bytes()[..4] != sum[..] {
-            return Err(BadToken);
-        }
-        let mut reader = Reader(rest);
-        let token = fields(&mut reader)?;
-        if reader.0.is_empty() {
-            Ok(token)
-        } else {
-            Err(BadToken)
-        }
-    }
-
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], BadToken> {
-        let (bytes, rest) = self.0.split_first_chunk::<N>().ok_or(BadToken)?;
-        self.0 = rest;
-        Ok(*bytes)
-    }
-
-    fn number(&mut self) -> Result<u64, BadToken> {
-        Ok(u64::from_le_bytes(self.bytes()?))
-    }
-
-    /// A sequence, a version or an identity: never beyond what a database's integer holds.
-    fn count(&mut self) -> Result<u64, BadToken> {
-        self.number()
-            .and_then(|count| i64::try_from(count).map(|_| count).map_err(|_| BadToken))
-    }
-
-    fn flag(&mut self) -> Result<bool, BadToken> {
-        match self.bytes::<1>()? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            _ => Err(BadToken),
-        }
-    }
-
-    fn optional(&mut self) -> Result<Option<u64>, BadToken> {
-        let present = self.flag()?;
-        let number = self.count()?;
-        Ok(present.then_some(number))
-    }
-
-    fn time(&mut self) -> Result<Time, BadToken> {
-        let secs = i64::from_le_bytes(self.bytes()?);
-        let nanos = u32::from_le_bytes(self.bytes()?);
-        Time::new(secs, nanos).ok_or(BadToken)
-    }
-
-    fn text(&mut self) -> Result<String, BadToken> {
-        let length = usize::try_from(self.number()?).map_err(|_| BadToken)?;
-        if length > self.0.len() {
-            return Err(BadToken);
-        }
-        let (text, rest) = self.0.split_at(length);
-        self.0 = rest;
-        String::from_utf8(text.to_vec()).map_err(|_| BadToken)
     }
 }
 
@@ -358,10 +230,7 @@ mod tests {
             position: Position {
                 incarnation: Incarnation(3),
                 sequence: 5,
-                versions: ScopeVersions {
-                    application: 1,
-                    user: 2,
-                },
+                versions: ScopeVersions { application: 1, user: 2 },
             },
         }
     }
@@ -374,10 +243,7 @@ mod tests {
             request: 2,
             from_session: true,
             as_of: Some(3),
-            rest: Rest {
-                after: 4,
-                up_to: None,
-            },
+            rest: Rest { after: 4, up_to: None },
             after_time: Time::new(-5, 6),
             include_rewound: true,
         };
@@ -391,11 +257,7 @@ mod tests {
             ),
         };
         assert_eq!(SessionToken::decode(&sessions.encode()), Ok(sessions));
-        let changes = ChangeToken {
-            request: 1,
-            incarnation: Incarnation(2),
-            before: 3,
-        };
+        let changes = ChangeToken { request: 1, incarnation: Incarnation(2), before: 3 };
         assert_eq!(ChangeToken::decode(&changes.encode()), Ok(changes));
     }
 

@@ -59,14 +59,10 @@ mod tests {
     use super::*;
 
     fn shown(markers: &[(u64, u64)], as_of: u64) -> Vec<u64> {
-        let markers: Vec<_> = markers
-            .iter()
-            .map(|&(sequence, to)| Marker { sequence, to })
-            .collect();
+        let markers: Vec<_> =
+            markers.iter().map(|&(sequence, to)| Marker { sequence, to }).collect();
         let visible = Visible::new(&markers, as_of);
-        (1..=as_of + 2)
-            .filter(|&sequence| visible.contains(sequence))
-            .collect()
+        (1..=as_of + 2).filter(|&sequence| visible.contains(sequence)).collect()
     }
 
     #[test]

@@ -18,9 +18,7 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is where time enters")]
     fn now(&self) -> Time {
         // A clock before 1970 or after 9999 is not set; its nearest sensible reading serves as well as any.
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         Time::from_stored(secs, since.subsec_nanos())
     }

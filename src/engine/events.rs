@@ -113,31 +113,15 @@ impl EventList {
         token: EventToken,
         descending: bool,
     ) -> Self {
-        Self {
-            events,
-            next: Some(NextEvents {
-                token,
-                descending,
-                rest,
-            }),
-        }
+        Self { events, next: Some(NextEvents { token, descending, rest }) }
     }
 
     /// The token behind the first `taken` events; `None` where nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         let next = self.next.as_ref()?;
-        let rest = if taken >= self.events.len() {
-            next.rest?
-        } else {
-            self.rest_behind(next, taken)
-        };
-        Some(
-            EventToken {
-                rest,
-                ..next.token.clone()
-            }
-            .encode(),
-        )
+        let rest =
+            if taken >= self.events.len() { next.rest? } else { self.rest_behind(next, taken) };
+        Some(EventToken { rest, ..next.token.clone() }.encode())
     }
 
     /// What is left where fewer events are answered than were read.
@@ -149,22 +133,10 @@ impl EventList {
         };
         // Where nothing was left behind this page, its own last event is the end of the interval.
         let interval = match (next.rest, next.descending) {
-            (Some(rest), false) => Rest {
-                after: first.saturating_sub(1),
-                up_to: rest.up_to,
-            },
-            (None, false) => Rest {
-                after: first.saturating_sub(1),
-                up_to: Some(last),
-            },
-            (Some(rest), true) => Rest {
-                after: rest.after,
-                up_to: Some(first),
-            },
-            (None, true) => Rest {
-                after: last.saturating_sub(1),
-                up_to: Some(first),
-            },
+            (Some(rest), false) => Rest { after: first.saturating_sub(1), up_to: rest.up_to },
+            (None, false) => Rest { after: first.saturating_sub(1), up_to: Some(last) },
+            (Some(rest), true) => Rest { after: rest.after, up_to: Some(first) },
+            (None, true) => Rest { after: last.saturating_sub(1), up_to: Some(first) },
         };
         match taken.checked_sub(1).and_then(|at| self.events.get(at)) {
             Some(event) => narrow(interval, next.descending, event.sequence),
@@ -175,17 +147,8 @@ impl EventList {
 
 /// Hash of what a page token of a list of events belongs to.
 pub(super) fn request_hash(wanted: &EventsWanted, descending: bool) -> u64 {
-    let EventsWanted {
-        filter,
-        after_sequence,
-        recent,
-    } = wanted;
-    let EventFilter {
-        after_time,
-        include_rewound,
-        author,
-        invocation_id,
-    } = filter;
+    let EventsWanted { filter, after_sequence, recent } = wanted;
+    let EventFilter { after_time, include_rewound, author, invocation_id } = filter;
     text_hash(&[
         &format!("{after_time:?} {include_rewound} {after_sequence} {recent:?} {descending}"),
         author.as_ref().map_or("", Author::as_str),
@@ -204,12 +167,7 @@ fn bad_page_token() -> Error {
 impl Engine {
     /// Appends events in one commit.
     pub async fn append_events(&self, request: AppendEvents) -> Result<AppendAnswer, Error> {
-        let AppendEvents {
-            session,
-            events,
-            precondition,
-            return_state,
-        } = request;
+        let AppendEvents { session, events, precondition, return_state } = request;
         let now = self.now();
         let last_invocation = events.last().and_then(|event| event.invocation_id.clone());
         // Partial events keep their places in the answer and never get near a store.
@@ -230,44 +188,22 @@ impl Engine {
         let mut answer = if stored.is_empty() {
             self.look_at(session, return_state, now).await?
         } else {
-            let append = Append {
-                session,
-                events: stored,
-                precondition,
-                request: None,
-                return_state,
-                now,
-            };
+            let append =
+                Append { session, events: stored, precondition, request: None, return_state, now };
             let appended = if temps.is_empty() {
                 self.store.append(append).await
             } else {
                 self.invocations.append(&self.store, append, temps).await
             };
-            let Appended {
-                info,
-                events,
-                state,
-                request_replayed: _,
-            } = appended.map_err(|error| moved_behind_partials(error, &partial))?;
-            AppendAnswer {
-                info,
-                events,
-                state,
-            }
+            let Appended { info, events, state, request_replayed: _ } =
+                appended.map_err(|error| moved_behind_partials(error, &partial))?;
+            AppendAnswer { info, events, state }
         };
         for (at, event) in partial {
-            answer.events.insert(
-                at,
-                AppendedEvent {
-                    event,
-                    replayed: false,
-                },
-            );
+            answer.events.insert(at, AppendedEvent { event, replayed: false });
         }
         if let (Some(state), Some(invocation)) = (&mut answer.state, last_invocation) {
-            self.invocations
-                .add_to(state, answer.info.incarnation, &invocation, now)
-                .await;
+            self.invocations.add_to(state, answer.info.incarnation, &invocation, now).await;
         }
         Ok(answer)
     }
@@ -279,30 +215,14 @@ impl Engine {
         with_state: bool,
         now: Time,
     ) -> Result<AppendAnswer, Error> {
-        let query = SessionQuery {
-            session,
-            as_of: None,
-            with_state,
-            events: None,
-            now,
-        };
+        let query = SessionQuery { session, as_of: None, with_state, events: None, now };
         let view = self.store.read_session(query).await?;
-        Ok(AppendAnswer {
-            info: view.info,
-            events: Vec::new(),
-            state: view.state,
-        })
+        Ok(AppendAnswer { info: view.info, events: Vec::new(), state: view.state })
     }
 
     /// Lists a session's events.
     pub async fn list_events(&self, request: ListEvents) -> Result<EventList, Error> {
-        let ListEvents {
-            key,
-            wanted,
-            descending,
-            page_size,
-            page_token,
-        } = request;
+        let ListEvents { key, wanted, descending, page_size, page_token } = request;
         let hash = request_hash(&wanted, descending);
         let token = match page_token {
             None => None,
@@ -335,25 +255,14 @@ impl Engine {
             max_items: page_size,
             max_bytes: MESSAGE_BYTES,
         };
-        let query = EventQuery {
-            key,
-            as_of,
-            selection,
-            now: self.now(),
-        };
+        let query = EventQuery { key, as_of, selection, now: self.now() };
         let (info, page) = self.store.list_events(query).await?;
-        if token
-            .as_ref()
-            .is_some_and(|token| token.incarnation != info.incarnation)
-        {
+        if token.as_ref().is_some_and(|token| token.incarnation != info.incarnation) {
             return Err(bad_page_token());
         }
         // "The newest so many" are those of the first page's moment, also on the pages behind it.
         let rest = page.rest.map(|rest| match (recent, rest.up_to) {
-            (Some(_), None) => Rest {
-                up_to: Some(info.last_sequence),
-                ..rest
-            },
+            (Some(_), None) => Rest { up_to: Some(info.last_sequence), ..rest },
             _ => rest,
         });
         let next = token.unwrap_or(EventToken {
@@ -371,16 +280,8 @@ impl Engine {
 
 /// Splits off the `temp:` keys, which no store sees.
 fn new_event(draft: EventDraft) -> (NewEvent, Delta) {
-    let EventDraft {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        partial: _,
-        delta,
-        body,
-    } = draft;
+    let EventDraft { event_id, invocation_id, author, branch, event_time, partial: _, delta, body } =
+        draft;
     let fingerprint = event_fingerprint(
         invocation_id.as_ref(),
         &author,
@@ -391,16 +292,8 @@ fn new_event(draft: EventDraft) -> (NewEvent, Delta) {
     );
     let (delta, temp) = delta.split_temp();
     let event_id = event_id.unwrap_or_else(new_event_id);
-    let event = NewEvent {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        delta,
-        body,
-        fingerprint,
-    };
+    let event =
+        NewEvent { event_id, invocation_id, author, branch, event_time, delta, body, fingerprint };
     (event, temp)
 }
 
@@ -435,9 +328,7 @@ fn moved_behind_partials(error: Error, partial: &[(usize, Event)]) -> Error {
         else {
             continue;
         };
-        let moved = partial
-            .iter()
-            .fold(index, |at, (place, _)| at + usize::from(*place <= at));
+        let moved = partial.iter().fold(index, |at, (place, _)| at + usize::from(*place <= at));
         violation.field = format!("events[{moved}]{path}");
     }
     Error::Invalid(violations)

@@ -33,11 +33,7 @@ pub struct InvocationLimits {
 
 impl Default for InvocationLimits {
     fn default() -> Self {
-        Self {
-            bytes: 1024 * 1024,
-            count: 10_000,
-            idle_secs: 3600,
-        }
+        Self { bytes: 1024 * 1024, count: 10_000, idle_secs: 3600 }
     }
 }
 
@@ -65,10 +61,7 @@ pub type TempDelta = (usize, InvocationId, Delta);
 impl Invocations {
     /// None yet.
     pub fn new(limits: InvocationLimits) -> Self {
-        Self {
-            limits,
-            held: Arc::default(),
-        }
+        Self { limits, held: Arc::default() }
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
@@ -97,13 +90,9 @@ impl Invocations {
             locks,
             temps,
         };
-        tokio::spawn(task.run(append))
-            .await
-            .unwrap_or_else(|error| {
-                Err(Error::Internal(format!(
-                    "an append with temp keys died: {error}"
-                )))
-            })
+        tokio::spawn(task.run(append)).await.unwrap_or_else(|error| {
+            Err(Error::Internal(format!("an append with temp keys died: {error}")))
+        })
     }
 
     /// Locks the invocations named, each once, in an order that all callers share.
@@ -138,10 +127,8 @@ impl Invocations {
                 });
             }
         }
-        let entry = held.entry(id).or_insert_with(|| Entry {
-            values: Held::default(),
-            last_used: now,
-        });
+        let entry =
+            held.entry(id).or_insert_with(|| Entry { values: Held::default(), last_used: now });
         entry.last_used = entry.last_used.max(now);
         Ok(Arc::clone(&entry.values))
     }
@@ -241,23 +228,17 @@ impl AppendWithTemp {
             let Some(held) = self.locks.get(invocation) else {
                 continue;
             };
-            let values = all
-                .entry(invocation.clone())
-                .or_insert_with(|| (**held).clone());
+            let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
             let path = format!("events[{at}].state_delta");
-            let results = delta
-                .clone()
-                .resolve(&path, |key| Ok(values.get(key).cloned()))?;
+            let results = delta.clone().resolve(&path, |key| Ok(values.get(key).cloned()))?;
             for (key, value) in results {
                 match value {
                     Some(value) => values.insert(key, value),
                     None => values.remove(&key),
                 };
             }
-            let bytes: usize = values
-                .iter()
-                .map(|(key, value)| key.name().len() + value.len())
-                .sum();
+            let bytes: usize =
+                values.iter().map(|(key, value)| key.name().len() + value.len()).sum();
             if bytes > limit {
                 return Err(Error::InvocationTooLarge(limit));
             }

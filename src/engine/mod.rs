@@ -6,6 +6,7 @@
 pub mod clock;
 mod events;
 pub mod invocations;
+mod requests;
 mod sessions;
 mod state;
 pub mod watch;
@@ -20,7 +21,7 @@ use crate::{
     store::Store,
 };
 pub use events::{AppendAnswer, AppendEvents, EventDraft, EventList, EventsWanted, ListEvents};
-pub use sessions::{
+pub use requests::{
     Expiration, ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, SessionAnswer,
     SessionList, UpdateRequest,
 };
@@ -43,10 +44,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self {
-            watches: 10_000,
-            invocations: InvocationLimits::default(),
-        }
+        Self { watches: 10_000, invocations: InvocationLimits::default() }
     }
 }
 
@@ -114,10 +112,7 @@ impl Engine {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the engine is where ids are made"
-)]
+#[expect(clippy::disallowed_methods, reason = "the engine is where ids are made")]
 fn new_uuid() -> String {
     Uuid::now_v7().to_string()
 }

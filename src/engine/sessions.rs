@@ -4,22 +4,20 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     domain::{
-        Sequence,
         error::{Error, Reason},
         event::Fingerprint,
-        id::{AppName, Author, DisplayName, EventId, InvocationId, SessionId, UserId},
-        json::Json,
+        id::UserId,
         limits::MESSAGE_BYTES,
         page::{EventSelection, Rest},
-        precondition::Precondition,
-        scope::{Prefix, SessionKey, SessionRef, StateKey},
-        session::{Labels, SessionInfo, State},
+        scope::{Prefix, SessionKey},
+        session::SessionInfo,
         time::Time,
         token::{EventToken, SessionToken, text_hash},
     },
     engine::{
-        AppendAnswer, Engine, EventList, EventsWanted, events::request_hash, new_event_id,
-        new_session_id,
+        AppendAnswer, Engine, EventList, Expiration, ForkRequest, GetSession, ListSessions,
+        NewSession, RewindRequest, SessionAnswer, SessionList, UpdateRequest, events::request_hash,
+        new_event_id, new_session_id,
     },
     store::{
         CreateSession, Created, ForkSession, OnExisting, RewindSession, SessionOrder, SessionQuery,
@@ -27,166 +25,11 @@ use crate::{
     },
 };
 
-/// When a session ceases to exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiration {
-    /// At this instant.
-    At(Time),
-    /// So long from now; longer than nothing.
-    After {
-        /// Whole seconds.
-        secs: i64,
-        /// And nanoseconds.
-        nanos: u32,
-    },
-}
-
-/// A session to create.
-#[derive(Clone, Debug)]
-pub struct NewSession {
-    /// The application.
-    pub app_name: AppName,
-    /// The user.
-    pub user_id: UserId,
-    /// `None`: the engine makes one.
-    pub session_id: Option<SessionId>,
-    /// Initial state; each key once; `temp:` keys go nowhere.
-    pub state: Vec<(StateKey, Json)>,
-    /// For people.
-    pub display_name: DisplayName,
-    /// For filters.
-    pub labels: Labels,
-    /// When it ceases to exist; `None`: never.
-    pub expiration: Option<Expiration>,
-    /// Answer with what is there.
-    pub allow_existing: bool,
-}
-
-/// A read of one session.
-#[derive(Clone, Debug)]
-pub struct GetSession {
-    /// Which session.
-    pub session: SessionRef,
-    /// `None`: no events.
-    pub events: Option<EventsWanted>,
-    /// `None`: now.
-    pub as_of: Option<Sequence>,
-    /// Whose `temp:` keys to show.
-    pub invocation_id: Option<InvocationId>,
-    /// Leave the state out.
-    pub without_state: bool,
-}
-
-/// A session as read.
-#[derive(Clone, Debug)]
-pub struct SessionAnswer {
-    /// The session.
-    pub info: SessionInfo,
-    /// Merged state.
-    pub state: Option<State>,
-    /// Events, oldest first.
-    pub events: EventList,
-}
-
-/// A list of sessions.
-#[derive(Clone, Debug)]
-pub struct ListSessions {
-    /// Of this application.
-    pub app_name: AppName,
-    /// Of this user alone.
-    pub user_id: Option<UserId>,
-    /// Only those with all of these.
-    pub labels: Labels,
-    /// Order.
-    pub order: SessionOrder,
-    /// With merged state.
-    pub include_state: bool,
-    /// Items at most.
-    pub page_size: usize,
-    /// From the previous page.
-    pub page_token: Option<String>,
-}
-
-/// Sessions of one page; the caller may answer with fewer and still go on.
-#[derive(Clone, Debug)]
-pub struct SessionList {
-    /// In the order asked for.
-    pub sessions: Vec<(SessionInfo, Option<State>)>,
-    request: u64,
-    rest: Option<(Time, UserId, SessionId)>,
-}
-
-impl SessionList {
-    /// The token behind the first `taken` sessions, at least one where there are any; `None` where nothing follows them.
-    pub fn next_page_token(&self, taken: usize) -> Option<String> {
-        let last = match taken.checked_sub(1).and_then(|at| self.sessions.get(at)) {
-            Some((info, _)) if taken < self.sessions.len() => {
-                let SessionKey {
-                    app_name: _,
-                    user_id,
-                    session_id,
-                } = info.key.clone();
-                (info.last_event_time, user_id, session_id)
-            }
-            _ => self.rest.clone()?,
-        };
-        Some(
-            SessionToken {
-                request: self.request,
-                last,
-            }
-            .encode(),
-        )
-    }
-}
-
-/// New values of what is not state.
-#[derive(Clone, Debug)]
-pub struct UpdateRequest {
-    /// Address.
-    pub key: SessionKey,
-    /// `None`: as it is.
-    pub display_name: Option<DisplayName>,
-    /// `None`: as they are.
-    pub labels: Option<Labels>,
-    /// `None`: as it is; `Some(None)`: never.
-    pub expiration: Option<Option<Expiration>>,
-}
-
-/// A session to create from another's past.
-#[derive(Clone, Debug)]
-pub struct ForkRequest {
-    /// The source.
-    pub key: SessionKey,
-    /// `None`: all events.
-    pub up_to: Option<Sequence>,
-    /// `None`: the engine makes one.
-    pub session_id: Option<SessionId>,
-}
-
-/// A rewind.
-#[derive(Clone, Debug)]
-pub struct RewindRequest {
-    /// Which session.
-    pub key: SessionKey,
-    /// The last event that stays visible.
-    pub to: Sequence,
-    /// `None`: the engine makes one.
-    pub event_id: Option<EventId>,
-    /// Who.
-    pub author: Author,
-    /// What must hold.
-    pub precondition: Precondition,
-}
-
 impl Engine {
     /// Creates a session, or finds it where that is allowed.
     pub async fn create_session(&self, request: NewSession) -> Result<Created, Error> {
         let now = self.now();
-        let expire_time = request
-            .expiration
-            .map(|at| expire_time(at, now))
-            .transpose()?;
+        let expire_time = request.expiration.map(|at| expire_time(at, now)).transpose()?;
         let mut state = request.state;
         state.retain(|(key, _)| key.prefix() != Prefix::Temp);
         let create = CreateSession {
@@ -228,15 +71,9 @@ impl Engine {
             events: selection,
             now,
         };
-        let SessionView {
-            info,
-            mut state,
-            events,
-        } = self.store.read_session(query).await?;
+        let SessionView { info, mut state, events } = self.store.read_session(query).await?;
         if let (Some(state), Some(invocation)) = (&mut state, &request.invocation_id) {
-            self.invocations
-                .add_to(state, info.incarnation, invocation, now)
-                .await;
+            self.invocations.add_to(state, info.incarnation, invocation, now).await;
         }
         let events = match events {
             None => EventList::default(),
@@ -248,21 +85,14 @@ impl Engine {
                     request: request_hash(&wanted, false),
                     from_session: true,
                     as_of: Some(info.last_sequence),
-                    rest: Rest {
-                        after: 0,
-                        up_to: None,
-                    },
+                    rest: Rest { after: 0, up_to: None },
                     after_time: wanted.filter.after_time,
                     include_rewound: wanted.filter.include_rewound,
                 };
                 EventList::new(page.events, page.rest, token, false)
             }
         };
-        Ok(SessionAnswer {
-            info,
-            state,
-            events,
-        })
+        Ok(SessionAnswer { info, state, events })
     }
 
     /// Lists sessions.
@@ -293,11 +123,7 @@ impl Engine {
             now: self.now(),
         };
         let page = self.store.list_sessions(query).await?;
-        Ok(SessionList {
-            sessions: page.sessions,
-            request: hash,
-            rest: page.rest,
-        })
+        Ok(SessionList { sessions: page.sessions, request: hash, rest: page.rest })
     }
 
     /// Changes what is not state.
@@ -308,19 +134,8 @@ impl Engine {
             Some(None) => Some(None),
             Some(Some(at)) => Some(Some(expire_time(at, now)?)),
         };
-        let UpdateRequest {
-            key,
-            display_name,
-            labels,
-            expiration: _,
-        } = request;
-        let update = SessionUpdate {
-            key,
-            display_name,
-            labels,
-            expire_time,
-            now,
-        };
+        let UpdateRequest { key, display_name, labels, expiration: _ } = request;
+        let update = SessionUpdate { key, display_name, labels, expire_time, now };
         self.store.update_session(update).await
     }
 
@@ -328,11 +143,7 @@ impl Engine {
     pub async fn delete_session(&self, key: SessionKey, allow_missing: bool) -> Result<(), Error> {
         let missing = Error::not_found(&key);
         let deleted = self.store.delete_session(key, self.now()).await?;
-        if deleted || allow_missing {
-            Ok(())
-        } else {
-            Err(missing)
-        }
+        if deleted || allow_missing { Ok(()) } else { Err(missing) }
     }
 
     /// Creates a session from another's past.
@@ -343,27 +154,13 @@ impl Engine {
             session_id: request.session_id.unwrap_or_else(new_session_id),
             now: self.now(),
         };
-        let SessionView {
-            info,
-            state,
-            events: _,
-        } = self.store.fork_session(fork).await?;
-        Ok(SessionAnswer {
-            info,
-            state,
-            events: EventList::default(),
-        })
+        let SessionView { info, state, events: _ } = self.store.fork_session(fork).await?;
+        Ok(SessionAnswer { info, state, events: EventList::default() })
     }
 
     /// Takes a session back to an earlier event; the answer holds the marker.
     pub async fn rewind_session(&self, request: RewindRequest) -> Result<AppendAnswer, Error> {
-        let RewindRequest {
-            key,
-            to,
-            event_id,
-            author,
-            precondition,
-        } = request;
+        let RewindRequest { key, to, event_id, author, precondition } = request;
         let mut content = Vec::from(*b"rewind");
         content.extend(to.to_le_bytes());
         content.extend(author.as_str().as_bytes());
@@ -377,11 +174,7 @@ impl Engine {
             now: self.now(),
         };
         let appended = self.store.rewind_session(rewind).await?;
-        Ok(AppendAnswer {
-            info: appended.info,
-            events: appended.events,
-            state: appended.state,
-        })
+        Ok(AppendAnswer { info: appended.info, events: appended.events, state: appended.state })
     }
 }
 

@@ -93,11 +93,7 @@ impl KeyChangeList {
             return None;
         }
         let before: Version = self.changes.get(taken.checked_sub(1)?)?.version;
-        let token = ChangeToken {
-            request: self.request,
-            incarnation: self.incarnation,
-            before,
-        };
+        let token = ChangeToken { request: self.request, incarnation: self.incarnation, before };
         Some(token.encode())
     }
 }
@@ -116,24 +112,14 @@ pub struct RenderTemplate {
 impl Engine {
     /// Reads what is visible from a scope.
     pub async fn get_state(&self, request: GetState) -> Result<StateAnswer, Error> {
-        let GetState {
-            scope,
-            keys,
-            invocation_id,
-        } = request;
+        let GetState { scope, keys, invocation_id } = request;
         let now = self.now();
         let only = (!keys.is_empty()).then_some(keys);
-        let query = StateQuery {
-            scope,
-            keys: only.clone(),
-            now,
-        };
+        let query = StateQuery { scope, keys: only.clone(), now };
         let view = self.store.read_state(query).await?;
         let mut state = view.state;
         if let (Some(info), Some(invocation)) = (view.info, invocation_id) {
-            self.invocations
-                .add_to(&mut state, info.incarnation, &invocation, now)
-                .await;
+            self.invocations.add_to(&mut state, info.incarnation, &invocation, now).await;
             if let Some(only) = only {
                 state.0.retain(|entry| only.contains(&entry.key));
             }
@@ -143,32 +129,16 @@ impl Engine {
 
     /// Changes state outside of a turn; through a session, as an event of its log.
     pub async fn update_state(&self, request: UpdateState) -> Result<UpdateAnswer, Error> {
-        let UpdateState {
-            scope,
-            delta,
-            precondition,
-            author,
-            request_id,
-        } = request;
+        let UpdateState { scope, delta, precondition, author, request_id } = request;
         let now = self.now();
         let mut content = Vec::from(delta.fingerprint().to_le_bytes());
         content.extend(author.as_str().as_bytes());
         let fingerprint = Fingerprint(xxhash_rust::xxh3::xxh3_128(&content));
         let request = request_id.map(|id| Request { id, fingerprint });
         let Scope::Session(key) = scope else {
-            let update = StateUpdate {
-                scope,
-                delta,
-                precondition,
-                author,
-                request,
-                now,
-            };
+            let update = StateUpdate { scope, delta, precondition, author, request, now };
             let updated = self.store.update_state(update).await?;
-            return Ok(UpdateAnswer {
-                state: updated.state,
-                replayed: updated.replayed,
-            });
+            return Ok(UpdateAnswer { state: updated.state, replayed: updated.replayed });
         };
         let event = NewEvent {
             event_id: new_event_id(),
@@ -197,12 +167,7 @@ impl Engine {
 
     /// Lists how a key came to its value.
     pub async fn list_key_changes(&self, request: ListKeyChanges) -> Result<KeyChangeList, Error> {
-        let ListKeyChanges {
-            scope,
-            key,
-            page_size,
-            page_token,
-        } = request;
+        let ListKeyChanges { scope, key, page_size, page_token } = request;
         // The scope that holds the key is the same from wherever one looks, but the token of one place is not that of another.
         let hash = scope_hash(&scope) ^ xxhash_rust::xxh3::xxh3_64(key.as_str().as_bytes());
         let token = match page_token {
@@ -237,11 +202,7 @@ impl Engine {
 
     /// Puts state into a template.
     pub async fn render_template(&self, request: RenderTemplate) -> Result<String, Error> {
-        let RenderTemplate {
-            key,
-            template,
-            invocation_id,
-        } = request;
+        let RenderTemplate { key, template, invocation_id } = request;
         let now = self.now();
         let query = SessionQuery {
             session: SessionRef::Full(key),
@@ -253,15 +214,10 @@ impl Engine {
         let view = self.store.read_session(query).await?;
         let mut state = view.state.unwrap_or_default();
         if let Some(invocation) = invocation_id {
-            self.invocations
-                .add_to(&mut state, view.info.incarnation, &invocation, now)
-                .await;
+            self.invocations.add_to(&mut state, view.info.incarnation, &invocation, now).await;
         }
-        let values: std::collections::HashMap<&str, _> = state
-            .0
-            .iter()
-            .map(|entry| (entry.key.as_str(), &entry.value))
-            .collect();
+        let values: std::collections::HashMap<&str, _> =
+            state.0.iter().map(|entry| (entry.key.as_str(), &entry.value)).collect();
         render(&template, RENDERED_BYTES, |key| values.get(key).copied()).map_err(|fault| {
             match fault {
                 RenderFault::Missing(keys) => Error::MissingStateKey(keys),

@@ -3,11 +3,16 @@
 //! Catching up and live are one path. A watch subscribes to the tails of its scopes first and reads then, so that a commit between
 //! the two wakes it; it holds one page and a position, however far behind it is.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, watch::Receiver},
-    time::{Instant, sleep_until},
+    time::{Sleep, sleep},
 };
 
 use crate::{
@@ -97,19 +102,12 @@ impl Engine {
         if *self.draining.borrow() {
             return Err(Error::Draining);
         }
-        let permit =
-            Arc::clone(&self.watches)
-                .try_acquire_owned()
-                .map_err(|_| Error::Overloaded {
-                    what: "the table of watches",
-                    retry_after_millis: 10_000,
-                })?;
+        let permit = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
+            Error::Overloaded { what: "the table of watches", retry_after_millis: 10_000 }
+        })?;
         // Subscribed before the first read: what is committed in between is seen by one or the other.
         let scopes = scopes_seen_from(&scope);
-        let tails = scopes
-            .iter()
-            .map(|it| self.store.tails().subscribe(it))
-            .collect();
+        let tails = scopes.iter().map(|it| self.store.tails().subscribe(it)).collect();
         let mut watch = Watch {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
@@ -152,11 +150,7 @@ impl Watch {
             keys: (from != WatchFrom::Snapshot).then(Vec::new),
             now: self.clock.now(),
         };
-        let StateView {
-            state,
-            position,
-            info,
-        } = self.store.read_state(query).await?;
+        let StateView { state, position, info } = self.store.read_state(query).await?;
         self.expire_time = info.as_ref().and_then(|info| info.expire_time);
         self.position = match from {
             WatchFrom::Cursor(text) => self.resume(&text, position)?,
@@ -168,13 +162,7 @@ impl Watch {
             },
             WatchFrom::Snapshot => {
                 let last_sequence = position.sequence;
-                self.ready.push_back((
-                    WatchItem::Snapshot {
-                        state,
-                        last_sequence,
-                    },
-                    position,
-                ));
+                self.ready.push_back((WatchItem::Snapshot { state, last_sequence }, position));
                 position
             }
         };
@@ -187,11 +175,7 @@ impl Watch {
         let cursor = Cursor::decode(text).map_err(|_| {
             bad_cursor("The cursor is not one that this service made; use the last one received, or begin without one.")
         })?;
-        let Cursor {
-            store,
-            scope,
-            position,
-        } = cursor;
+        let Cursor { store, scope, position } = cursor;
         if store != self.store.id() {
             return Err(Error::CursorOfOtherStore);
         }
@@ -234,7 +218,7 @@ impl Watch {
     }
 
     async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {
-        let heartbeat = Instant::now() + Duration::from_secs(HEARTBEAT_SECS);
+        let mut heartbeat = pin!(sleep(Duration::from_secs(HEARTBEAT_SECS)));
         loop {
             if *self.draining.borrow() {
                 return Err(Error::Draining);
@@ -246,7 +230,7 @@ impl Watch {
                 self.caught_up = true;
                 return Ok((WatchItem::CaughtUp, self.position));
             }
-            if self.complete && !self.wait(heartbeat).await {
+            if self.complete && !self.wait(heartbeat.as_mut()).await {
                 return Ok((WatchItem::Heartbeat(self.clock.now()), self.position));
             }
             if !self.read().await? {
@@ -280,27 +264,15 @@ impl Watch {
     fn take(&mut self, page: WatchPage) {
         for event in page.events {
             self.position.sequence = event.sequence;
-            self.ready
-                .push_back((WatchItem::Event(Box::new(event)), self.position));
+            self.ready.push_back((WatchItem::Event(Box::new(event)), self.position));
         }
         for change in page.changes {
-            let ScopeChange {
-                scope,
-                version,
-                changes,
-                commit_time,
-            } = change;
+            let ScopeChange { scope, version, changes, commit_time } = change;
             match scope {
                 ScopeKind::Application => self.position.versions.application = version,
                 ScopeKind::User | ScopeKind::Session => self.position.versions.user = version,
             }
-            self.ready.push_back((
-                WatchItem::StateChange {
-                    changes,
-                    commit_time,
-                },
-                self.position,
-            ));
+            self.ready.push_back((WatchItem::StateChange { changes, commit_time }, self.position));
         }
         // What the page left out on purpose lies behind its last item.
         self.position = page.position;
@@ -310,11 +282,8 @@ impl Watch {
     }
 
     /// Waits until there may be something to read (true) or the heartbeat is due (false).
-    async fn wait(&mut self, heartbeat: Instant) -> bool {
-        let expiry = self
-            .expire_time
-            .map(|at| Instant::now() + self.clock.now().until(at));
-        let wake = expiry.map_or(heartbeat, |expiry| expiry.min(heartbeat));
+    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> bool {
+        let left = self.expire_time.map(|at| self.clock.now().until(at));
         let [first, rest @ ..] = &mut self.tails[..] else {
             return false;
         };
@@ -330,18 +299,21 @@ impl Watch {
             _ = first.changed() => true,
             _ = changed(second) => true,
             _ = changed(third) => true,
-            () = sleep_until(wake) => wake < heartbeat,
+            () = expiry(left) => true,
+            () = heartbeat => false,
         }
     }
 
     fn cursor(&self, position: Position) -> String {
         let store: StoreId = self.store.id();
-        Cursor {
-            store,
-            scope: scope_hash(&self.scope),
-            position,
-        }
-        .encode()
+        Cursor { store, scope: scope_hash(&self.scope), position }.encode()
+    }
+}
+
+async fn expiry(left: Option<Duration>) {
+    match left {
+        Some(left) => sleep(left).await,
+        None => std::future::pending().await,
     }
 }
 

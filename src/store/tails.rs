@@ -42,9 +42,7 @@ impl Tails {
             return sender.subscribe();
         }
         if watched.senders.len() >= watched.sweep_at {
-            watched
-                .senders
-                .retain(|_, sender| sender.receiver_count() > 0);
+            watched.senders.retain(|_, sender| sender.receiver_count() > 0);
             watched.sweep_at = (watched.senders.len() * 2).max(64);
         }
         let (sender, receiver) = watch::channel(0);

@@ -24,9 +24,7 @@ pub fn attributes(source: &Source) -> Vec<Violation> {
             }
         }
         if name == "doc" && leaves_out(source.text(attribute.inside.end - 1)) {
-            found.push(violation(
-                "an example in the documentation runs, or is `text`",
-            ));
+            found.push(violation("an example in the documentation runs, or is `text`"));
         }
     }
     found
@@ -35,10 +33,7 @@ pub fn attributes(source: &Source) -> Vec<Violation> {
 /// Whether the group that opens at `open` holds `reason = "…"` with something in it.
 fn has_reason(source: &Source, open: usize) -> bool {
     (open..source.tokens[open].mate).any(|at| {
-        let literal = source
-            .tokens
-            .get(at + 2)
-            .filter(|token| token.kind == Kind::Literal);
+        let literal = source.tokens.get(at + 2).filter(|token| token.kind == Kind::Literal);
         source.text(at) == "reason"
             && source.text(at + 1) == "="
             && literal.is_some_and(|reason| reason.text.trim_matches(['"', ' ']).len() > 3)
@@ -63,11 +58,7 @@ fn silence_without_a_reason_is_seen() {
         "/// ```ignore\n/// f()\n/// ```\nfn f() {}",
         "//! ```rust, ignore\n//! f()\n//! ```\n",
     ] {
-        assert_eq!(
-            attributes(&Source::parse("tests/x.rs", text)).len(),
-            1,
-            "{text}"
-        );
+        assert_eq!(attributes(&Source::parse("tests/x.rs", text)).len(), 1, "{text}");
     }
 }
 

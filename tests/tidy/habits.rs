@@ -7,11 +7,7 @@ const POLL: &str = "// Bounded poll:";
 
 fn violation(source: &Source, at: usize, says: &str) -> Violation {
     let token = &source.tokens[at];
-    Violation::new(
-        &source.path,
-        token.line,
-        format!("`{}`: {says}", token.text),
-    )
+    Violation::new(&source.path, token.line, format!("`{}`: {says}", token.text))
 }
 
 /// `.unwrap()`, `.expect(…)` and their like outside of tests, where no attribute gives a reason.
@@ -25,10 +21,7 @@ pub fn unwraps(source: &Source) -> Vec<Violation> {
         }
     }
     let calls = source.idents().filter(|(at, token)| {
-        let named = matches!(
-            &*token.text,
-            "unwrap" | "expect" | "unwrap_err" | "expect_err"
-        );
+        let named = matches!(&*token.text, "unwrap" | "expect" | "unwrap_err" | "expect_err");
         let called = source.text(at + 1) == "(" && *at > 0 && source.text(at - 1) == ".";
         // As a function, `Option::unwrap`; in lints the word is `unwrap_used`.
         let passed = *at > 0 && source.text(at - 1) == "::";
@@ -47,12 +40,8 @@ pub fn unfinished(source: &Source) -> Vec<Violation> {
         "unimplemented" => matches!(source.text(at + 1), "!" | "("),
         _ => false,
     };
-    let words = source
-        .idents()
-        .filter(|(at, token)| later(*at, &token.text));
-    words
-        .map(|(at, _)| violation(source, at, "what is here is finished"))
-        .collect()
+    let words = source.idents().filter(|(at, token)| later(*at, &token.text));
+    words.map(|(at, _)| violation(source, at, "what is here is finished")).collect()
 }
 
 /// Sleeps in tests: (those that poll within a bound and say so, the others).
@@ -74,11 +63,7 @@ fn sleeping(source: &Source) -> (Vec<usize>, Vec<usize>) {
 /// Sleeps in tests that do not poll.
 pub fn sleeps(source: &Source) -> Vec<Violation> {
     let says = "a test waits for what it waits for, never for a time";
-    sleeping(source)
-        .1
-        .into_iter()
-        .map(|at| violation(source, at, says))
-        .collect()
+    sleeping(source).1.into_iter().map(|at| violation(source, at, says)).collect()
 }
 
 /// Sleeps that poll, beyond the first of them: there is one helper for it.
@@ -124,25 +109,13 @@ fn reasons_and_tests_may_unwrap() {
     ] {
         assert_eq!(unwraps(&Source::parse("src/x.rs", text)), [], "{text}");
     }
-    assert_eq!(
-        unwraps(&Source::parse("tests/x.rs", "fn f() { a.unwrap() }")),
-        []
-    );
+    assert_eq!(unwraps(&Source::parse("tests/x.rs", "fn f() { a.unwrap() }")), []);
 }
 
 #[test]
 fn the_unfinished_is_seen() {
-    for text in [
-        "todo!()",
-        "f(unimplemented!(\"a\"))",
-        "Status::unimplemented(\"a\")",
-        "dbg!(a)",
-    ] {
-        assert_eq!(
-            unfinished(&Source::parse("src/x.rs", text)).len(),
-            1,
-            "{text}"
-        );
+    for text in ["todo!()", "f(unimplemented!(\"a\"))", "Status::unimplemented(\"a\")", "dbg!(a)"] {
+        assert_eq!(unfinished(&Source::parse("src/x.rs", text)).len(), 1, "{text}");
     }
     let text = "assert_eq!(code, Code::Unimplemented); let todo = unimplemented; \"todo!()\"";
     assert_eq!(unfinished(&Source::parse("tests/x.rs", text)), []);
@@ -150,30 +123,16 @@ fn the_unfinished_is_seen() {
 
 #[test]
 fn sleeps_are_seen_in_tests() {
-    for text in [
-        "sleep(A)",
-        "tokio::time::sleep(A).await",
-        "use a::sleep as nap;",
-        "f(); thread::sleep(A)",
-    ] {
-        assert_eq!(
-            sleeps(&Source::parse("tests/x.rs", text)).len(),
-            1,
-            "{text}"
-        );
+    for text in
+        ["sleep(A)", "tokio::time::sleep(A).await", "use a::sleep as nap;", "f(); thread::sleep(A)"]
+    {
+        assert_eq!(sleeps(&Source::parse("tests/x.rs", text)).len(), 1, "{text}");
         let inside = format!("#[cfg(test)] mod tests {{ {text} }}");
-        assert_eq!(
-            sleeps(&Source::parse("src/x.rs", &inside)).len(),
-            1,
-            "{inside}"
-        );
+        assert_eq!(sleeps(&Source::parse("src/x.rs", &inside)).len(), 1, "{inside}");
         assert_eq!(sleeps(&Source::parse("src/x.rs", text)), [], "{text}");
     }
     assert_eq!(
-        sleeps(&Source::parse(
-            "tests/x.rs",
-            "use a::sleep; b.sleepless(); // sleep(A)"
-        )),
+        sleeps(&Source::parse("tests/x.rs", "use a::sleep; b.sleepless(); // sleep(A)")),
         []
     );
 }
@@ -183,10 +142,7 @@ fn one_place_may_poll() {
     let poll = |path| Source::parse(path, &format!("{POLL} ends at the deadline.\nsleep(A)"));
     assert_eq!(sleeps(&poll("tests/x.rs")), []);
     assert_eq!(second_polls(&[poll("tests/x.rs")]), []);
-    assert_eq!(
-        second_polls(&[poll("tests/x.rs"), poll("tests/y.rs")]).len(),
-        1
-    );
+    assert_eq!(second_polls(&[poll("tests/x.rs"), poll("tests/y.rs")]).len(), 1);
     let far = Source::parse("tests/x.rs", &format!("{POLL}\n\nsleep(A)"));
     assert_eq!(sleeps(&far).len(), 1);
 }

@@ -7,31 +7,8 @@ use crate::{
 
 /// Each part of `src/` with the parts that it may name.
 const KNOWS: [(&str, &[&str]); 10] = [
-    (
-        "main",
-        &[
-            "server",
-            "rpc",
-            "engine",
-            "store",
-            "domain",
-            "cli",
-            "config",
-            "telemetry",
-        ],
-    ),
-    (
-        "server",
-        &[
-            "rpc",
-            "engine",
-            "store",
-            "domain",
-            "proto",
-            "config",
-            "telemetry",
-        ],
-    ),
+    ("main", &["server", "rpc", "engine", "store", "domain", "cli", "config", "telemetry"]),
+    ("server", &["rpc", "engine", "store", "domain", "proto", "config", "telemetry"]),
     ("rpc", &["engine", "store", "domain", "proto"]),
     ("engine", &["store", "domain"]),
     ("store", &["domain"]),
@@ -44,10 +21,7 @@ const KNOWS: [(&str, &[&str]); 10] = [
 ];
 
 fn knows(room: &str) -> Option<&'static [&'static str]> {
-    KNOWS
-        .iter()
-        .find(|(name, _)| *name == room)
-        .map(|(_, known)| *known)
+    KNOWS.iter().find(|(name, _)| *name == room).map(|(_, known)| *known)
 }
 
 /// Names of other layers that `source` has no business with.
@@ -55,11 +29,7 @@ pub fn arrows(source: &Source) -> Vec<Violation> {
     let Some(inside) = source.path.strip_prefix("src/") else {
         return Vec::new();
     };
-    let room = inside
-        .split('/')
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(".rs");
+    let room = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     // The root declares the parts and its documentation links to all of them.
     if room == "lib" {
         return Vec::new();
@@ -126,10 +96,7 @@ fn paths(source: &Source, room: &str) -> Vec<CratePath> {
         }
         let mut base = module_of(&source.path);
         base.extend(
-            modules
-                .iter()
-                .filter(|(_, range)| range.contains(&at))
-                .map(|(name, _)| name.clone()),
+            modules.iter().filter(|(_, range)| range.contains(&at)).map(|(name, _)| name.clone()),
         );
         for segments in tree(source, at) {
             let mut target = base.clone();
@@ -141,10 +108,7 @@ fn paths(source: &Source, room: &str) -> Vec<CratePath> {
                     _ => target.push(segment),
                 }
             }
-            found.push(CratePath {
-                line: token.line,
-                target,
-            });
+            found.push(CratePath { line: token.line, target });
         }
     }
     found
@@ -165,11 +129,9 @@ fn tree(source: &Source, mut at: usize) -> Vec<Vec<String>> {
                     let branches = tree(source, next).into_iter();
                     found.extend(branches.map(|branch| [path.clone(), branch].concat()));
                     while next < token.mate && source.text(next) != "," {
-                        next = if source.text(next) == "{" {
-                            source.tokens[next].mate
-                        } else {
-                            next
-                        } + 1;
+                        next =
+                            if source.text(next) == "{" { source.tokens[next].mate } else { next }
+                                + 1;
                     }
                     next += 1;
                 }
@@ -184,23 +146,14 @@ fn tree(source: &Source, mut at: usize) -> Vec<Vec<String>> {
 /// The module that a file is, as its path from the root of the crate.
 fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
-    path.split('/')
-        .filter(|part| *part != "mod")
-        .map(Into::into)
-        .collect()
+    path.split('/').filter(|part| *part != "mod").map(Into::into).collect()
 }
 
 fn inline_modules(source: &Source) -> Vec<(String, std::ops::Range<usize>)> {
-    let heads = source
-        .idents()
-        .filter(|(at, token)| token.text == "mod" && source.text(at + 2) == "{");
+    let heads =
+        source.idents().filter(|(at, token)| token.text == "mod" && source.text(at + 2) == "{");
     heads
-        .map(|(at, _)| {
-            (
-                source.text(at + 1).to_owned(),
-                at + 2..source.tokens[at + 2].mate,
-            )
-        })
+        .map(|(at, _)| (source.text(at + 1).to_owned(), at + 2..source.tokens[at + 2].mate))
         .collect()
 }
 
@@ -209,10 +162,7 @@ fn arrows_to_the_left_are_seen_however_they_are_written() {
     for (path, text) in [
         ("src/engine/mod.rs", "use crate::rpc::Status;"),
         ("src/engine/mod.rs", "use crate::{domain::Key, server};"),
-        (
-            "src/engine/mod.rs",
-            "use {crate::{store::{self, Store}, rpc::{self}}};",
-        ),
+        ("src/engine/mod.rs", "use {crate::{store::{self, Store}, rpc::{self}}};"),
         ("src/engine/watch.rs", "use super::super::rpc as domain;"),
         ("src/engine.rs", "use super::rpc;"),
         ("src/engine.rs", "fn f() { self::super::server::run() }"),
@@ -222,15 +172,9 @@ fn arrows_to_the_left_are_seen_however_they_are_written() {
             "mod tests { mod deep { fn f(_: super::super::super::super::rpc::X) {} } }",
         ),
         ("src/engine.rs", "fn f() { assert!(crate::rpc::ok()) }"),
-        (
-            "src/engine.rs",
-            "macro_rules! m { () => { $crate::rpc::f() } }",
-        ),
+        ("src/engine.rs", "macro_rules! m { () => { $crate::rpc::f() } }"),
         ("src/store/sqlite/mod.rs", "use crate::engine;"),
-        (
-            "src/domain/id.rs",
-            "impl From<crate::store::Error> for X {}",
-        ),
+        ("src/domain/id.rs", "impl From<crate::store::Error> for X {}"),
         ("src/cli/mod.rs", "use crate::engine::Engine;"),
         ("src/cli/mod.rs", "use crate::domain::limits;"),
         ("src/rpc/mod.rs", "use crate::config::Config;"),
@@ -244,11 +188,7 @@ fn arrows_to_the_left_are_seen_however_they_are_written() {
         ("src/engine.rs", "#[path = \"rpc/mod.rs\"] mod domain;"),
         ("src/helpers.rs", ""),
     ] {
-        assert_eq!(
-            arrows(&Source::parse(path, text)).len(),
-            1,
-            "{path}: {text}"
-        );
+        assert_eq!(arrows(&Source::parse(path, text)).len(), 1, "{path}: {text}");
     }
 }
 
@@ -256,14 +196,8 @@ fn arrows_to_the_left_are_seen_however_they_are_written() {
 fn arrows_to_the_right_are_free() {
     for (path, text) in [
         ("src/lib.rs", "pub mod rpc; pub use server::run;"),
-        (
-            "src/main.rs",
-            "use sessiond::{cli, server}; mod x { use super::y; }",
-        ),
-        (
-            "src/server.rs",
-            "use crate::{engine::Engine, proto::v1::*, rpc, store};",
-        ),
+        ("src/main.rs", "use sessiond::{cli, server}; mod x { use super::y; }"),
+        ("src/server.rs", "use crate::{engine::Engine, proto::v1::*, rpc, store};"),
         (
             "src/rpc/mod.rs",
             "use crate::{engine, proto}; pub(crate) fn f() { crate::domain::g::<X>() }",
@@ -280,14 +214,8 @@ fn arrows_to_the_right_are_free() {
             "src/engine.rs",
             "mod tests { use super::*; fn f(&self) { self.rpc(); Self::server(); x::crate_::rpc() } }",
         ),
-        (
-            "src/engine.rs",
-            "// use crate::rpc;\nconst X: &str = \"crate::rpc::X\"; use rpc::y;",
-        ),
-        (
-            "src/cli/session.rs",
-            "use super::client; use crate::{cli::output, proto::v1};",
-        ),
+        ("src/engine.rs", "// use crate::rpc;\nconst X: &str = \"crate::rpc::X\"; use rpc::y;"),
+        ("src/cli/session.rs", "use super::client; use crate::{cli::output, proto::v1};"),
         ("tests/e2e.rs", "use sessiond::server; use crate::common;"),
     ] {
         assert_eq!(arrows(&Source::parse(path, text)), [], "{path}: {text}");

@@ -25,11 +25,7 @@ pub struct Violation {
 
 impl Violation {
     fn new(path: &str, line: usize, says: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            line,
-            says: says.into(),
-        }
+        Self { path: path.into(), line, says: says.into() }
     }
 }
 
@@ -49,25 +45,13 @@ fn files() -> Vec<(String, String)> {
         .current_dir(root)
         .output()
         .unwrap_or_else(|error| panic!("git lists the files to check: {error}"));
-    assert!(
-        listing.status.success(),
-        "git ls-files: {}",
-        String::from_utf8_lossy(&listing.stderr)
-    );
+    assert!(listing.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listing.stderr));
     let files: Vec<_> = String::from_utf8_lossy(&listing.stdout)
         .split_terminator('\0')
         .filter_map(|path| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?)))
         .collect();
-    for known in [
-        "src/lib.rs",
-        "tests/tidy/main.rs",
-        "tests/run",
-        "Cargo.toml",
-    ] {
-        assert!(
-            files.iter().any(|(path, _)| path == known),
-            "the listing lacks {known}"
-        );
+    for known in ["src/lib.rs", "tests/tidy/main.rs", "tests/run", "Cargo.toml"] {
+        assert!(files.iter().any(|(path, _)| path == known), "the listing lacks {known}");
     }
     files
 }
@@ -83,16 +67,8 @@ fn sources() -> Vec<Source> {
 
 #[track_caller]
 fn assert_none(violations: impl IntoIterator<Item = Violation>) {
-    let lines: Vec<_> = violations
-        .into_iter()
-        .map(|found| found.to_string())
-        .collect();
-    assert!(
-        lines.is_empty(),
-        "{} found:\n{}",
-        lines.len(),
-        lines.join("\n")
-    );
+    let lines: Vec<_> = violations.into_iter().map(|found| found.to_string()).collect();
+    assert!(lines.is_empty(), "{} found:\n{}", lines.len(), lines.join("\n"));
 }
 
 #[test]
@@ -135,9 +111,7 @@ fn nothing_is_unfinished() {
     let code = sources();
     let code = code.iter().flat_map(habits::unfinished);
     let files = files();
-    let notes = files
-        .iter()
-        .flat_map(|(path, text)| words::promises(path, text));
+    let notes = files.iter().flat_map(|(path, text)| words::promises(path, text));
     assert_none(code.chain(notes));
 }
 
@@ -150,18 +124,10 @@ fn no_test_hopes_by_sleeping() {
 
 #[test]
 fn no_registry_is_named() {
-    assert_none(
-        files()
-            .iter()
-            .flat_map(|(path, text)| words::registries(path, text)),
-    );
+    assert_none(files().iter().flat_map(|(path, text)| words::registries(path, text)));
 }
 
 #[test]
 fn no_path_of_a_machine_is_named() {
-    assert_none(
-        files()
-            .iter()
-            .flat_map(|(path, text)| words::machines(path, text)),
-    );
+    assert_none(files().iter().flat_map(|(path, text)| words::machines(path, text)));
 }

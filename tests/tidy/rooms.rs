@@ -33,14 +33,7 @@ const ROOMS: [Room; 3] = [
 /// What the domain knows nothing of.
 const IMPURE: [(&[&str], &str); 4] = [
     (
-        &[
-            "async",
-            "await",
-            "async_trait",
-            "tokio",
-            "tokio_stream",
-            "futures",
-        ],
+        &["async", "await", "async_trait", "tokio", "tokio_stream", "futures"],
         "the domain does not wait",
     ),
     (
@@ -48,33 +41,18 @@ const IMPURE: [(&[&str], &str); 4] = [
         "the domain reads no clock; times come in as values",
     ),
     (
-        &[
-            "rand",
-            "getrandom",
-            "fastrand",
-            "RandomState",
-            "uuid",
-            "Uuid",
-        ],
+        &["rand", "getrandom", "fastrand", "RandomState", "uuid", "Uuid"],
         "the domain makes nothing up; ids come in as values",
     ),
-    (
-        &["fs", "env", "net", "process", "thread"],
-        "the domain does not know the machine",
-    ),
+    (&["fs", "env", "net", "process", "thread"], "the domain does not know the machine"),
 ];
 
 fn lies_in(path: &str, part: &str) -> bool {
-    path.strip_prefix(part)
-        .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    path.strip_prefix(part).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 fn violation(source: &Source, token: &Token, says: &str) -> Violation {
-    Violation::new(
-        &source.path,
-        token.line,
-        format!("`{}`: {says}", token.text),
-    )
+    Violation::new(&source.path, token.line, format!("`{}`: {says}", token.text))
 }
 
 /// Drivers and the wire outside of their rooms.
@@ -84,18 +62,10 @@ pub fn strangers(source: &Source) -> Vec<Violation> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    for room in ROOMS
-        .iter()
-        .filter(|room| !room.parts.iter().any(|part| lies_in(path, part)))
-    {
-        let named = |word: &str| {
-            room.words
-                .iter()
-                .any(|beginning| word.starts_with(beginning))
-        };
-        let words = source
-            .idents()
-            .filter(|(at, token)| named(&token.text) && is_crate(source, *at));
+    for room in ROOMS.iter().filter(|room| !room.parts.iter().any(|part| lies_in(path, part))) {
+        let named = |word: &str| room.words.iter().any(|beginning| word.starts_with(beginning));
+        let words =
+            source.idents().filter(|(at, token)| named(&token.text) && is_crate(source, *at));
         found.extend(words.map(|(_, token)| violation(source, token, room.says)));
     }
     found
@@ -130,16 +100,8 @@ fn of_std(source: &Source, at: usize) -> bool {
     if at >= 2 && source.text(at - 1) == "::" {
         return source.text(at - 2) == "std";
     }
-    let groups = source
-        .tokens
-        .iter()
-        .enumerate()
-        .take(at)
-        .filter(|(_, token)| token.text == "{");
-    let around = groups
-        .filter(|(_, open)| open.mate > at)
-        .map(|(open, _)| open)
-        .next_back();
+    let groups = source.tokens.iter().enumerate().take(at).filter(|(_, token)| token.text == "{");
+    let around = groups.filter(|(_, open)| open.mate > at).map(|(open, _)| open).next_back();
     around.is_some_and(|open| {
         open >= 2 && source.text(open - 1) == "::" && source.text(open - 2) == "std"
     })
@@ -153,19 +115,12 @@ fn strangers_are_seen() {
         ("src/store/postgres/mod.rs", "fn f(_: rusqlite::Error) {}"),
         ("src/engine/mod.rs", "use tokio_postgres::Client;"),
         ("src/engine/mod.rs", "use tonic::Status;"),
-        (
-            "src/domain/error.rs",
-            "impl From<X> for ::tonic_types::Y {}",
-        ),
+        ("src/domain/error.rs", "impl From<X> for ::tonic_types::Y {}"),
         ("src/store/mod.rs", "#[derive(prost::Message)] struct X;"),
         ("src/config.rs", "use {std::fs, tonic::transport};"),
         ("src/lib.rs", "extern crate prost as p;"),
     ] {
-        assert_eq!(
-            strangers(&Source::parse(path, text)).len(),
-            1,
-            "{path}: {text}"
-        );
+        assert_eq!(strangers(&Source::parse(path, text)).len(), 1, "{path}: {text}");
     }
 }
 
@@ -174,10 +129,7 @@ fn in_their_rooms_they_are_welcome() {
     for (path, text) in [
         ("src/store/sqlite/writer.rs", "use rusqlite::Connection;"),
         ("src/store/sqlite.rs", "use rusqlite::Connection;"),
-        (
-            "src/rpc/convert.rs",
-            "use prost_types::Struct; use tonic::Status;",
-        ),
+        ("src/rpc/convert.rs", "use prost_types::Struct; use tonic::Status;"),
         ("src/server.rs", "use tonic::transport::Server;"),
         (
             "src/store/mod.rs",
@@ -201,11 +153,7 @@ fn impurities_are_seen() {
         "use uuid::Timestamp;",
         "fn f() { rand::random() }",
     ] {
-        assert_eq!(
-            impurities(&Source::parse("src/domain/id.rs", text)).len(),
-            1,
-            "{text}"
-        );
+        assert_eq!(impurities(&Source::parse("src/domain/id.rs", text)).len(), 1, "{text}");
     }
 }
 
@@ -213,11 +161,5 @@ fn impurities_are_seen() {
 fn the_pure_passes() {
     let text = "use std::{fmt, time::Duration}; fn f(now: Time, env: Scope) -> X { let fs = g(env); h { fs } } // async";
     assert_eq!(impurities(&Source::parse("src/domain/id.rs", text)), []);
-    assert_eq!(
-        impurities(&Source::parse(
-            "src/engine/mod.rs",
-            "use std::time::SystemTime;"
-        )),
-        []
-    );
+    assert_eq!(impurities(&Source::parse("src/engine/mod.rs", "use std::time::SystemTime;")), []);
 }

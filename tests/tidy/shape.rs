@@ -9,15 +9,8 @@ const MAX_LINES: usize = 400;
 pub fn shape(path: &str, text: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     let first = text.lines().next().unwrap_or_default();
-    if first
-        .strip_prefix("//! ")
-        .is_none_or(|says| says.trim().is_empty())
-    {
-        found.push(Violation::new(
-            path,
-            1,
-            "the first line says what the file is: `//! …`",
-        ));
+    if first.strip_prefix("//! ").is_none_or(|says| says.trim().is_empty()) {
+        found.push(Violation::new(path, 1, "the first line says what the file is: `//! …`"));
     }
     let lines = text.lines().count();
     if lines > MAX_LINES {
@@ -33,14 +26,9 @@ pub fn shape(path: &str, text: &str) -> Vec<Violation> {
 #[test]
 fn a_file_says_what_it_is() {
     assert_eq!(shape("x.rs", "//! The clock.\nfn f() {}\n"), []);
-    for text in [
-        "",
-        "\n//! Late.\n",
-        "// Not this.\n",
-        "//!\n",
-        "//! \n",
-        "use a;\n//! The clock.\n",
-    ] {
+    for text in
+        ["", "\n//! Late.\n", "// Not this.\n", "//!\n", "//! \n", "use a;\n//! The clock.\n"]
+    {
         assert_eq!(shape("x.rs", text).len(), 1, "{text:?}");
     }
 }

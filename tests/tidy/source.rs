@@ -46,11 +46,7 @@ impl Source {
             .unwrap_or_else(|error| panic!("{path} is no Rust: {error}"));
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
-        Self {
-            path: path.into(),
-            lines: text.lines().map(Into::into).collect(),
-            tokens,
-        }
+        Self { path: path.into(), lines: text.lines().map(Into::into).collect(), tokens }
     }
 
     /// The token's text, or "" beyond the ends.
@@ -60,17 +56,12 @@ impl Source {
 
     /// Whether a word (and not a part of a string) stands at `at`.
     pub fn is_ident(&self, at: usize) -> bool {
-        self.tokens
-            .get(at)
-            .is_some_and(|token| token.kind == Kind::Ident)
+        self.tokens.get(at).is_some_and(|token| token.kind == Kind::Ident)
     }
 
     /// The words, each with its place.
     pub fn idents(&self) -> impl Iterator<Item = (usize, &Token)> {
-        self.tokens
-            .iter()
-            .enumerate()
-            .filter(|(_, token)| token.kind == Kind::Ident)
+        self.tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Ident)
     }
 
     /// Every attribute, `#[…]` as well as `#![…]`; documentation comments are attributes, too.
@@ -84,17 +75,9 @@ impl Source {
                     return None;
                 }
                 let close = self.tokens[open].mate;
-                let end = if inner {
-                    self.end_of_group(at)
-                } else {
-                    self.end_of_item(close + 1)
-                };
+                let end = if inner { self.end_of_group(at) } else { self.end_of_item(close + 1) };
                 let line = self.tokens[at].line;
-                Some(Attribute {
-                    line,
-                    inside: open + 1..close,
-                    covers: at..end,
-                })
+                Some(Attribute { line, inside: open + 1..close, covers: at..end })
             })
             .collect()
     }
@@ -107,30 +90,18 @@ impl Source {
         }
         let of_test = |attribute: &Attribute| {
             let words: Vec<_> = attribute.inside.clone().map(|at| self.text(at)).collect();
-            let name = words
-                .iter()
-                .position(|&word| word == "(")
-                .unwrap_or(words.len());
+            let name = words.iter().position(|&word| word == "(").unwrap_or(words.len());
             match words.first() {
                 Some(&"cfg") => words.contains(&"test") && !words.contains(&"not"),
                 _ => name > 0 && words[name - 1] == "test",
             }
         };
-        self.attributes()
-            .into_iter()
-            .filter(of_test)
-            .map(|attribute| attribute.covers)
-            .collect()
+        self.attributes().into_iter().filter(of_test).map(|attribute| attribute.covers).collect()
     }
 
     /// The end of the innermost group around `at`.
     fn end_of_group(&self, at: usize) -> usize {
-        let groups = self
-            .tokens
-            .iter()
-            .enumerate()
-            .take(at)
-            .filter(|(_, t)| t.kind == Kind::Open);
+        let groups = self.tokens.iter().enumerate().take(at).filter(|(_, t)| t.kind == Kind::Open);
         groups
             .map(|(_, open)| open.mate)
             .filter(|&close| close > at)
@@ -179,21 +150,11 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
                     Delimiter::None => ("", ""),
                 };
                 let start = tokens.len();
-                tokens.push(Token {
-                    text: open.into(),
-                    line,
-                    kind: Kind::Open,
-                    mate: 0,
-                });
+                tokens.push(Token { text: open.into(), line, kind: Kind::Open, mate: 0 });
                 flatten(group.stream(), tokens);
                 tokens[start].mate = tokens.len();
                 let line = group.span_close().end().line;
-                tokens.push(Token {
-                    text: close.into(),
-                    line,
-                    kind: Kind::Close,
-                    mate: start,
-                });
+                tokens.push(Token { text: close.into(), line, kind: Kind::Close, mate: start });
                 joint_colon = false;
                 continue;
             }
@@ -208,19 +169,13 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
                 joint_colon = punct.as_char() == ':' && punct.spacing() == Spacing::Joint;
                 (Kind::Punct, punct.to_string())
             }
-            TokenTree::Ident(ident) => (
-                Kind::Ident,
-                ident.to_string().trim_start_matches("r#").to_owned(),
-            ),
+            TokenTree::Ident(ident) => {
+                (Kind::Ident, ident.to_string().trim_start_matches("r#").to_owned())
+            }
             TokenTree::Literal(literal) => (Kind::Literal, literal.to_string()),
         };
         joint_colon &= text == ":";
-        tokens.push(Token {
-            text,
-            line,
-            kind,
-            mate: 0,
-        });
+        tokens.push(Token { text, line, kind, mate: 0 });
     }
 }
 
@@ -233,21 +188,11 @@ fn attributes_cover_what_they_stand_on() {
     let covered: Vec<_> = source
         .attributes()
         .iter()
-        .map(|found| {
-            source.tokens[found.covers.clone()]
-                .iter()
-                .map(|token| &*token.text)
-                .collect()
-        })
+        .map(|found| source.tokens[found.covers.clone()].iter().map(|token| &*token.text).collect())
         .collect::<Vec<String>>();
     assert_eq!(
         covered,
-        [
-            "#[a]useb::{c};",
-            "#[d]lete=F{g}.h();",
-            "#[i]fnj<K,L>(){m();}",
-            "#[n]O{p,q},"
-        ]
+        ["#[a]useb::{c};", "#[d]lete=F{g}.h();", "#[i]fnj<K,L>(){m();}", "#[n]O{p,q},"]
     );
 }
 
@@ -255,10 +200,7 @@ fn attributes_cover_what_they_stand_on() {
 fn inner_attributes_cover_their_group() {
     let source = Source::parse("src/x.rs", "a { b { #![c] d } e }");
     let covers = source.attributes().remove(0).covers;
-    assert_eq!(
-        (source.text(covers.start), source.text(covers.end - 1)),
-        ("#", "d")
-    );
+    assert_eq!((source.text(covers.start), source.text(covers.end - 1)), ("#", "d"));
     let whole = Source::parse("src/x.rs", "#![a] b {} c");
     assert_eq!(whole.attributes().remove(0).covers, 0..whole.tokens.len());
 }
@@ -266,23 +208,11 @@ fn inner_attributes_cover_their_group() {
 #[test]
 fn test_code_is_told_by_attribute_or_name() {
     let parts = |path, text| Source::parse(path, text).test_code().len();
-    assert_eq!(
-        parts("src/x.rs", "#[cfg(test)] mod a {} #[test] fn b() {}"),
-        2
-    );
-    assert_eq!(
-        parts(
-            "src/x.rs",
-            "#[tokio::test(start_paused = true)] async fn a() {}"
-        ),
-        1
-    );
+    assert_eq!(parts("src/x.rs", "#[cfg(test)] mod a {} #[test] fn b() {}"), 2);
+    assert_eq!(parts("src/x.rs", "#[tokio::test(start_paused = true)] async fn a() {}"), 1);
     assert_eq!(parts("src/x.rs", "#[cfg(all(unix, test))] mod a {}"), 1);
     assert_eq!(
-        parts(
-            "src/x.rs",
-            "#[cfg(not(test))] mod a {} #[derive(x)] struct Test; fn b() {}"
-        ),
+        parts("src/x.rs", "#[cfg(not(test))] mod a {} #[derive(x)] struct Test; fn b() {}"),
         0
     );
     assert_eq!(parts("src/x/tests.rs", "fn a() {}"), 1);

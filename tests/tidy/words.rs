@@ -29,11 +29,7 @@ const MACHINES: [&str; 5] = [
     concat!("C:\\Us", "ers\\"),
 ];
 
-const PROMISES: [&str; 3] = [
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const PROMISES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// The lines of `text` with one of `words` that `counts` at its place in the line.
 fn lines_with(
@@ -45,11 +41,8 @@ fn lines_with(
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
-        let named = |word: &&&str| {
-            content
-                .match_indices(**word)
-                .any(|(at, _)| counts(content, at, word))
-        };
+        let named =
+            |word: &&&str| content.match_indices(**word).any(|(at, _)| counts(content, at, word));
         if let Some(word) = words.iter().find(named) {
             found.push(Violation::new(path, line, format!("`{word}`: {says}")));
         }
@@ -63,13 +56,7 @@ pub fn registries(path: &str, text: &str) -> Vec<Violation> {
         return Vec::new();
     }
     let says = "which registry serves a package is for each machine to say";
-    lines_with(
-        path,
-        &text.to_lowercase(),
-        &REGISTRIES,
-        |_, _, _| true,
-        says,
-    )
+    lines_with(path, &text.to_lowercase(), &REGISTRIES, |_, _, _| true, says)
 }
 
 /// Absolute paths of a machine. Within an address or a relative path the same letters mean something else.
@@ -102,18 +89,11 @@ fn registries_are_seen() {
             1,
             "{word}"
         );
-        assert_eq!(
-            registries("x.json", &word.to_uppercase()).len(),
-            1,
-            "{word}"
-        );
+        assert_eq!(registries("x.json", &word.to_uppercase()).len(), 1, "{word}");
         assert_eq!(registries("Cargo.lock", word), []);
     }
     assert_eq!(
-        registries(
-            "README.md",
-            "npm install, go install, cargo add; crates in general"
-        ),
+        registries("README.md", "npm install, go install, cargo add; crates in general"),
         []
     );
 }
@@ -121,36 +101,20 @@ fn registries_are_seen() {
 #[test]
 fn places_on_a_machine_are_seen() {
     for word in MACHINES {
-        for text in [
-            format!("{word}me"),
-            format!("in \"{word}me\""),
-            format!("sqlite:{word}x.db"),
-        ] {
+        for text in [format!("{word}me"), format!("in \"{word}me\""), format!("sqlite:{word}x.db")]
+        {
             assert_eq!(machines("README.md", &text).len(), 1, "{text}");
         }
-        assert_eq!(
-            machines("README.md", &format!("the relative a{word}b and $X{word}")),
-            []
-        );
+        assert_eq!(machines("README.md", &format!("the relative a{word}b and $X{word}")), []);
     }
-    assert_eq!(
-        machines("README.md", "unix:/run/sessiond.sock in /var/lib/sessiond"),
-        []
-    );
+    assert_eq!(machines("README.md", "unix:/run/sessiond.sock in /var/lib/sessiond"), []);
 }
 
 #[test]
 fn promises_are_seen() {
     for word in PROMISES {
-        assert_eq!(
-            promises("src/x.rs", &format!("a();\n// {word}: b")).len(),
-            1,
-            "{word}"
-        );
-        assert_eq!(
-            promises("src/x.rs", &format!("const A{word}: B = C_{word};")),
-            []
-        );
+        assert_eq!(promises("src/x.rs", &format!("a();\n// {word}: b")).len(), 1, "{word}");
+        assert_eq!(promises("src/x.rs", &format!("const A{word}: B = C_{word};")), []);
         assert_eq!(promises("README.md", word), []);
     }
 }

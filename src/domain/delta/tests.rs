@@ -22,10 +22,7 @@ fn resolve(delta: &Delta, state: &[(&str, &str)]) -> Result<Vec<(String, Option<
 }
 
 fn set(key_text: &str, value: &str) -> Delta {
-    Delta {
-        set: vec![(key(key_text), json(value))],
-        ..Delta::default()
-    }
+    Delta { set: vec![(key(key_text), json(value))], ..Delta::default() }
 }
 
 #[test]
@@ -54,22 +51,13 @@ fn set_comes_before_remove_and_remove_before_operations() {
             (key("a"), Operation::Increment(Amount::Whole(3))),
         ],
     };
-    assert_eq!(
-        resolve(&delta, &[("a", "100")]).unwrap(),
-        [("a".into(), Some("5".into()))]
-    );
+    assert_eq!(resolve(&delta, &[("a", "100")]).unwrap(), [("a".into(), Some("5".into()))]);
 }
 
 #[test]
 fn a_removed_key_that_was_there_is_a_change() {
-    let delta = Delta {
-        remove: vec![key("a")],
-        ..Delta::default()
-    };
-    assert_eq!(
-        resolve(&delta, &[("a", "1")]).unwrap(),
-        [("a".into(), None)]
-    );
+    let delta = Delta { remove: vec![key("a")], ..Delta::default() };
+    assert_eq!(resolve(&delta, &[("a", "1")]).unwrap(), [("a".into(), None)]);
 }
 
 #[test]
@@ -91,19 +79,12 @@ fn an_operation_on_the_wrong_type_names_key_and_types() {
 #[test]
 fn every_overflow_is_reported_with_its_place() {
     let add = |name: &str| (key(name), Operation::Increment(Amount::Whole(1)));
-    let delta = Delta {
-        operations: vec![add("a"), add("b"), add("c")],
-        ..Delta::default()
-    };
+    let delta = Delta { operations: vec![add("a"), add("b"), add("c")], ..Delta::default() };
     let max = i64::MAX.to_string();
     let error = resolve(&delta, &[("a", &max), ("c", &max)]).unwrap_err();
-    let Error::Invalid(violations) = error else {
-        panic!("{error}")
-    };
-    let found: Vec<_> = violations
-        .iter()
-        .map(|fault| (fault.field.as_str(), fault.reason))
-        .collect();
+    let Error::Invalid(violations) = error else { panic!("{error}") };
+    let found: Vec<_> =
+        violations.iter().map(|fault| (fault.field.as_str(), fault.reason)).collect();
     assert_eq!(
         found,
         [
@@ -128,9 +109,7 @@ fn a_value_may_grow_up_to_its_limit_and_not_beyond() {
     // `[1,"…"]` is six bytes longer than the string's letters.
     assert!(resolve(&grow(VALUE_BYTES - 6), &[("list", "[1]")]).is_ok());
     let error = resolve(&grow(VALUE_BYTES - 5), &[("list", "[1]")]).unwrap_err();
-    let Error::Invalid(violations) = error else {
-        panic!("{error}")
-    };
+    let Error::Invalid(violations) = error else { panic!("{error}") };
     assert_eq!(violations[0].reason, Reason::ValueTooLarge);
 }
 
@@ -139,27 +118,14 @@ fn what_a_delta_resolves_to_is_bounded_as_a_whole() {
     let operations = (0..5)
         .map(|at| {
             let values = json("[2]");
-            (
-                key(&format!("k{at}")),
-                Operation::ListAppend {
-                    values,
-                    max_length: 0,
-                },
-            )
+            (key(&format!("k{at}")), Operation::ListAppend { values, max_length: 0 })
         })
         .collect();
-    let delta = Delta {
-        operations,
-        ..Delta::default()
-    };
+    let delta = Delta { operations, ..Delta::default() };
     let big = format!("[\"{}\"]", "x".repeat(230_000));
-    let state: Vec<_> = ["k0", "k1", "k2", "k3", "k4"]
-        .map(|name| (name, big.as_str()))
-        .into();
+    let state: Vec<_> = ["k0", "k1", "k2", "k3", "k4"].map(|name| (name, big.as_str())).into();
     let error = resolve(&delta, &state).unwrap_err();
-    let Error::Invalid(violations) = error else {
-        panic!("{error}")
-    };
+    let Error::Invalid(violations) = error else { panic!("{error}") };
     assert_eq!(
         (violations[0].reason, violations[0].field.as_str()),
         (Reason::ValueTooLarge, "delta")
@@ -178,20 +144,13 @@ fn temp_keys_are_moved_out_of_every_part() {
     };
     let (stored, temp) = delta.split_temp();
     assert!(stored.keys().map(StateKey::as_str).eq(["a", "b", "c"]));
-    assert!(
-        temp.keys()
-            .map(StateKey::as_str)
-            .eq(["temp:a", "temp:b", "temp:c"])
-    );
+    assert!(temp.keys().map(StateKey::as_str).eq(["temp:a", "temp:b", "temp:c"]));
 }
 
 #[test]
 fn a_fingerprint_sees_content_and_not_form() {
     let a = Delta {
-        set: vec![
-            (key("x"), json("{\"a\":1, \"b\":2}")),
-            (key("y"), json("1.0")),
-        ],
+        set: vec![(key("x"), json("{\"a\":1, \"b\":2}")), (key("y"), json("1.0"))],
         ..Delta::default()
     };
     let b = Delta {
@@ -206,10 +165,6 @@ fn a_fingerprint_sees_content_and_not_form() {
     assert_ne!(a.fingerprint(), swapped.fingerprint());
     assert_ne!(
         set("x", "1").fingerprint(),
-        Delta {
-            remove: vec![key("x")],
-            ..Delta::default()
-        }
-        .fingerprint()
+        Delta { remove: vec![key("x")], ..Delta::default() }.fingerprint()
     );
 }

@@ -97,11 +97,7 @@ impl JsonFault {
         if let Some(end) = message.rfind(&format!(" at line {line} column {column}")) {
             message.truncate(end);
         }
-        JsonFault::Syntax {
-            line,
-            column,
-            message,
-        }
+        JsonFault::Syntax { line, column, message }
     }
 
     pub(super) fn number_overflow(number: &str) -> JsonFault {
@@ -117,36 +113,20 @@ impl fmt::Display for JsonFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JsonFault::Empty => f.write_str("is empty"),
-            JsonFault::Syntax {
-                line,
-                column,
-                message,
-            } => {
-                write!(
-                    f,
-                    "is not valid JSON: {message} at line {line}, column {column}"
-                )
+            JsonFault::Syntax { line, column, message } => {
+                write!(f, "is not valid JSON: {message} at line {line}, column {column}")
             }
             JsonFault::NotOfType { wanted, found } => {
-                write!(
-                    f,
-                    "must be a JSON value of type {wanted} but is of type {found}"
-                )
+                write!(f, "must be a JSON value of type {wanted} but is of type {found}")
             }
             JsonFault::TooDeep { limit } => {
                 write!(f, "nests arrays and objects more than {limit} levels deep")
             }
             JsonFault::LoneSurrogate { offset } => {
-                write!(
-                    f,
-                    "has half of a surrogate pair, which is no character, at byte {offset}"
-                )
+                write!(f, "has half of a surrogate pair, which is no character, at byte {offset}")
             }
             JsonFault::NumberOverflow { number } => {
-                write!(
-                    f,
-                    "has the number {number}, which is beyond the range of a double"
-                )
+                write!(f, "has the number {number}, which is beyond the range of a double")
             }
         }
     }

@@ -30,10 +30,7 @@ mod kind {
 /// Values for which [`super::same_value`] holds have the same fingerprint, unless an object has a
 /// key twice: here every occurrence counts. One pass, without a tree.
 pub fn fingerprint(json: &Json) -> u128 {
-    let mut pass = Pass {
-        reader: Reader::new(json.as_str()),
-        scratch: String::new(),
-    };
+    let mut pass = Pass { reader: Reader::new(json.as_str()), scratch: String::new() };
     pass.value(0)
 }
 

@@ -15,10 +15,7 @@ pub(super) struct Members<'a, T> {
 
 impl<T> Default for Members<'_, T> {
     fn default() -> Self {
-        Members {
-            entries: Vec::new(),
-            positions: HashMap::new(),
-        }
+        Members { entries: Vec::new(), positions: HashMap::new() }
     }
 }
 

@@ -95,11 +95,7 @@ impl Json {
 
     fn of_type(self, wanted: JsonType) -> Result<Json, JsonFault> {
         let found = self.json_type();
-        if found == wanted {
-            Ok(self)
-        } else {
-            Err(JsonFault::NotOfType { wanted, found })
-        }
+        if found == wanted { Ok(self) } else { Err(JsonFault::NotOfType { wanted, found }) }
     }
 
     /// Text that was a `Json` before it was stored; it is not looked at again.

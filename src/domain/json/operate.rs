@@ -119,9 +119,7 @@ fn content(list: &Json) -> Result<&str, OperationFault> {
     let inner = list.as_str().strip_prefix('[');
     match inner.and_then(|inner| inner.strip_suffix(']')) {
         Some(inner) => Ok(inner.trim_matches(WHITE_SPACE)),
-        None => Err(OperationFault::TypeMismatch {
-            found: list.json_type(),
-        }),
+        None => Err(OperationFault::TypeMismatch { found: list.json_type() }),
     }
 }
 

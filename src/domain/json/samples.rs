@@ -77,10 +77,7 @@ fn members(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> 
 /// Writes a value in one of its many ways; `seed` picks white space, escapes, the order of keys and
 /// the form of numbers.
 pub(super) fn write_styled(value: &Value, seed: u64) -> Json {
-    let mut writer = Styled {
-        text: String::new(),
-        state: seed,
-    };
+    let mut writer = Styled { text: String::new(), state: seed };
     writer.value(value);
     writer.space();
     json(&writer.text)
@@ -200,19 +197,15 @@ impl Styled {
 pub(super) fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
-            Some(double) if double.fract() == 0.0 && double.abs() < 9e15 => Value::from(
-                format!("{double:.0}")
-                    .replace("-0", "0")
-                    .parse::<i64>()
-                    .unwrap(),
-            ),
+            Some(double) if double.fract() == 0.0 && double.abs() < 9e15 => {
+                Value::from(format!("{double:.0}").replace("-0", "0").parse::<i64>().unwrap())
+            }
             _ => value.clone(),
         },
         Value::Array(items) => items.iter().map(canonical).collect(),
-        Value::Object(members) => members
-            .iter()
-            .map(|(key, value)| (key.clone(), canonical(value)))
-            .collect(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| (key.clone(), canonical(value))).collect()
+        }
         _ => value.clone(),
     }
 }

@@ -46,15 +46,11 @@ fn check_string(bytes: &[u8], mut at: usize, offset: usize) -> Result<usize, Jso
             Some(0xD800..=0xDBFF) => match escaped_unit(bytes, at + 6) {
                 Some(0xDC00..=0xDFFF) => at + 12,
                 _ => {
-                    return Err(JsonFault::LoneSurrogate {
-                        offset: offset + at,
-                    });
+                    return Err(JsonFault::LoneSurrogate { offset: offset + at });
                 }
             },
             Some(0xDC00..=0xDFFF) => {
-                return Err(JsonFault::LoneSurrogate {
-                    offset: offset + at,
-                });
+                return Err(JsonFault::LoneSurrogate { offset: offset + at });
             }
             Some(_) => at + 6,
         };

@@ -17,18 +17,10 @@ fn every_type_comes_back_byte_for_byte_without_outer_space() {
         (" true\n", JsonType::Bool, "true"),
         ("\tfalse", JsonType::Bool, "false"),
         ("\r-0.0e+1 ", JsonType::Number, "-0.0e+1"),
-        (
-            "12345678901234567890123",
-            JsonType::Number,
-            "12345678901234567890123",
-        ),
+        ("12345678901234567890123", JsonType::Number, "12345678901234567890123"),
         (r#" "\u0041\/ü" "#, JsonType::String, r#""\u0041\/ü""#),
         (" [ 1 , 2 ] ", JsonType::Array, "[ 1 , 2 ]"),
-        (
-            r#"{ "a":1, "a" :2 }"#,
-            JsonType::Object,
-            r#"{ "a":1, "a" :2 }"#,
-        ),
+        (r#"{ "a":1, "a" :2 }"#, JsonType::Object, r#"{ "a":1, "a" :2 }"#),
     ];
     for (text, json_type, kept) in cases {
         let json = json(text);
@@ -81,11 +73,7 @@ fn the_grammar_is_kept() {
     ] {
         assert!(matches!(fault(text), JsonFault::Syntax { .. }), "{text}");
     }
-    let syntax = JsonFault::Syntax {
-        line: 2,
-        column: 3,
-        message: "expected value".to_owned(),
-    };
+    let syntax = JsonFault::Syntax { line: 2, column: 3, message: "expected value".to_owned() };
     assert_eq!(fault("\n[1x".replace("1x", " x]").as_str()), syntax);
 }
 
@@ -93,15 +81,9 @@ fn the_grammar_is_kept() {
 fn objects_and_arrays_are_told_apart() {
     assert_eq!(Json::object("{}".to_owned()), Ok(json("{}")));
     assert_eq!(Json::array("[]".to_owned()), Ok(json("[]")));
-    let fault = JsonFault::NotOfType {
-        wanted: JsonType::Object,
-        found: JsonType::Array,
-    };
+    let fault = JsonFault::NotOfType { wanted: JsonType::Object, found: JsonType::Array };
     assert_eq!(Json::object("[]".to_owned()), Err(fault));
-    let fault = JsonFault::NotOfType {
-        wanted: JsonType::Array,
-        found: JsonType::String,
-    };
+    let fault = JsonFault::NotOfType { wanted: JsonType::Array, found: JsonType::String };
     assert_eq!(Json::array(r#""[]""#.to_owned()), Err(fault));
     assert_eq!(Json::array(String::new()), Err(JsonFault::Empty));
 }
@@ -161,21 +143,10 @@ fn numbers_fit_into_a_double() {
     json(&"9".repeat(308));
     json(&format!("1{}", "0".repeat(308)));
     json(&format!("0.{}", "9".repeat(100_000)));
-    for text in [
-        "1e400",
-        "-1e309",
-        "1.8E308",
-        "[1, 2e+999]",
-        r#"{"a":1e99999999999999999999}"#,
-    ] {
-        assert!(
-            matches!(fault(text), JsonFault::NumberOverflow { .. }),
-            "{text}"
-        );
+    for text in ["1e400", "-1e309", "1.8E308", "[1, 2e+999]", r#"{"a":1e99999999999999999999}"#] {
+        assert!(matches!(fault(text), JsonFault::NumberOverflow { .. }), "{text}");
     }
-    let overflow = |number: &str| JsonFault::NumberOverflow {
-        number: number.to_owned(),
-    };
+    let overflow = |number: &str| JsonFault::NumberOverflow { number: number.to_owned() };
     assert_eq!(fault("[1e400]"), overflow("1e400"));
     assert_eq!(fault("-9e999,"), fault("-9e999,"));
     let cut = format!("{}…", "9".repeat(40));
@@ -188,10 +159,7 @@ fn numbers_fit_into_a_double() {
 fn faults_tell_what_is_wrong_in_bounded_sentences() {
     let cases = [
         (fault(" "), "is empty"),
-        (
-            fault("[1,"),
-            "is not valid JSON: EOF while parsing a value at line 1, column 3",
-        ),
+        (fault("[1,"), "is not valid JSON: EOF while parsing a value at line 1, column 3"),
         (
             Json::object("1".to_owned()).unwrap_err(),
             "must be a JSON value of type object but is of type number",
@@ -200,14 +168,8 @@ fn faults_tell_what_is_wrong_in_bounded_sentences() {
             fault(&nested(JsonType::Array, 101)),
             "nests arrays and objects more than 100 levels deep",
         ),
-        (
-            fault(r#""\ud800""#),
-            "has half of a surrogate pair, which is no character, at byte 1",
-        ),
-        (
-            fault("1e400"),
-            "has the number 1e400, which is beyond the range of a double",
-        ),
+        (fault(r#""\ud800""#), "has half of a surrogate pair, which is no character, at byte 1"),
+        (fault("1e400"), "has the number 1e400, which is beyond the range of a double"),
     ];
     for (fault, text) in cases {
         assert_eq!(fault.to_string(), text);
@@ -228,11 +190,8 @@ fn types_have_their_json_names() {
 #[test]
 fn members_keep_their_place_and_the_last_value_counts() {
     let object = json(r#" { "b" : [ 1 ] , "a":{"x" :"}\""},"\u0062":2.50, "":null,"a":  "\n"} "#);
-    let members: Vec<(String, String)> = object
-        .members()
-        .into_iter()
-        .map(|(key, value)| (key, value.into_string()))
-        .collect();
+    let members: Vec<(String, String)> =
+        object.members().into_iter().map(|(key, value)| (key, value.into_string())).collect();
     let expected = [("b", "2.50"), ("a", r#""\n""#), ("", "null")];
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(members, expected);
@@ -351,10 +310,7 @@ fn stored_text_that_is_too_deep_does_no_harm() {
         let spaced = Json::from_stored(nested(kind, 1_000_000) + " ");
         assert_eq!(fingerprint(&deep), fingerprint(&deep.clone()));
         assert!(same_value(&deep, &spaced));
-        assert!(!same_value(
-            &deep,
-            &Json::from_stored(nested(kind, 1_000_001))
-        ));
+        assert!(!same_value(&deep, &Json::from_stored(nested(kind, 1_000_001))));
         assert!(deep.members().len() < 2);
     }
     let deep = Json::from_stored(nested(JsonType::Object, 1_000_000));

@@ -33,9 +33,7 @@ fn state() -> HashMap<String, Json> {
         ("app:", r#""never""#),
     ];
     let parse = |text: &str| Json::parse(text.to_owned()).unwrap();
-    values
-        .map(|(key, text)| (key.to_owned(), parse(text)))
-        .into()
+    values.map(|(key, text)| (key.to_owned(), parse(text))).into()
 }
 
 fn rendered(template: &str) -> Result<String, RenderFault> {
@@ -57,11 +55,7 @@ fn stays(template: &str) {
 #[track_caller]
 fn misses(template: &str, missing: &[&str]) {
     let missing = missing.iter().map(|key| (*key).to_owned()).collect();
-    assert_eq!(
-        rendered(template),
-        Err(RenderFault::Missing(missing)),
-        "{template}"
-    );
+    assert_eq!(rendered(template), Err(RenderFault::Missing(missing)), "{template}");
 }
 
 #[test]
@@ -71,10 +65,7 @@ fn references_are_replaced() {
     becomes("{key}", "value");
     becomes("a {key} b{_k1}c", "a value b1c");
     becomes("{a.b}", "dotted");
-    becomes(
-        "{app:key}|{user:key}|{temp:key}",
-        "of \"app\"|of\nuser|of temp",
-    );
+    becomes("{app:key}|{user:key}|{temp:key}", "of \"app\"|of\nuser|of temp");
     becomes("{größe}{名前}{कुंजी}", "180.50名marks");
     becomes("{artifact}{app:artifact.x}", "a key like any otherof app");
 }
@@ -193,19 +184,13 @@ fn a_dollar_or_a_backslash_keeps_braces() {
 
 #[test]
 fn values_are_inserted_by_type() {
-    becomes(
-        "{nothing}|{yes}|{list}|{object}",
-        r#"|true|[ 1, "\u0041" ]|{ "a": null }"#,
-    );
+    becomes("{nothing}|{yes}|{list}|{object}", r#"|true|[ 1, "\u0041" ]|{ "a": null }"#);
     becomes("{braces}", "{key} {missing}");
 }
 
 #[test]
 fn missing_keys_are_named_once_in_order() {
-    misses(
-        "{b} {a}{key}{b}{user:a} {{ app:z }}",
-        &["b", "a", "user:a", "app:z"],
-    );
+    misses("{b} {a}{key}{b}{user:a} {{ app:z }}", &["b", "a", "user:a", "app:z"]);
     misses("{no.pe}", &["no.pe"]);
     let missing = |count: usize| {
         let keys = ["a", "app:b", "c", "d", "e"];
@@ -258,19 +243,7 @@ fn many_references_to_a_large_value_do_not_fill_memory() {
 #[test]
 fn hostile_templates_are_read_once() {
     let size = 256 << 10;
-    for unit in [
-        "{",
-        "}",
-        "{ ",
-        "{}",
-        "{a",
-        "{a{",
-        "${",
-        "{a?",
-        "{{a}",
-        "a",
-        "{\u{3000}",
-    ] {
+    for unit in ["{", "}", "{ ", "{}", "{a", "{a{", "${", "{a?", "{{a}", "a", "{\u{3000}"] {
         let template = unit.repeat(size / unit.len());
         let mut pieces = Pieces::of(&template);
         let (mut read, mut before) = (0, 0);
@@ -317,9 +290,7 @@ fn reference_render(template: &str, state: &HashMap<String, Json>) -> Result<Str
         };
         let head = |c: char| c.is_alphabetic() || c == '_';
         let valid = name.starts_with(head)
-            && name
-                .chars()
-                .all(|c| head(c) || c.is_ascii_digit() || c == '.')
+            && name.chars().all(|c| head(c) || c.is_ascii_digit() || c == '.')
             && !key.starts_with("artifact.");
         match state.get(key) {
             _ if !valid => text.push_str(&whole),
@@ -333,11 +304,7 @@ fn reference_render(template: &str, state: &HashMap<String, Json>) -> Result<Str
             None => missing.push(key.to_owned()),
         }
     }
-    if missing.is_empty() {
-        Ok(text)
-    } else {
-        Err(missing)
-    }
+    if missing.is_empty() { Ok(text) } else { Err(missing) }
 }
 
 proptest! {

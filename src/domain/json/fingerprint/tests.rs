@@ -24,28 +24,17 @@ fn pinned() {
         ("0.1", 0x179e9a7a3be076c59487c37424740307),
         ("1e300", 0x494cca2cd10759651d01e03b1c6463da),
         (r#""""#, 0x499e6a3d71eee307d8a906987dfb34e2),
-        (
-            r#""a\u00e4\ud83d\ude00""#,
-            0x17cd4c8d67844244d912e9f3ffbb52c8,
-        ),
+        (r#""a\u00e4\ud83d\ude00""#, 0x17cd4c8d67844244d912e9f3ffbb52c8),
         ("[]", 0x7a660e0671325e505ff0016dee88d417),
         ("[1,[2,null]]", 0xe863d5337bfd44e4f3f7ea945c0e52bd),
         ("{}", 0x5c29ccd387060d49379d2eab4cf5d934),
-        (
-            r#"{"a":1,"b":{"c":[true,"x"]}}"#,
-            0xe7e32abb8b085c6663d0b97bbbd34193,
-        ),
+        (r#"{"a":1,"b":{"c":[true,"x"]}}"#, 0xe7e32abb8b085c6663d0b97bbbd34193),
     ];
     for (text, pin) in pins {
         assert_eq!(of(text), pin, "{text} {:#034x}", of(text));
     }
     let long = format!(r#"{{"text":"{}"}}"#, "0123456789abcdef".repeat(100));
-    assert_eq!(
-        of(&long),
-        0x7b4db8bdf5a9f8140839cf3f4d9777c8,
-        "{:#034x}",
-        of(&long)
-    );
+    assert_eq!(of(&long), 0x7b4db8bdf5a9f8140839cf3f4d9777c8, "{:#034x}", of(&long));
 }
 
 #[test]
@@ -53,12 +42,7 @@ fn the_form_of_a_number_does_not_count() {
     for (number, forms) in [
         ("0", ["-0", "0.0", "-0.0", "0e9", "-0E-3", "0.000"]),
         ("1", ["1.0", "1e0", "1E0", "10e-1", "0.1e1", "1.000e+00"]),
-        (
-            "-250",
-            [
-                "-250.0", "-2.5e2", "-25e1", "-2500e-1", "-0.25e3", "-250.00",
-            ],
-        ),
+        ("-250", ["-250.0", "-2.5e2", "-25e1", "-2500e-1", "-0.25e3", "-250.00"]),
         ("0.5", ["5e-1", "0.50", "0.05e1", "50e-2", "5E-1", "500e-3"]),
     ] {
         for form in forms {

@@ -21,11 +21,7 @@ fn examples_of_the_rfc() {
     merged(r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#);
     merged(r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#);
     merged(r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#);
-    merged(
-        r#"{"a":{"b":"c"}}"#,
-        r#"{"a":{"b":"d","c":null}}"#,
-        r#"{"a":{"b":"d"}}"#,
-    );
+    merged(r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#);
     merged(r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#);
     merged(r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#);
     merged("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#);
@@ -75,33 +71,17 @@ fn what_is_not_named_keeps_bytes_and_order() {
 
 #[test]
 fn an_object_replaces_what_is_none_without_its_nulls() {
-    merged(
-        r#"{"a":1}"#,
-        r#"{"a":{"b":{"c":null,"d":2},"e":null}}"#,
-        r#"{"a":{"b":{"d":2}}}"#,
-    );
+    merged(r#"{"a":1}"#, r#"{"a":{"b":{"c":null,"d":2},"e":null}}"#, r#"{"a":{"b":{"d":2}}}"#);
     merged(r#"{"a":[{"b":1}]}"#, r#"{"a":{"c":1}}"#, r#"{"a":{"c":1}}"#);
     merged(r#"{"a":null}"#, r#"{"a":{}}"#, r#"{"a":{}}"#);
     // Nulls inside of lists are values.
-    merged(
-        "{}",
-        r#"{"a":[null,{"b":null}]}"#,
-        r#"{"a":[null,{"b":null}]}"#,
-    );
+    merged("{}", r#"{"a":[null,{"b":null}]}"#, r#"{"a":[null,{"b":null}]}"#);
 }
 
 #[test]
 fn the_last_of_equal_keys_counts_on_either_side() {
-    merged(
-        r#"{"a":1,"b":0,"a":{"x":1}}"#,
-        r#"{"a":{"y":2}}"#,
-        r#"{"a":{"x":1,"y":2},"b":0}"#,
-    );
-    merged(
-        r#"{"a":{"x":1},"a":1}"#,
-        r#"{"a":{"y":2}}"#,
-        r#"{"a":{"y":2}}"#,
-    );
+    merged(r#"{"a":1,"b":0,"a":{"x":1}}"#, r#"{"a":{"y":2}}"#, r#"{"a":{"x":1,"y":2},"b":0}"#);
+    merged(r#"{"a":{"x":1},"a":1}"#, r#"{"a":{"y":2}}"#, r#"{"a":{"y":2}}"#);
     merged(r#"{"a":1,"b":0,"\u0061":2}"#, r#"{"a":null}"#, r#"{"b":0}"#);
     merged(r#"{"a":1,"a":2}"#, r#"{"a":3}"#, r#"{"a":3}"#);
     merged(r#"{"c":1,"c":2}"#, r#"{"a":3}"#, r#"{"c":1,"c":2,"a":3}"#);
@@ -123,10 +103,7 @@ fn the_deepest_patch_makes_no_deeper_value() {
     assert_eq!(merge_patch(None, &deepest).unwrap(), deepest);
     assert_eq!(merge_patch(Some(&deepest), &deepest).unwrap(), deepest);
     let beyond = Json::from_stored(nested(JsonType::Object, MAX_NESTING + 1));
-    assert_eq!(
-        merge_patch(Some(&deepest), &beyond),
-        Err(OperationFault::TooDeep)
-    );
+    assert_eq!(merge_patch(Some(&deepest), &beyond), Err(OperationFault::TooDeep));
 }
 
 /// The algorithm of section 2.

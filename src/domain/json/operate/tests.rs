@@ -37,17 +37,9 @@ fn everything_else_is_a_double_and_stays_one() {
     added("0.1", Fraction(0.2), "0.30000000000000004");
     added("-0.0", Whole(0), "0.0");
     added("1e300", Whole(1), "1e+300");
-    added(
-        "9223372036854775807",
-        Fraction(0.0),
-        "9.223372036854776e+18",
-    );
+    added("9223372036854775807", Fraction(0.0), "9.223372036854776e+18");
     // An integer beyond 64 bits is still a number, and the sum is a double.
-    added(
-        "9223372036854775808",
-        Fraction(0.0),
-        "9.223372036854776e+18",
-    );
+    added("9223372036854775808", Fraction(0.0), "9.223372036854776e+18");
     assert_eq!(increment(None, Fraction(2.0)).unwrap().as_str(), "2.0");
 }
 
@@ -99,12 +91,7 @@ fn lists_grow_at_the_end() {
         (Some("[ \n]"), "[1]", 0, "[1]"),
         (Some("[1]"), "[ ]", 0, "[1]"),
         (Some("[1,2]"), "[3,4]", 0, "[1,2,3,4]"),
-        (
-            Some(r#"[ {"a" : 1} ]"#),
-            r#"[ "]" ]"#,
-            0,
-            r#"[{"a" : 1},"]"]"#,
-        ),
+        (Some(r#"[ {"a" : 1} ]"#), r#"[ "]" ]"#, 0, r#"[{"a" : 1},"]"]"#),
         (Some("[1,2,3]"), "[4]", 4, "[1,2,3,4]"),
         (Some("[1,2,3]"), "[4]", 3, "[2,3,4]"),
         (Some("[1,2,3]"), "[4]", 1, "[4]"),
@@ -112,12 +99,7 @@ fn lists_grow_at_the_end() {
         (Some("[1,2,3]"), "[]", 2, "[2,3]"),
         (None, "[1,2,3]", 2, "[2,3]"),
         (None, "[]", 2, "[]"),
-        (
-            Some(r#"["a,[]", [ 1, [2 ]] ,1.0]"#),
-            r#"["\u0041"]"#,
-            3,
-            r#"[[ 1, [2 ]],1.0,"\u0041"]"#,
-        ),
+        (Some(r#"["a,[]", [ 1, [2 ]] ,1.0]"#), r#"["\u0041"]"#, 3, r#"[[ 1, [2 ]],1.0,"\u0041"]"#),
         (Some("[1]"), "[2]", usize::MAX, "[1,2]"),
     ] {
         let current = current.map(json);
@@ -128,18 +110,10 @@ fn lists_grow_at_the_end() {
 
 #[test]
 fn faults_are_told() {
-    let mismatch = OperationFault::TypeMismatch {
-        found: JsonType::Null,
-    };
-    assert_eq!(
-        mismatch.to_string(),
-        "does not work on a value of type null"
-    );
+    let mismatch = OperationFault::TypeMismatch { found: JsonType::Null };
+    assert_eq!(mismatch.to_string(), "does not work on a value of type null");
     assert_eq!(NumberOverflow.to_string(), "leaves the range of numbers");
-    assert_eq!(
-        OperationFault::TooDeep.to_string(),
-        "makes a value that nests too deep"
-    );
+    assert_eq!(OperationFault::TooDeep.to_string(), "makes a value that nests too deep");
 }
 
 proptest! {
