@@ -1,0 +1,20 @@
+//! The log on standard error.
+
+use std::io;
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::config::{Config, LogFormat};
+
+/// Begins to log as the flags say. Errors: the filter is none.
+pub fn init(config: &Config) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|error| {
+        format!("'{}' is no filter of the log ({error}); give a level like info.", config.log)
+    })?;
+    let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let outcome = match config.log_format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    outcome.map_err(|error| format!("The log could not be set up: {error}."))
+}
