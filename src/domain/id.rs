@@ -129,6 +129,13 @@ name!(
     DisplayName, NAME_BYTES, empty: true, Reason::FieldTooLong, Reason::BadValue
 );
 
+impl Default for DisplayName {
+    /// No name.
+    fn default() -> Self {
+        Self(Arc::from(""))
+    }
+}
+
 impl Author {
     /// Who writes where nobody is named.
     pub fn system() -> Self {

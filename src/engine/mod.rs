@@ -124,3 +124,6 @@ fn new_event_id() -> EventId {
 fn new_session_id() -> SessionId {
     SessionId::from_stored(new_uuid())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! `temp:` state.
+
+use super::*;
+use crate::domain::{delta::Operation, json::Amount};
+
+fn add(name: &str) -> Delta {
+    let operations = vec![(key(name), Operation::Increment(Amount::Whole(1)))];
+    Delta { operations, ..Delta::default() }
+}
+
+#[tokio::test]
+async fn temp_keys_are_seen_within_their_invocation_and_nowhere_else() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let delta = set(&[("a", "1"), ("temp:validation_needed", "true")]);
+    let answer = world.append(&session, Some("turn"), delta).await.unwrap();
+    let stored = &answer.events[0].event.changes;
+    assert_eq!(stored.set.as_ref().unwrap().as_str(), r#"{"a":1}"#);
+    assert_eq!(
+        answer.state.unwrap().to_json().as_str(),
+        r#"{"a":1,"temp:validation_needed":true}"#
+    );
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"a":1,"temp:validation_needed":true}"#);
+    assert_eq!(world.state(&session, Some("other")).await, r#"{"a":1}"#);
+    assert_eq!(world.state(&session, None).await, r#"{"a":1}"#);
+    world.engine.end_invocation(session.clone(), invocation("turn")).await.unwrap();
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn without_an_invocation_temp_keys_are_dropped() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let answer = world.append(&session, None, set(&[("temp:x", "1")])).await.unwrap();
+    assert!(answer.events[0].event.changes.is_empty());
+    assert_eq!(world.state(&session, None).await, "{}");
+}
+
+#[tokio::test]
+async fn operations_on_temp_keys_never_lose_an_update() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let appends = (0..50).map(|_| world.append(&session, Some("turn"), add("temp:n")));
+    for append in futures(appends).await {
+        append.unwrap();
+    }
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"temp:n":50}"#);
+}
+
+/// Polls all at once.
+async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = all.map(Box::pin).collect();
+    let mut done = Vec::new();
+    std::future::poll_fn(|context| {
+        running.retain_mut(|future| match future.as_mut().poll(context) {
+            std::task::Poll::Ready(value) => {
+                done.push(value);
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        if running.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing_in_either_place() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    world.append(&session, Some("turn"), set(&[("temp:x", "\"text\"")])).await.unwrap();
+    // The temp part cannot be done: nothing of the stored part is.
+    let mut both = add("temp:x");
+    both.set.push((key("stored"), json("1")));
+    let error = world.append(&session, Some("turn"), both).await.unwrap_err();
+    assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
+    // The stored part cannot be done: nothing of the temp part is.
+    let mut both = add("temp:y");
+    world.append(&session, None, set(&[("word", "\"text\"")])).await.unwrap();
+    both.operations.push((key("word"), Operation::Increment(Amount::Whole(1))));
+    world.append(&session, Some("turn"), both).await.unwrap_err();
+    let state = world.state(&session, Some("turn")).await;
+    assert_eq!(state, r#"{"word":"text","temp:x":"text"}"#);
+}
+
+#[tokio::test]
+async fn a_replay_does_not_change_temp_keys_again() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let event_id = Some(crate::domain::id::EventId::new("e").unwrap());
+    let event = EventDraft { event_id, ..draft(Some("turn"), add("temp:n")) };
+    for replayed in [false, true, true] {
+        let answer = world.append_all(&session, vec![event.clone()]).await.unwrap();
+        assert_eq!(answer.events[0].replayed, replayed);
+    }
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"temp:n":1}"#);
+}
+
+#[tokio::test]
+async fn an_hour_without_use_ends_an_invocation_and_use_prolongs_it() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    world.append(&session, Some("turn"), set(&[("temp:x", "1")])).await.unwrap();
+    for _ in 0..3 {
+        world.clock.forward(3599);
+        assert_eq!(world.state(&session, Some("turn")).await, r#"{"temp:x":1}"#);
+    }
+    world.clock.forward(3600);
+    assert_eq!(world.state(&session, Some("turn")).await, "{}");
+}
+
+#[tokio::test]
+async fn a_session_created_anew_has_no_temp_keys_of_its_former_life() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    world.append(&session, Some("turn"), set(&[("temp:x", "1")])).await.unwrap();
+    world.engine.delete_session(session.clone(), false).await.unwrap();
+    world.create("alice", "s").await;
+    assert_eq!(world.state(&session, Some("turn")).await, "{}");
+}
+
+#[tokio::test]
+async fn bytes_and_number_of_invocations_are_bounded() {
+    let invocations = InvocationLimits { bytes: 10, count: 2, ..InvocationLimits::default() };
+    let world = world_with(EngineOptions { invocations, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    // A name of one byte and a value of nine.
+    let full = set(&[("temp:x", "\"1234567\"")]);
+    world.append(&session, Some("a"), full).await.unwrap();
+    let more = set(&[("temp:x", "\"12345678\"")]);
+    let error = world.append(&session, Some("a"), more).await.unwrap_err();
+    assert_eq!(error, Error::InvocationTooLarge(10));
+    world.append(&session, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
+    let error = world.append(&session, Some("c"), set(&[("temp:x", "1")])).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { .. }), "{error}");
+    world.clock.forward(3600);
+    world.append(&session, Some("c"), set(&[("temp:x", "1")])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let partial =
+        EventDraft { partial: true, ..draft(Some("turn"), set(&[("a", "1"), ("temp:b", "1")])) };
+    let stored = draft(Some("turn"), set(&[("c", "1")]));
+    let answer =
+        world.append_all(&session, vec![partial.clone(), stored, partial.clone()]).await.unwrap();
+    let sequences: Vec<_> = answer.events.iter().map(|it| it.event.sequence).collect();
+    assert_eq!(sequences, [0, 1, 0]);
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"c":1}"#);
+    let wrong = Delta {
+        operations: vec![(key("c"), Operation::Increment(Amount::Whole(i64::MAX)))],
+        ..Delta::default()
+    };
+    let error = world.append_all(&session, vec![partial, draft(None, wrong)]).await.unwrap_err();
+    let Error::Invalid(violations) = error else { panic!("{error}") };
+    assert!(violations[0].field.starts_with("events[1]."), "{violations:?}");
+}

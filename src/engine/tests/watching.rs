@@ -1,0 +1,180 @@
+//! Watches, with paused time.
+
+use super::*;
+use crate::domain::scope::Scope;
+
+impl World {
+    async fn watch(&self, key: &SessionKey, from: WatchFrom) -> Result<Watch, Error> {
+        self.engine.watch(Scope::Session(key.clone()), from).await
+    }
+}
+
+async fn next(watch: &mut Watch) -> (WatchItem, String) {
+    watch.next().await.expect("a watch that goes on").expect("no error")
+}
+
+fn sequence(item: &WatchItem) -> u64 {
+    match item {
+        WatchItem::Event(event) => event.sequence,
+        other => panic!("{other:?} is no event"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_catches_up_goes_live_and_says_that_it_lives() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    world.append(&session, None, set(&[("a", "1")])).await.unwrap();
+    let mut watch = world.watch(&session, WatchFrom::Beginning).await.unwrap();
+    assert_eq!(sequence(&next(&mut watch).await.0), 1);
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+    world.append(&session, None, Delta::default()).await.unwrap();
+    assert_eq!(sequence(&next(&mut watch).await.0), 2);
+    assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_changes_are_not_repeated_and_those_of_others_are_told() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let other = world.create("alice", "t").await;
+    let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    world.append(&session, None, set(&[("app:k", "1"), ("user:k", "1")])).await.unwrap();
+    assert_eq!(sequence(&next(&mut watch).await.0), 1);
+    assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+    world.append(&other, None, set(&[("app:k", "2"), ("own", "1")])).await.unwrap();
+    let WatchItem::StateChange { changes, .. } = next(&mut watch).await.0 else { panic!() };
+    assert_eq!(changes.set.unwrap().as_str(), r#"{"app:k":2}"#);
+    assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fold_of_the_watch_ends_with_the_newest_value_whoever_wrote_last() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let other = world.create("alice", "t").await;
+    let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+    // Written elsewhere first and by the session last: the older value must not come behind the newer one.
+    world.append(&other, None, set(&[("app:k", "1")])).await.unwrap();
+    world.append(&session, None, set(&[("app:k", "2")])).await.unwrap();
+    assert_eq!(sequence(&next(&mut watch).await.0), 1);
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_cursor_resumes_right_behind_its_message() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let other = world.create("alice", "t").await;
+    for at in 0..5 {
+        let value = at.to_string();
+        world.append(&session, None, set(&[("user:mine", &value)])).await.unwrap();
+        let name = format!("app:{at}");
+        world.append(&other, None, set(&[(&name, &value)])).await.unwrap();
+    }
+    let mut watch = world.watch(&session, WatchFrom::Beginning).await.unwrap();
+    let mut messages = Vec::new();
+    loop {
+        let (item, cursor) = next(&mut watch).await;
+        if item == WatchItem::CaughtUp {
+            break;
+        }
+        messages.push((item, cursor));
+    }
+    assert_eq!(messages.len(), 10);
+    for (at, (_, cursor)) in messages.iter().enumerate() {
+        let mut again = world.watch(&session, WatchFrom::Cursor(cursor.clone())).await.unwrap();
+        for (item, _) in &messages[at + 1..] {
+            assert_eq!(&next(&mut again).await.0, item);
+        }
+        assert_eq!(next(&mut again).await.0, WatchItem::CaughtUp);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_session_ends_its_watch_also_when_it_is_created_anew() {
+    let world = world();
+    for anew in [false, true] {
+        let session = world.create("alice", "s").await;
+        let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+        assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+        world.engine.delete_session(session.clone(), false).await.unwrap();
+        if anew {
+            world.create("alice", "s").await;
+        }
+        assert_eq!(next(&mut watch).await.0, WatchItem::SessionDeleted);
+        assert!(watch.next().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_expires_ends_its_watch() {
+    let world = world();
+    let at = Expiration::After { secs: 25, nanos: 0 };
+    let session = world.create_until("alice", "s", Some(at)).await.info.key;
+    let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    for _ in 0..2 {
+        assert!(matches!(next(&mut watch).await.0, WatchItem::Heartbeat(_)));
+        world.clock.forward(10);
+    }
+    let waiting = tokio::spawn(async move { next(&mut watch).await.0 });
+    // Wakes after the five seconds that are left, which the clock has then counted too.
+    world.clock.forward(5);
+    assert_eq!(waiting.await.unwrap(), WatchItem::SessionDeleted);
+}
+
+#[tokio::test]
+async fn cursors_of_others_are_refused() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let cursor_of = async |world: &World, key: &SessionKey| {
+        next(&mut world.watch(key, WatchFrom::Snapshot).await.unwrap()).await.1
+    };
+    let cursor = cursor_of(&world, &session).await;
+    let refused = async |key: &SessionKey, text: &str| {
+        let watch = world.watch(key, WatchFrom::Cursor(text.to_owned())).await;
+        matches!(watch, Err(Error::Invalid(violations))
+            if violations[0].reason == crate::domain::error::Reason::BadCursor)
+    };
+    assert!(refused(&session, "garbage").await);
+    let other = world.create("alice", "t").await;
+    assert!(refused(&other, &cursor).await);
+    world.append(&session, None, Delta::default()).await.unwrap();
+    let ahead = cursor_of(&world, &session).await;
+    assert!(!refused(&session, &cursor).await);
+    world.engine.delete_session(session.clone(), false).await.unwrap();
+    world.create("alice", "s").await;
+    assert!(refused(&session, &ahead).await);
+    let elsewhere = world_of_another_store();
+    let key = elsewhere.create("alice", "s").await;
+    let foreign = cursor_of(&elsewhere, &key).await;
+    let watch = world.watch(&session, WatchFrom::Cursor(foreign)).await;
+    assert!(matches!(watch, Err(Error::CursorOfOtherStore)));
+}
+
+fn world_of_another_store() -> World {
+    let World { engine: _, clock } = world();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreId([2; 16])));
+    let options = EngineOptions::default();
+    let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, options);
+    World { engine: Arc::new(engine), clock }
+}
+
+#[tokio::test]
+async fn draining_ends_watches_and_their_number_is_bounded() {
+    let world = world_with(EngineOptions { watches: 1, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+    let second = world.watch(&session, WatchFrom::Now).await;
+    assert!(matches!(second, Err(Error::Overloaded { .. })));
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    world.engine.drain();
+    assert_eq!(watch.next().await.unwrap().unwrap_err(), Error::Draining);
+    assert!(watch.next().await.is_none());
+    drop(watch);
+    let late = world.watch(&session, WatchFrom::Now).await;
+    assert!(matches!(late, Err(Error::Draining)));
+}
