@@ -1,0 +1,84 @@
+//! Changes that are worked out on top of what is there, before any of it is touched.
+
+use std::collections::HashMap;
+
+use super::world::{KINDS, Sight};
+use crate::domain::{
+    delta::{Delta, KeyResult},
+    error::{Error, Reason, Violation},
+    json::Json,
+    limits::{BATCH_BYTES, SCOPE_BYTES},
+    scope::StateKey,
+};
+
+/// The state that a write will leave, as far as it differs from what is there.
+pub(super) struct Draft<'a> {
+    sight: Sight<'a>,
+    touched: HashMap<StateKey, Option<Json>>,
+    /// Size of each scope, by kind.
+    bytes: [usize; 3],
+    /// Size of the events drafted so far, with what their deltas resolve to.
+    batch: usize,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(sight: Sight<'a>) -> Self {
+        Self {
+            sight,
+            touched: HashMap::new(),
+            bytes: KINDS.map(|kind| sight.keys(kind).map_or(0, |keys| keys.bytes())),
+            batch: 0,
+        }
+    }
+
+    /// Works out one delta, which sees what those before it did. `path` leads to it in the request.
+    pub(super) fn apply(&mut self, delta: Delta, path: &str) -> Result<Vec<KeyResult>, Error> {
+        let results = delta.resolve(path, |key| Ok(self.value(key).cloned()))?;
+        let before = self.bytes;
+        for (key, value) in &results {
+            let Some(kind) = key.scope() else { continue };
+            let size = |value: &Json| key.name().len() + value.len();
+            let bytes = self.bytes[kind as usize] + value.as_ref().map_or(0, size);
+            self.bytes[kind as usize] = bytes - self.value(key).map_or(0, size);
+            self.touched.insert(key.clone(), value.clone());
+        }
+        for kind in KINDS {
+            let after = self.bytes[kind as usize];
+            if after > SCOPE_BYTES && after > before[kind as usize] {
+                return Err(Error::StateTooLarge(kind));
+            }
+        }
+        Ok(results)
+    }
+
+    /// Counts an event towards the batch: its body, and what its delta resolves to.
+    pub(super) fn count(
+        &mut self,
+        body: Option<&Json>,
+        results: &[KeyResult],
+    ) -> Result<(), Error> {
+        self.batch += body.map_or(0, Json::len);
+        for (key, value) in results {
+            self.batch += key.as_str().len() + value.as_ref().map_or(0, Json::len);
+        }
+        if self.batch <= BATCH_BYTES {
+            return Ok(());
+        }
+        let bytes = self.batch;
+        let message = format!(
+            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
+        );
+        let violation = Violation::new("events", Reason::BatchTooLarge, message);
+        Err(violation
+            .with("bytes", bytes)
+            .with("limit", BATCH_BYTES)
+            .into())
+    }
+
+    fn value(&self, key: &StateKey) -> Option<&Json> {
+        match self.touched.get(key) {
+            Some(value) => value.as_ref(),
+            None => self.sight.get(key).map(|(value, _)| value),
+        }
+    }
+}
