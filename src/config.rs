@@ -14,7 +14,12 @@ use clap::{Args, ValueEnum};
 Exit codes: 0 stopped as asked, 1 could not start or could not stop in time, 2 usage.")]
 pub struct Config {
     /// Where to listen: HOST:PORT (port 0: a free one) or unix:PATH
-    #[arg(long, env = "SESSIOND_LISTEN", default_value = "127.0.0.1:50051", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        env = "SESSIOND_LISTEN",
+        default_value = "127.0.0.1:50051",
+        value_name = "ADDRESS"
+    )]
     pub listen: Listen,
 
     /// Where to keep everything: sqlite:PATH or memory:

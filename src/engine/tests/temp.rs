@@ -20,7 +20,10 @@ async fn temp_keys_are_seen_within_their_invocation_and_nowhere_else() {
         answer.state.unwrap().to_json().as_str(),
         r#"{"a":1,"temp:validation_needed":true}"#
     );
-    assert_eq!(world.state(&session, Some("turn")).await, r#"{"a":1,"temp:validation_needed":true}"#);
+    assert_eq!(
+        world.state(&session, Some("turn")).await,
+        r#"{"a":1,"temp:validation_needed":true}"#
+    );
     assert_eq!(world.state(&session, Some("other")).await, r#"{"a":1}"#);
     assert_eq!(world.state(&session, None).await, r#"{"a":1}"#);
     world.engine.end_invocation(session.clone(), invocation("turn")).await.unwrap();

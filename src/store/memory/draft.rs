@@ -69,10 +69,7 @@ impl<'a> Draft<'a> {
             "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
         );
         let violation = Violation::new("events", Reason::BatchTooLarge, message);
-        Err(violation
-            .with("bytes", bytes)
-            .with("limit", BATCH_BYTES)
-            .into())
+        Err(violation.with("bytes", bytes).with("limit", BATCH_BYTES).into())
     }
 
     fn value(&self, key: &StateKey) -> Option<&Json> {

@@ -18,14 +18,8 @@ impl Session {
             false => visible.ranges(),
         };
         let up_to = selection.up_to.map_or(as_of, |up_to| up_to.min(as_of));
-        let mut rest = Rest {
-            after: selection.after,
-            up_to: selection.up_to,
-        };
-        let mut page = EventPage {
-            events: Vec::new(),
-            rest: None,
-        };
+        let mut rest = Rest { after: selection.after, up_to: selection.up_to };
+        let mut page = EventPage { events: Vec::new(), rest: None };
         if let Some(recent) = selection.recent {
             let Some(others) = recent.checked_sub(1) else {
                 return page;
@@ -69,9 +63,7 @@ impl Session {
         self.event(sequence).is_some_and(|event| {
             after_time.is_none_or(|time| event.event_time >= time)
                 && author.as_ref().is_none_or(|author| event.author == *author)
-                && invocation_id
-                    .as_ref()
-                    .is_none_or(|id| event.invocation_id.as_ref() == Some(id))
+                && invocation_id.as_ref().is_none_or(|id| event.invocation_id.as_ref() == Some(id))
         })
     }
 }

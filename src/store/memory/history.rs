@@ -21,9 +21,7 @@ impl World {
         let kind = query.key.scope();
         let own = session.filter(|_| kind == Some(ScopeKind::Session));
         let wide = kind.and_then(|kind| self.wides.get(&query.scope, kind));
-        let keys = own
-            .map(|own| &own.keys)
-            .or_else(|| wide.map(|wide| &wide.keys));
+        let keys = own.map(|own| &own.keys).or_else(|| wide.map(|wide| &wide.keys));
         let changes = keys.map_or(&[][..], |keys| keys.changes(query.key.name()));
         let end = match query.before {
             None => changes.len(),
@@ -103,10 +101,8 @@ impl Session {
                 return false;
             }
             page.position.sequence = event.sequence;
-            page.events.push(Event {
-                rewound: !visible.contains(event.sequence),
-                ..Event::clone(event)
-            });
+            page.events
+                .push(Event { rewound: !visible.contains(event.sequence), ..Event::clone(event) });
         }
         true
     }

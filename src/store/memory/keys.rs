@@ -42,9 +42,7 @@ impl Keys {
 
     /// A key's value and the version that wrote it.
     pub(super) fn get(&self, name: &str) -> Option<(&Json, Version)> {
-        self.now
-            .get(name)
-            .map(|written| (&*written.value, written.version))
+        self.now.get(name).map(|written| (&*written.value, written.version))
     }
 
     /// Writes what a key became.
@@ -125,9 +123,5 @@ fn seen(past: &[Change], version: Version) -> usize {
 }
 
 fn entry(kind: ScopeKind, name: &str, value: &Json, version: Version) -> StateEntry {
-    StateEntry {
-        key: StateKey::in_scope(kind, name),
-        value: value.clone(),
-        version,
-    }
+    StateEntry { key: StateKey::in_scope(kind, name), value: value.clone(), version }
 }

@@ -25,15 +25,8 @@ impl World {
         create: CreateSession,
         tails: &Tails,
     ) -> Result<Created, Error> {
-        let CreateSession {
-            key,
-            state,
-            display_name,
-            labels,
-            expire_time,
-            on_existing,
-            now,
-        } = create;
+        let CreateSession { key, state, display_name, labels, expire_time, on_existing, now } =
+            create;
         if let Ok(session) = self.sessions.live(&key, now) {
             return match on_existing {
                 OnExisting::Refuse => Err(Error::SessionExists(key)),
@@ -41,17 +34,10 @@ impl World {
             };
         }
         let scope = Scope::Session(key.clone());
-        let delta = Delta {
-            set: state,
-            ..Delta::default()
-        };
+        let delta = Delta { set: state, ..Delta::default() };
         let results = Draft::new(self.sight(&scope, None)).apply(delta, "state")?;
         let before = self.wides.versions(&scope);
-        let stamp = Stamp {
-            commit_time: now,
-            author: Author::from_stored(""),
-            source: None,
-        };
+        let stamp = Stamp { commit_time: now, author: Author::from_stored(""), source: None };
         let own = self.wides.record(&scope, results, &stamp);
         let mut session = Session::new(SessionInfo {
             key: key.clone(),
@@ -76,20 +62,13 @@ impl World {
     }
 
     fn created(&self, session: &Session, created: bool) -> Created {
-        Created {
-            info: session.info.clone(),
-            state: self.sight_of(session).state(),
-            created,
-        }
+        Created { info: session.info.clone(), state: self.sight_of(session).state(), created }
     }
 
     pub(super) fn fork(&mut self, fork: ForkSession, tails: &Tails) -> Result<SessionView, Error> {
         let source = self.sessions.live(&fork.source, fork.now)?;
         let sequence = source.past(fork.up_to)?;
-        let key = SessionKey {
-            session_id: fork.session_id,
-            ..fork.source.clone()
-        };
+        let key = SessionKey { session_id: fork.session_id, ..fork.source.clone() };
         if self.sessions.live(&key, fork.now).is_ok() {
             return Err(Error::SessionExists(key));
         }
@@ -108,10 +87,7 @@ impl World {
                 expire_time: None,
                 display_name: DisplayName::from_stored(""),
                 labels: source.info.labels.clone(),
-                forked_from: Some(ForkOrigin {
-                    key: fork.source,
-                    sequence,
-                }),
+                forked_from: Some(ForkOrigin { key: fork.source, sequence }),
                 // Its past is the source's, from the beginning on.
                 created_versions: source.info.created_versions,
             },
@@ -133,13 +109,7 @@ impl World {
         update: SessionUpdate,
         tails: &Tails,
     ) -> Result<SessionInfo, Error> {
-        let SessionUpdate {
-            key,
-            display_name,
-            labels,
-            expire_time,
-            now,
-        } = update;
+        let SessionUpdate { key, display_name, labels, expire_time, now } = update;
         let info = &mut self.sessions.live_mut(&key, now)?.info;
         info.update_time = now.max(info.update_time);
         if let Some(display_name) = display_name {
@@ -154,12 +124,7 @@ impl World {
         self.sessions.refile(&key, before, info.expire_time);
         // Those who watch it have to know when it ends.
         let scope = Scope::Session(key);
-        self.announce(
-            tails,
-            &scope,
-            Some(info.last_sequence),
-            self.wides.versions(&scope),
-        );
+        self.announce(tails, &scope, Some(info.last_sequence), self.wides.versions(&scope));
         Ok(info)
     }
 
@@ -182,12 +147,7 @@ impl World {
 
     fn end(&mut self, key: &SessionKey, tails: &Tails) -> Option<Session> {
         let session = self.sessions.remove(key)?;
-        self.announce(
-            tails,
-            &session.scope(),
-            Some(GONE),
-            self.wides.versions(&session.scope()),
-        );
+        self.announce(tails, &session.scope(), Some(GONE), self.wides.versions(&session.scope()));
         Some(session)
     }
 }

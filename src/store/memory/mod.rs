@@ -42,11 +42,7 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store. No other store may have this id.
     pub fn new(id: StoreId) -> Self {
-        Self {
-            id,
-            tails: Tails::default(),
-            world: Mutex::default(),
-        }
+        Self { id, tails: Tails::default(), world: Mutex::default() }
     }
 
     fn open(&self) -> Result<MutexGuard<'_, World>, Error> {

@@ -64,10 +64,7 @@ impl World {
         }
         sessions.sort_unstable_by(by_order);
         let mut room = Room::new(query.max_items, query.max_bytes);
-        let mut page = SessionPage {
-            sessions: Vec::new(),
-            rest: None,
-        };
+        let mut page = SessionPage { sessions: Vec::new(), rest: None };
         let mut last = None;
         for session in sessions {
             let state = query.with_state.then(|| self.sight_of(session).state());
@@ -92,11 +89,7 @@ impl World {
                 let entries = keys.into_iter().filter_map(|key| {
                     let (value, version) = sight.get(&key)?;
                     let value = value.clone();
-                    Some(StateEntry {
-                        key,
-                        value,
-                        version,
-                    })
+                    Some(StateEntry { key, value, version })
                 });
                 State(entries.collect())
             }
@@ -134,7 +127,5 @@ fn compare(order: SessionOrder, a: Place<'_>, b: Place<'_>) -> Ordering {
 /// About how long state is as text, never less.
 fn text_bytes(state: &State) -> usize {
     let entries = state.0.iter();
-    2 + entries
-        .map(|entry| entry.key.as_str().len() + entry.value.len() + 4)
-        .sum::<usize>()
+    2 + entries.map(|entry| entry.key.as_str().len() + entry.value.len() + 4).sum::<usize>()
 }

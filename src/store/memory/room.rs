@@ -9,11 +9,7 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new(max_items: usize, max_bytes: usize) -> Self {
-        Self {
-            items: max_items,
-            bytes: max_bytes,
-            empty: true,
-        }
+        Self { items: max_items, bytes: max_bytes, empty: true }
     }
 
     /// Makes room for one more item; whether there was enough.

@@ -44,10 +44,9 @@ impl Session {
     pub(super) fn past(&self, asked: Option<Sequence>) -> Result<Sequence, Error> {
         let last_sequence = self.info.last_sequence;
         match asked {
-            Some(asked) if asked > last_sequence => Err(Error::BeyondLastSequence {
-                asked,
-                last_sequence,
-            }),
+            Some(asked) if asked > last_sequence => {
+                Err(Error::BeyondLastSequence { asked, last_sequence })
+            }
             asked => Ok(asked.unwrap_or(last_sequence)),
         }
     }

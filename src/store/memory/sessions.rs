@@ -30,17 +30,13 @@ impl Sessions {
     /// The live session at an address.
     pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<&Session, Error> {
         let session = self.by_key.get(key);
-        session
-            .filter(|session| !session.info.expired(now))
-            .ok_or_else(|| Error::not_found(key))
+        session.filter(|session| !session.info.expired(now)).ok_or_else(|| Error::not_found(key))
     }
 
     /// As [`Sessions::live`], to be written to.
     pub(super) fn live_mut(&mut self, key: &SessionKey, now: Time) -> Result<&mut Session, Error> {
         let session = self.by_key.get_mut(key);
-        session
-            .filter(|session| !session.info.expired(now))
-            .ok_or_else(|| Error::not_found(key))
+        session.filter(|session| !session.info.expired(now)).ok_or_else(|| Error::not_found(key))
     }
 
     /// The live session that is meant.

@@ -107,10 +107,7 @@ impl Wides {
             }
         }
         let [application, user, own] = parts;
-        for (kind, results) in [
-            (ScopeKind::Application, application),
-            (ScopeKind::User, user),
-        ] {
+        for (kind, results) in [(ScopeKind::Application, application), (ScopeKind::User, user)] {
             if !results.is_empty()
                 && let Some(wide) = self.get_mut(scope, kind)
             {

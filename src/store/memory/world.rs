@@ -94,9 +94,7 @@ impl<'a> Sight<'a> {
     /// Compares a precondition with what is there; `version` is that of the scope that is written to.
     pub(super) fn check(&self, precondition: &Precondition, version: Version) -> Result<(), Error> {
         precondition.check(version, |key| {
-            Ok(self
-                .get(key)
-                .map(|(value, version)| (value.clone(), version)))
+            Ok(self.get(key).map(|(value, version)| (value.clone(), version)))
         })
     }
 

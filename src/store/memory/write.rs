@@ -72,11 +72,7 @@ impl World {
                     let sequence = session.info.last_sequence + new_ids.len() as Sequence + 1;
                     new_ids.insert(event.event_id.clone(), (sequence, event.fingerprint));
                     places.push((sequence, false));
-                    accepted.push(Accepted {
-                        event,
-                        results,
-                        rewind_to: None,
-                    });
+                    accepted.push(Accepted { event, results, rewind_to: None });
                 }
             }
         }
@@ -141,12 +137,7 @@ impl World {
             return Ok(());
         }
         let commit_time = now.max(session.info.update_time);
-        for Accepted {
-            event,
-            results,
-            rewind_to,
-        } in accepted
-        {
+        for Accepted { event, results, rewind_to } in accepted {
             let sequence = session.info.last_sequence + 1;
             let changes = delta::changes(&results);
             let stamp = Stamp {
@@ -208,34 +199,18 @@ impl World {
         update: StateUpdate,
         tails: &Tails,
     ) -> Result<StateUpdated, Error> {
-        let StateUpdate {
-            scope,
-            delta,
-            precondition,
-            author,
-            request,
-            now,
-        } = update;
+        let StateUpdate { scope, delta, precondition, author, request, now } = update;
         let Some(wide) = self.wides.get(&scope, scope.kind()) else {
-            return Err(Error::Internal(
-                "a session's state is changed by events".to_owned(),
-            ));
+            return Err(Error::Internal("a session's state is changed by events".to_owned()));
         };
         let sight = self.sight(&scope, None);
         if carried_out(&wide.requests, request.as_ref())? {
-            return Ok(StateUpdated {
-                state: sight.state(),
-                replayed: true,
-            });
+            return Ok(StateUpdated { state: sight.state(), replayed: true });
         }
         sight.check(&precondition, wide.version())?;
         let results = Draft::new(sight).apply(delta, "delta")?;
         let before = self.wides.versions(&scope);
-        let stamp = Stamp {
-            commit_time: now,
-            author,
-            source: None,
-        };
+        let stamp = Stamp { commit_time: now, author, source: None };
         self.wides.record(&scope, results, &stamp);
         if let Some(request) = request
             && let Some(wide) = self.wides.get_mut(&scope, scope.kind())
@@ -244,10 +219,7 @@ impl World {
         }
         self.announce(tails, &scope, None, before);
         let state = self.sight(&scope, None).state();
-        Ok(StateUpdated {
-            state,
-            replayed: false,
-        })
+        Ok(StateUpdated { state, replayed: false })
     }
 }
 
