@@ -1,6 +1,6 @@
 //! One pass over the text of a value that was validated before.
 //!
-//! The reader never fails: text that is no JSON after all gives nonsense, but every step goes
+//! The reader never fails: text that is no JSON after all gives nonsense, but every value goes
 //! forward and no slice leaves the text, so that it ends and does not panic.
 
 use std::borrow::Cow;
@@ -116,13 +116,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Behind the bracket that closes; at the very end where something else stands there, so that
-    /// nothing is read twice.
+    /// Goes behind the bracket that closes, if one stands here.
     fn end_container(&mut self) {
-        self.at = match self.byte() {
-            b'}' | b']' => self.at + 1,
-            _ => self.text.len(),
-        };
+        if let b'}' | b']' = self.byte() {
+            self.at += 1;
+        }
     }
 
     /// A string; its opening quote is next.

@@ -123,6 +123,7 @@ fn surrogates_come_in_pairs() {
         (r#""\ud800\n""#, 1),
         (r#""\ud83d\ude00\udbff""#, 13),
         (r#"  {"\uDC00":1}"#, 4),
+        (r#"  ["\uD800"]"#, 4),
         (r#"[1, "\\", "\uD800x"]"#, 11),
     ] {
         assert_eq!(fault(text), JsonFault::LoneSurrogate { offset }, "{text}");
@@ -197,6 +198,23 @@ fn members_keep_their_place_and_the_last_value_counts() {
     assert_eq!(members, expected);
     for other in ["{}", "{ }", "[1]", "\"{}\"", "null", "1"] {
         assert_eq!(json(other).members(), []);
+    }
+}
+
+#[test]
+fn members_of_large_objects_are_found_as_well() {
+    let member = |key: usize, value: usize| format!(r#""{key}":{value}"#);
+    for count in 1..40 {
+        let ascending: Vec<String> = (0..count).map(|key| member(key, key)).collect();
+        let mut twice: Vec<String> = (0..count).map(|key| member(key, 99)).collect();
+        twice.extend((0..count).rev().map(|key| member(key, key)));
+        let ascending = json(&format!("{{{}}}", ascending.join(",")));
+        let twice = json(&format!("{{{}}}", twice.join(",")));
+        assert_eq!(twice.members(), ascending.members());
+        assert!(same_value(&twice, &ascending));
+        let changed = json(&ascending.as_str().replace(":0", ":1"));
+        assert!(!same_value(&twice, &changed));
+        assert_eq!(merge_patch(Some(&changed), &twice).unwrap(), ascending);
     }
 }
 
