@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 /// Runs the server until it is told to stop (SIGTERM or SIGINT).
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
+#[command(args_override_self = true, after_help = "Examples:
   sessiond serve
   sessiond serve --listen unix:/run/sessiond.sock --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond serve --store memory:                      # forgets everything when it stops

@@ -1,0 +1,219 @@
+//! A `sessiond serve` of its own for a test: on a free port, in a folder that goes with it, killed when the test ends.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness of tests fails by panicking")]
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use sessiond::proto::v1::{
+    AppendEventRequest, AppendEventResponse, CreateSessionRequest, Event, GetSessionRequest,
+    GetSessionResponse, Increment, JsonForm, Session, SessionKey, StateDelta, StateOperation,
+    create_session_request::StateForm, event::BodyForm, event_service_client::EventServiceClient,
+    increment::Amount, session::StateForm as SessionState,
+    session_service_client::SessionServiceClient, state_delta::SetForm, state_operation::Operation,
+};
+use tonic::{Code, Status, transport::Channel};
+
+/// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    address: String,
+    log: thread::JoinHandle<String>,
+}
+
+/// How a server ended.
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its standard error.
+    pub log: String,
+}
+
+impl Server {
+    /// Starts a server on a SQLite file in `folder`.
+    pub fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn start_with(folder: &Path, arguments: &[&str]) -> Self {
+        Self::run(serve(folder).args(arguments)).unwrap_or_else(|ended| panic!("{}", ended.log))
+    }
+
+    /// Runs a command that should become a server. How it ended, where it did not.
+    pub fn run(command: &mut Command) -> Result<Self, Ended> {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let log = thread::spawn(move || {
+            let mut text = String::new();
+            // Whatever came until the pipe broke is what there is to tell.
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let first = lines.recv_timeout(PATIENCE);
+        let server = |address: &str| Self { child, address: address.to_owned(), log };
+        match first {
+            Ok(line) => {
+                let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
+                Ok(server(address.split(' ').next().unwrap()))
+            }
+            // Standard output was closed: it has ended, or is about to.
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(server("").wait()),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("the server said nothing"),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Kills it as a power cut would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.wait();
+    }
+
+    /// Asks it to stop, and waits.
+    pub fn stop(self) -> Ended {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> Ended {
+        let Self { mut child, address: _, log } = self;
+        // Standard error closes with the process, so this waits as long as that lives.
+        let log = log.join().unwrap();
+        Ended { status: child.wait().unwrap(), log }
+    }
+
+    /// A connection to it.
+    pub async fn channel(&self) -> Channel {
+        Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+}
+
+/// The command for a server on a SQLite file in `folder`.
+pub fn serve(folder: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    let store = format!("sqlite:{}", folder.join("test.db").display());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]).env_remove("SESSIOND_SERVER");
+    command
+}
+
+/// Address of a session of the user `alice` in the application `app`.
+pub fn key(session: &str) -> SessionKey {
+    SessionKey {
+        app_name: "app".into(),
+        user_id: "alice".into(),
+        session_id: session.into(),
+    }
+}
+
+/// Creates a session; one that is there is fine.
+pub async fn create(channel: &Channel, session: &str, state: &str) {
+    let SessionKey { app_name, user_id, session_id } = key(session);
+    let request = CreateSessionRequest {
+        app_name,
+        user_id,
+        session_id,
+        state_form: Some(StateForm::StateJson(state.into())),
+        allow_existing: true,
+        json_form: JsonForm::Text.into(),
+        ..CreateSessionRequest::default()
+    };
+    SessionServiceClient::new(channel.clone()).create_session(request).await.unwrap();
+}
+
+/// An event that sets own keys to `set` (a JSON object) and adds one to `app:total`.
+pub fn event(id: &str, set: &str, body: &str) -> Event {
+    let total = StateOperation {
+        key: "app:total".into(),
+        operation: Some(Operation::Increment(Increment { amount: Some(Amount::By(1)) })),
+    };
+    Event {
+        event_id: id.into(),
+        author: "writer".into(),
+        state_delta: Some(StateDelta {
+            set_form: Some(SetForm::SetJson(set.into())),
+            operations: vec![total],
+            ..StateDelta::default()
+        }),
+        body_form: Some(BodyForm::BodyJson(body.into())),
+        ..Event::default()
+    }
+}
+
+/// Appends an event.
+pub async fn append(
+    channel: &Channel,
+    session: &str,
+    event: Event,
+) -> Result<AppendEventResponse, Status> {
+    let request = AppendEventRequest {
+        key: Some(key(session)),
+        event: Some(event),
+        json_form: JsonForm::Text.into(),
+        ..AppendEventRequest::default()
+    };
+    Ok(EventServiceClient::new(channel.clone()).append_event(request).await?.into_inner())
+}
+
+/// Reads a session, its state and all of its events, which have to fit into one answer.
+pub async fn read(channel: &Channel, session: &str) -> GetSessionResponse {
+    let request = GetSessionRequest {
+        key: Some(key(session)),
+        events: Some(Default::default()),
+        json_form: JsonForm::Text.into(),
+        ..GetSessionRequest::default()
+    };
+    let mut client = SessionServiceClient::new(channel.clone());
+    let answer = client.get_session(request).await.unwrap().into_inner();
+    assert_eq!(answer.next_page_token, "", "more events than one answer holds");
+    answer
+}
+
+/// A session's state.
+pub fn state(session: Option<Session>) -> serde_json::Value {
+    match session.unwrap().state_form.unwrap() {
+        SessionState::StateJson(text) => serde_json::from_str(&text).unwrap(),
+        SessionState::State(_) => panic!("text was asked for"),
+    }
+}
+
+/// Whether a call failed because its server was gone, and not by a word of the server.
+pub fn is_broken(status: &Status) -> bool {
+    use tonic_types::StatusExt as _;
+    status.get_error_details().error_info().is_none()
+        && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+}

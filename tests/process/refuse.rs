@@ -1,0 +1,79 @@
+//! What must not start, and says why in one sentence.
+
+use std::{net::TcpListener, process::Command};
+
+use tempfile::TempDir;
+
+use crate::harness::{Ended, PROGRAM, Server, append, create, event, read, serve};
+
+/// Runs a command that must not become a server; its sentence.
+fn refused(command: &mut Command) -> String {
+    match Server::run(command) {
+        Ok(server) => {
+            let address = server.address().to_owned();
+            server.kill();
+            panic!("it serves on {address}");
+        }
+        Err(Ended { status, log }) => {
+            assert_eq!(status.code(), Some(1), "{log}");
+            let sentences: Vec<_> =
+                log.lines().filter_map(|line| line.strip_prefix("sessiond: ")).collect();
+            assert_eq!(sentences.len(), 1, "one sentence: {log}");
+            sentences[0].to_owned()
+        }
+    }
+}
+
+#[test]
+fn a_port_in_use() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = TempDir::new().unwrap();
+    let sentence = refused(serve(folder.path()).args(["--listen", &address]));
+    assert!(sentence.contains(&address) && sentence.contains("in use"), "{sentence}");
+    assert!(!folder.path().join("test.db").exists(), "a refused start makes no file");
+}
+
+#[test]
+fn an_address_beyond_loopback() {
+    let folder = TempDir::new().unwrap();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let sentence = refused(serve(folder.path()).args(["--listen", address]));
+        assert!(sentence.contains("--insecure"), "{sentence}");
+    }
+    assert!(!folder.path().join("test.db").exists());
+}
+
+#[test]
+fn an_address_or_a_store_that_is_none() {
+    let folder = TempDir::new().unwrap();
+    let sentence = refused(serve(folder.path()).args(["--listen", "host.invalid:1"]));
+    assert!(sentence.contains("host.invalid"), "{sentence}");
+    let sentence = refused(serve(folder.path()).args(["--store", "mysql://localhost/x"]));
+    assert!(sentence.contains("sqlite:") && sentence.contains("memory:"), "{sentence}");
+    let usage = Command::new(PROGRAM).args(["serve", "--listen", "nonsense"]).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_on_the_same_file() {
+    let folder = TempDir::new().unwrap();
+    let first = Server::start(folder.path());
+    let channel = first.channel().await;
+    create(&channel, "s", "{}").await;
+    let sentence = refused(&mut serve(folder.path()));
+    assert!(sentence.contains("another process"), "{sentence}");
+    // By another name of the same file as well.
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(folder.path().join("test.db"), &link).unwrap();
+    let store = format!("sqlite:{}", link.display());
+    let sentence = refused(serve(folder.path()).args(["--store", &store]));
+    assert!(sentence.contains("another process"), "{sentence}");
+    // The first one is none the worse for it, and the file is free when it has ended.
+    append(&channel, "s", event("one", "{}", "{}")).await.unwrap();
+    drop(channel);
+    first.kill();
+    let second = Server::start(folder.path());
+    assert_eq!(read(&second.channel().await, "s").await.events.len(), 1);
+    assert!(second.stop().status.success());
+}
