@@ -6,12 +6,15 @@ use clap::{Args, ValueEnum};
 
 /// Runs the server until it is told to stop (SIGTERM or SIGINT).
 #[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, after_help = "Examples:
+#[command(
+    args_override_self = true,
+    after_help = "Examples:
   sessiond serve
   sessiond serve --listen unix:/run/sessiond.sock --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond serve --store memory:                      # forgets everything when it stops
 
-Exit codes: 0 stopped as asked, 1 could not start or could not stop in time, 2 usage.")]
+Exit codes: 0 stopped as asked, 1 could not start or could not stop in time, 2 usage."
+)]
 pub struct Config {
     /// Where to listen: HOST:PORT (port 0: a free one) or unix:PATH
     #[arg(

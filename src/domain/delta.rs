@@ -11,7 +11,7 @@ use super::{
         Amount, Json, JsonType, ObjectWriter, OperationFault, fingerprint, increment, list_append,
         merge_patch,
     },
-    limits::{DELTA_BYTES, VALUE_BYTES},
+    limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
     scope::{Prefix, ScopeKind, StateKey},
 };
 
@@ -136,14 +136,22 @@ impl Delta {
             keys.remove(key, &mut current)?;
         }
         let mut violations = Vec::new();
+        let mut written = 0;
         for (at, (key, operation)) in self.operations.iter().enumerate() {
+            if written > OPERATION_BYTES {
+                violations.push(too_much_work(path));
+                break;
+            }
             let before = keys.value(key, &mut current)?;
             match operation.apply(before) {
                 Ok(None) => {}
                 Ok(Some(value)) if value.len() > VALUE_BYTES => {
                     violations.push(value_too_large(path, at, key, value.len()));
                 }
-                Ok(Some(value)) => keys.put(key, Some(value)),
+                Ok(Some(value)) => {
+                    written += value.len();
+                    keys.put(key, Some(value));
+                }
                 Err(OperationFault::TypeMismatch { found }) => {
                     let wanted = operation.wants();
                     return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
@@ -190,6 +198,17 @@ impl Delta {
         }
         if violations.is_empty() { Ok(results) } else { Err(Error::Invalid(violations)) }
     }
+}
+
+fn too_much_work(path: &str) -> Violation {
+    Violation::new(
+        format!("{path}.operations"),
+        Reason::ValueTooLarge,
+        format!(
+            "The operations write more than {OPERATION_BYTES} bytes in all, for each copies the value that it changes; send fewer, or several values in one."
+        ),
+    )
+    .with("limit", OPERATION_BYTES)
 }
 
 fn value_too_large(path: &str, at: usize, key: &StateKey, bytes: usize) -> Violation {

@@ -32,6 +32,10 @@ pub const DELTA_BYTES: usize = 1024 * 1024;
 /// Operations of one delta, and keys of one precondition: each costs the writer a read, and everybody waits for the writer.
 pub const DELTA_OPERATIONS: usize = 1000;
 
+/// Bytes that the operations of one delta may write in all, intermediate values included: an operation copies the value that it
+/// changes, so a thousand of them on one large value would hold up the writer.
+pub const OPERATION_BYTES: usize = 4 * 1024 * 1024;
+
 /// Events of one batch: one commit that others wait for.
 pub const BATCH_EVENTS: usize = 1000;
 

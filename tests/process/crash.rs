@@ -69,7 +69,10 @@ async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
     for (writer, &acknowledged) in acknowledged.iter().enumerate() {
         let answer = read(channel, &session(writer)).await;
         let count = answer.events.len() as u64;
-        assert!(count >= acknowledged, "writer {writer}: {acknowledged} acknowledged, {count} there");
+        assert!(
+            count >= acknowledged,
+            "writer {writer}: {acknowledged} acknowledged, {count} there"
+        );
         assert!(count <= acknowledged + 1, "writer {writer}: more than was ever sent");
         for (event, number) in answer.events.into_iter().zip(1..) {
             assert_eq!(event.sequence, number as i64);
@@ -80,7 +83,11 @@ async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
             assert_eq!(set["count"], number);
         }
         let state = state(answer.session);
-        assert_eq!(state["count"].as_u64().unwrap_or(0), count, "the session's state is of its log");
+        assert_eq!(
+            state["count"].as_u64().unwrap_or(0),
+            count,
+            "the session's state is of its log"
+        );
         recovered.push(count);
         total += count;
     }
@@ -100,10 +107,8 @@ async fn acknowledged_is_recovered_after_kill_at_random_moments() {
         for writer in 0..WRITERS {
             create(&channel, &session(writer), "{}").await;
         }
-        let progress = Arc::new(Progress {
-            left: AtomicUsize::new(acknowledgements),
-            enough: Notify::new(),
-        });
+        let progress =
+            Arc::new(Progress { left: AtomicUsize::new(acknowledgements), enough: Notify::new() });
         let mut writers = JoinSet::new();
         for (writer, &count) in events.iter().enumerate() {
             // The last recovered event once more: a retry is a replay and keeps its number.

@@ -1,8 +1,8 @@
 //! Stopping: what is under way comes to its end, and everybody is told.
 
 use sessiond::proto::v1::{
-    AppendEventRequest, AppendEventStreamRequest, JsonForm, Scope, WatchRequest, WatchResponse, WatchStart,
-    append_event_stream_response::Outcome, event_service_client::EventServiceClient,
+    AppendEventRequest, AppendEventStreamRequest, JsonForm, Scope, WatchRequest, WatchResponse,
+    WatchStart, append_event_stream_response::Outcome, event_service_client::EventServiceClient,
     watch_response::Kind, watch_service_client::WatchServiceClient,
 };
 use tempfile::TempDir;
@@ -180,6 +180,9 @@ fn search_files(folder: &std::path::Path) {
         .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
         .collect();
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(holds("plain-at-creation") && holds("plain-in-event"), "the search finds what is there");
+    assert!(
+        holds("plain-at-creation") && holds("plain-in-event"),
+        "the search finds what is there"
+    );
     assert!(!holds("secret-at-creation") && !holds("secret-in-event"));
 }

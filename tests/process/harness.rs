@@ -1,6 +1,10 @@
 //! A `sessiond serve` of its own for a test: on a free port, in a folder that goes with it, killed when the test ends.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness of tests fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a harness of tests fails by panicking"
+)]
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -54,8 +58,12 @@ impl Server {
 
     /// Runs a command that should become a server. How it ended, where it did not.
     pub fn run(command: &mut Command) -> Result<Self, Ended> {
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut stderr = child.stderr.take().unwrap();
         let log = thread::spawn(move || {
             let mut text = String::new();
@@ -127,17 +135,15 @@ impl Server {
 pub fn serve(folder: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
     let store = format!("sqlite:{}", folder.join("test.db").display());
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]).env_remove("SESSIOND_SERVER");
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+        .env_remove("SESSIOND_SERVER");
     command
 }
 
 /// Address of a session of the user `alice` in the application `app`.
 pub fn key(session: &str) -> SessionKey {
-    SessionKey {
-        app_name: "app".into(),
-        user_id: "alice".into(),
-        session_id: session.into(),
-    }
+    SessionKey { app_name: "app".into(), user_id: "alice".into(), session_id: session.into() }
 }
 
 /// Creates a session; one that is there is fine.
@@ -215,5 +221,8 @@ pub fn state(session: Option<Session>) -> serde_json::Value {
 pub fn is_broken(status: &Status) -> bool {
     use tonic_types::StatusExt as _;
     status.get_error_details().error_info().is_none()
-        && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+        && matches!(
+            status.code(),
+            Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
+        )
 }

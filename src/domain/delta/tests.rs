@@ -168,3 +168,18 @@ fn a_fingerprint_sees_content_and_not_form() {
         Delta { remove: vec![key("x")], ..Delta::default() }.fingerprint()
     );
 }
+
+#[test]
+fn the_work_of_operations_is_bounded_as_a_whole() {
+    let append = || (key("list"), Operation::ListAppend { values: json("[1]"), max_length: 0 });
+    let big = format!("[\"{}\"]", "x".repeat(200_000));
+    let delta = |count| Delta {
+        operations: std::iter::repeat_with(append).take(count).collect(),
+        ..Delta::default()
+    };
+    assert!(resolve(&delta(20), &[("list", &big)]).is_ok());
+    let error = resolve(&delta(30), &[("list", &big)]).unwrap_err();
+    let Error::Invalid(violations) = error else { panic!("{error}") };
+    assert_eq!(violations[0].reason, Reason::ValueTooLarge);
+    assert_eq!(violations[0].field, "delta.operations");
+}
