@@ -1,0 +1,173 @@
+//! The README, executed: its conversation with grpcurl answers what it says, and its command lines work.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const README: &str = include_str!("../README.md");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
+
+/// A server that ends with its test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let store = format!("sqlite:{}", folder.join("readme.db").display());
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
+        let address = address.split(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself, which its test has noticed then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The fenced blocks of the README: their language and their text.
+fn blocks() -> Vec<(&'static str, &'static str)> {
+    README
+        .split("\n```")
+        .skip(1)
+        .step_by(2)
+        .map(|block| block.split_once('\n').expect("a block has lines"))
+        .collect()
+}
+
+/// Where grpcurl is: named by the environment, or among the tools that `tests/run` installs.
+fn grpcurl() -> Option<PathBuf> {
+    let named = env::var_os("GRPCURL").map(PathBuf::from);
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/grpcurl");
+    named.into_iter().chain([installed]).find(|path| path.is_file())
+}
+
+fn sh(script: &str, folder: &Path, tools: &[&Path], server: &str) -> Output {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let own = tools.iter().map(|tool| tool.to_path_buf());
+    let path = env::join_paths(own.chain(env::split_paths(&path))).unwrap();
+    Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("SESSIOND_SERVER", server)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Whether `found` is what the README shows; `"…"` stands for anything.
+fn same(shown: &Value, found: &Value) -> bool {
+    match (shown, found) {
+        (Value::String(text), _) if text == "…" => true,
+        (Value::Object(shown), Value::Object(found)) => {
+            shown.len() == found.len()
+                && shown
+                    .iter()
+                    .all(|(key, value)| found.get(key).is_some_and(|other| same(value, other)))
+        }
+        (Value::Array(shown), Value::Array(found)) => {
+            shown.len() == found.len() && shown.iter().zip(found).all(|(a, b)| same(a, b))
+        }
+        (shown, found) => shown == found,
+    }
+}
+
+#[test]
+fn the_first_conversation_answers_what_the_readme_shows() {
+    let Some(grpcurl) = grpcurl() else {
+        assert!(env::var_os("CI").is_none(), "grpcurl is not installed; tests/tools/install does it");
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let blocks = blocks();
+    let mut executed = 0;
+    for pair in blocks.windows(2) {
+        let [("sh", script), ("json", shown)] = pair else { continue };
+        let script = script.replace("127.0.0.1:50051", &server.address);
+        let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}\n{errors}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let shown: Value = serde_json::from_str(shown).unwrap();
+        assert!(same(&shown, &found), "{script}\nshown: {shown:#}\nfound: {found:#}");
+        executed += 1;
+    }
+    assert_eq!(executed, 5, "a conversation of five calls");
+    // The second time the append is a replay, as the text says.
+    let append = blocks.iter().find(|(_, text)| text.contains("EventService/AppendEvent")).unwrap();
+    let script = append.1.replace("127.0.0.1:50051", &server.address);
+    let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["replayed"], Value::Bool(true));
+    for line in ["list", "describe sessiond.v1.EventService"] {
+        assert!(README.contains(line));
+        let script = format!("grpcurl -plaintext {} {line}", server.address);
+        let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("sessiond.v1.EventService"));
+    }
+}
+
+#[test]
+fn the_command_lines_work_in_their_order() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let file = r#"{"id":"from-a-kit","events":[{"id":"1","author":"user","timestamp":1733043686.5}],"state":{"a":1}}"#;
+    fs::write(folder.path().join("one.session.json"), file).unwrap();
+    let programs = Path::new(PROGRAM).parent().unwrap();
+    let (_, lines) =
+        blocks().into_iter().find(|(_, text)| text.contains("sessiond session create")).unwrap();
+    for line in lines.lines() {
+        if line.starts_with("sessiond watch") {
+            // Goes on until it is ended: its first lines are enough.
+            let script = format!("{line} | head -n 2");
+            let output = sh(&script, folder.path(), &[programs], &server.address);
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("snapshot") && text.contains("cursor"), "{text}");
+            continue;
+        }
+        // The benchmark measures for a minute; that it works is tested where the time can be given.
+        let line = line.split(" && sessiond bench").next().unwrap();
+        let output = sh(line, folder.path(), &[programs], &server.address);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}\n{errors}");
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let _: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        }
+    }
+    let written = fs::read_dir(folder.path().join("backup")).unwrap().count();
+    assert_eq!(written, 2, "one file for each session");
+}
+
+#[test]
+fn every_flag_of_serve_is_in_the_readme() {
+    let output = Command::new(PROGRAM).args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let flags = help.split_whitespace().filter(|word| word.starts_with("--"));
+    let mut count = 0;
+    for flag in flags.filter(|flag| !matches!(*flag, "--help" | "--version")) {
+        assert!(README.contains(&format!("`{flag}`")), "{flag} is not in the README");
+        count += 1;
+    }
+    assert!(count >= 10, "the flags were found: {count}");
+}
