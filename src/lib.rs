@@ -83,6 +83,7 @@
 //! # }
 //! ```
 
+pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod engine;

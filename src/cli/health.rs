@@ -1,0 +1,64 @@
+//! `sessiond health`: whether the server takes calls, as probes ask it.
+
+use clap::Args;
+use tonic::Code;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use super::{
+    connect::{ConnectArgs, Server},
+    failure::Failure,
+    output,
+};
+
+/// `sessiond health`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sessiond health && echo ready
+  sessiond health --server unix:/run/sessiond.sock --service sessiond.v1.EventService
+
+Exits with 0 when the server is SERVING, with 1 otherwise.")]
+pub struct HealthArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Ask for one service; the server as a whole otherwise.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    service: String,
+}
+
+/// Runs `sessiond health`.
+///
+/// # Errors
+///
+/// When the server is not there, or not serving.
+pub async fn run(args: HealthArgs) -> Result<(), Failure> {
+    let server = Server::connect(&args.connect).await?;
+    let request = HealthCheckRequest {
+        service: args.service.clone(),
+    };
+    let status = match HealthClient::new(server.channel()).check(request).await {
+        Ok(answer) => answer.into_inner().status(),
+        Err(status) if status.code() == Code::NotFound => {
+            return Err(Failure::Failed(format!(
+                "the server has no service `{}`",
+                args.service
+            )));
+        }
+        Err(status) => return Err(status.into()),
+    };
+    output::print(&serde_json::json!({ "status": status.as_str_name() }))?;
+    if status == ServingStatus::Serving {
+        Ok(())
+    } else {
+        Err(Failure::Failed(format!(
+            "the server is {}",
+            status.as_str_name()
+        )))
+    }
+}

@@ -1,0 +1,216 @@
+//! One level of an object, with the place of each member, so that members can be cut and put back.
+
+use std::ops::Range;
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// One member of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The key, unescaped.
+    pub key: String,
+    /// The text of the value, byte for byte.
+    pub value: &'a str,
+    /// From the quote that opens the key to the end of the value.
+    span: Range<usize>,
+}
+
+impl Member<'_> {
+    /// The value where it is a string, unescaped.
+    pub fn string(&self) -> Option<String> {
+        serde_json::from_str(self.value).ok()
+    }
+}
+
+/// The members of an object, in the order of the text, duplicates included.
+#[derive(Debug, Clone)]
+pub struct Object<'a> {
+    text: &'a str,
+    /// In the order of the text.
+    pub members: Vec<Member<'a>>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads one level of an object.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not one JSON object.
+    pub fn read(text: &'a str) -> Result<Self, String> {
+        super::object(text)?;
+        let mut parser = serde_json::Deserializer::from_str(text);
+        let pairs = parser.deserialize_map(Pairs).map_err(|e| e.to_string())?;
+        let mut members = Vec::with_capacity(pairs.len());
+        // A key begins behind what ends the member before it.
+        let mut after_previous = text.find('{').unwrap_or(0) + 1;
+        for (key, raw) in pairs {
+            let value: &'a str = raw.get();
+            let value_start = value.as_ptr().addr() - text.as_ptr().addr();
+            let skipped = text[after_previous..value_start]
+                .find('"')
+                .unwrap_or_default();
+            let end = value_start + value.len();
+            members.push(Member {
+                key,
+                value,
+                span: after_previous + skipped..end,
+            });
+            after_previous = end;
+        }
+        Ok(Self { text, members })
+    }
+
+    /// The last member of that key, which is the one that counts.
+    pub fn get(&self, key: &str) -> Option<&Member<'a>> {
+        self.members.iter().rev().find(|member| member.key == key)
+    }
+
+    /// The last member of any of these keys.
+    pub fn any(&self, keys: &[&str]) -> Option<&Member<'a>> {
+        let known = |member: &&Member<'_>| keys.contains(&member.key.as_str());
+        self.members.iter().rev().find(known)
+    }
+}
+
+/// The object's text without the members that `unwanted` picks, commas put right.
+///
+/// A member takes the white space up to the next one with it, or, as the last,
+/// everything behind its predecessor. Cutting what [`insert_first`] put in
+/// gives back the text from before.
+pub fn cut(object: &Object<'_>, unwanted: impl Fn(usize, &Member<'_>) -> bool) -> String {
+    let Object { text, members } = object;
+    let mut kept = members
+        .iter()
+        .enumerate()
+        .filter(|(position, member)| !unwanted(*position, member))
+        .peekable();
+    let (Some(first), Some(last)) = (members.first(), members.last()) else {
+        return (*text).to_owned();
+    };
+    let mut out = text[..first.span.start].to_owned();
+    while let Some((position, member)) = kept.next() {
+        out.push_str(&text[member.span.clone()]);
+        if kept.peek().is_some() {
+            // The separator that followed it, whoever comes next.
+            out.push_str(&text[member.span.end..members[position + 1].span.start]);
+        }
+    }
+    out.push_str(&text[last.span.end..]);
+    out
+}
+
+/// The object's text with one more member, written before all others.
+pub fn insert_first(object: &Object<'_>, key: &str, value: &str) -> String {
+    let member = format!("{}:{value}", super::quote(key));
+    let text = object.text;
+    match object.members.first() {
+        Some(first) => {
+            let start = first.span.start;
+            format!("{}{member},{}", &text[..start], &text[start..])
+        }
+        None => {
+            let inside = text.find('{').map_or(0, |brace| brace + 1);
+            format!("{}{member}{}", &text[..inside], &text[inside..])
+        }
+    }
+}
+
+/// Collects the members of a map, values unparsed.
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut_key(text: &str, key: &str) -> String {
+        cut(&Object::read(text).unwrap(), |_, member| member.key == key)
+    }
+
+    #[test]
+    fn members_come_in_order_with_duplicates_and_raw_values() {
+        let object = Object::read("{ \"a\" : 1.0 ,\"b,\\\"\":[ ], \"a\":\"x\"}").unwrap();
+        let seen: Vec<_> = object
+            .members
+            .iter()
+            .map(|m| (m.key.as_str(), m.value))
+            .collect();
+        assert_eq!(seen, [("a", "1.0"), ("b,\"", "[ ]"), ("a", "\"x\"")]);
+        assert_eq!(
+            object.get("a").and_then(Member::string).as_deref(),
+            Some("x")
+        );
+        assert!(object.get("c").is_none());
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in ["[]", "1", "", "{\"a\":}", "{} {}", "{\"a\":1,}"] {
+            assert!(Object::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cutting_leaves_the_rest_as_it_was() {
+        let text = "{ \"a\": 1,\n \"b\": {\"a\": 2} ,\"c\":3 }";
+        assert_eq!(cut_key(text, "a"), "{ \"b\": {\"a\": 2} ,\"c\":3 }");
+        assert_eq!(cut_key(text, "b"), "{ \"a\": 1,\n \"c\":3 }");
+        assert_eq!(cut_key(text, "c"), "{ \"a\": 1,\n \"b\": {\"a\": 2} }");
+        assert_eq!(cut_key(text, "d"), text);
+        assert_eq!(cut_key("{ \"a\" : 1 }", "a"), "{  }");
+        assert_eq!(cut_key("{\"a\":1,\"b\":2,\"a\":3}", "a"), "{\"b\":2}");
+        assert_eq!(cut_key("{ }", "a"), "{ }");
+    }
+
+    #[test]
+    fn what_was_put_first_is_cut_without_a_trace() {
+        for text in [
+            "{}",
+            "{ }",
+            "{\n}",
+            "{\"b\":1}",
+            "{ \"b\" : [1, 2] , \"c\":{} }",
+        ] {
+            let with = insert_first(&Object::read(text).unwrap(), "a\"", "{\"k\": 1}");
+            let object = Object::read(&with).unwrap();
+            assert_eq!(object.get("a\"").unwrap().value, "{\"k\": 1}");
+            assert_eq!(cut(&object, |position, _| position == 0), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn insert_and_cut_are_inverse(
+            members in proptest::collection::vec((".{0,3}", "[ \n]{0,2}"), 0..4),
+            pad in "[ \n]{0,2}",
+        ) {
+            let inner: Vec<String> = members
+                .iter()
+                .map(|(key, space)| format!("{space}{}{space}:{space}1{space}", super::super::quote(key)))
+                .collect();
+            let text = format!("{{{pad}{}}}", inner.join(","));
+            let with = insert_first(&Object::read(&text).unwrap(), "x", "2");
+            let object = Object::read(&with).unwrap();
+            prop_assert_eq!(object.members.len(), members.len() + 1);
+            prop_assert_eq!(cut(&object, |position, _| position == 0), text);
+        }
+    }
+}
