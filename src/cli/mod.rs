@@ -8,7 +8,9 @@ mod delta;
 mod event;
 mod failure;
 mod health;
+mod import;
 mod json;
+mod kit;
 mod output;
 mod parse;
 mod render;
@@ -37,6 +39,8 @@ pub enum Command {
     Render(render::RenderArgs),
     /// Follow what changes in a session, a user or an application.
     Watch(watch::WatchArgs),
+    /// Make sessions from the files of agent kits, or of `export`.
+    Import(import::ImportArgs),
     /// Ask whether the server takes calls.
     Health(health::HealthArgs),
 }
@@ -56,6 +60,7 @@ async fn dispatch(command: Command) -> Result<(), Failure> {
         Command::State(args) => state::run(args).await,
         Command::Render(args) => render::run(args).await,
         Command::Watch(args) => watch::run(args).await,
+        Command::Import(args) => import::run(args).await,
         Command::Health(args) => health::run(args).await,
     }
 }

@@ -38,9 +38,9 @@ impl<'a> Object<'a> {
     ///
     /// When the text is not one JSON object.
     pub fn read(text: &'a str) -> Result<Self, String> {
-        super::object(text)?;
         let mut parser = serde_json::Deserializer::from_str(text);
         let pairs = parser.deserialize_map(Pairs).map_err(|e| e.to_string())?;
+        parser.end().map_err(|e| e.to_string())?;
         let mut members = Vec::with_capacity(pairs.len());
         // A key begins behind what ends the member before it.
         let mut after_previous = text.find('{').unwrap_or(0) + 1;
@@ -68,8 +68,14 @@ impl<'a> Object<'a> {
 
     /// The last member of any of these keys.
     pub fn any(&self, keys: &[&str]) -> Option<&Member<'a>> {
-        let known = |member: &&Member<'_>| keys.contains(&member.key.as_str());
-        self.members.iter().rev().find(known)
+        self.position(keys).map(|position| &self.members[position])
+    }
+
+    /// Where the last member of any of these keys stands.
+    pub fn position(&self, keys: &[&str]) -> Option<usize> {
+        self.members
+            .iter()
+            .rposition(|member| keys.contains(&member.key.as_str()))
     }
 }
 
@@ -98,6 +104,16 @@ pub fn cut(object: &Object<'_>, unwanted: impl Fn(usize, &Member<'_>) -> bool) -
     }
     out.push_str(&text[last.span.end..]);
     out
+}
+
+/// The object's text with another value for the member at `position`.
+pub fn replace(object: &Object<'_>, position: usize, value: &str) -> String {
+    let Object { text, members } = object;
+    let Some(member) = members.get(position) else {
+        return (*text).to_owned();
+    };
+    let start = member.span.end - member.value.len();
+    format!("{}{value}{}", &text[..start], &text[member.span.end..])
 }
 
 /// The object's text with one more member, written before all others.
@@ -178,6 +194,15 @@ mod tests {
         assert_eq!(cut_key("{ \"a\" : 1 }", "a"), "{  }");
         assert_eq!(cut_key("{\"a\":1,\"b\":2,\"a\":3}", "a"), "{\"b\":2}");
         assert_eq!(cut_key("{ }", "a"), "{ }");
+    }
+
+    #[test]
+    fn a_value_is_replaced_in_its_place() {
+        let object = Object::read("{ \"a\" : [1] , \"b\": 2}").unwrap();
+        assert_eq!(replace(&object, 0, "{}"), "{ \"a\" : {} , \"b\": 2}");
+        assert_eq!(replace(&object, 1, "null"), "{ \"a\" : [1] , \"b\": null}");
+        assert_eq!(object.position(&["a", "b"]), Some(1));
+        assert_eq!(object.any(&["c"]), None);
     }
 
     #[test]

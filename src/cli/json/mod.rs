@@ -1,14 +1,14 @@
 //! JSON text as text: checked, compacted and taken apart without rewriting a number.
 
+mod canonical;
 mod members;
-mod same;
 
 use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
-pub use members::{Member, Object, cut, insert_first};
-pub use same::same;
+pub use canonical::{canonical, same};
+pub use members::{Member, Object, cut, insert_first, replace};
 
 /// The text of one JSON value, without the white space around it.
 ///
