@@ -49,14 +49,6 @@ impl Failure {
         }
     }
 
-    /// `ErrorInfo.reason` of a refusal, empty where there is none.
-    pub fn reason(&self) -> String {
-        match self {
-            Self::Refused(status) => reason_of(status),
-            _ => String::new(),
-        }
-    }
-
     /// Whether the same call may be sent again: the server is away, busy, or
     /// does not know how the call ended.
     pub fn is_transient(&self) -> bool {
@@ -171,7 +163,6 @@ mod tests {
             "BAD_ID: Pick another id. (INVALID_ARGUMENT)\n  key.app_name: is too long\n  \
              events[2].event_id: holds a NUL"
         );
-        assert_eq!(failure.reason(), "BAD_ID");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::value::RawValue;
 
 pub use canonical::{canonical, same};
-pub use members::{Member, Object, cut, insert_first, replace};
+pub use members::{Object, cut, insert_first, replace};
 
 /// The text of one JSON value, without the white space around it.
 ///

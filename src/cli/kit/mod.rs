@@ -18,6 +18,6 @@ mod file;
 mod stamp;
 
 pub use entry::{Entry, pairs, put_together};
-pub use extra::{Extra, FORMAT, ForkNote, Head, Hidden, Note, Rewind};
+pub use extra::{Extra, FORMAT, ForkNote, Head, Hidden, Rewind};
 pub use file::{SessionFile, Step};
 pub use stamp::write as write_stamp;

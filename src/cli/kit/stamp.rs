@@ -62,11 +62,9 @@ fn billionths(json: &str) -> Option<i128> {
         None => (false, json),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let digit = |position| {
-        fraction
-            .bytes()
-            .nth(position)
-            .map_or(0, |digit| i128::from(digit) - 48)
+    let digit = |position: usize| {
+        let digit = fraction.as_bytes().get(position);
+        digit.map_or(0, |digit| i128::from(*digit) - 48)
     };
     let mut number = whole.parse::<i128>().ok()?.checked_mul(NANOS)?;
     let mut scale = NANOS / 10;

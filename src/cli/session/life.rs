@@ -61,7 +61,8 @@ pub(super) fn update_request(args: &UpdateArgs) -> Result<UpdateSessionRequest, 
     ];
     let paths: Vec<_> = paths
         .into_iter()
-        .filter_map(|(path, changed)| changed.then(|| path.to_owned()))
+        .filter(|(_, changed)| *changed)
+        .map(|(path, _)| path.to_owned())
         .collect();
     if paths.is_empty() {
         return Err(Failure::Usage(
