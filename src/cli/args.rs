@@ -66,11 +66,7 @@ impl AnyKeyArgs {
                     .to_owned(),
             ));
         }
-        Ok(SessionKey {
-            app_name,
-            user_id,
-            session_id: self.session.clone(),
-        })
+        Ok(SessionKey { app_name, user_id, session_id: self.session.clone() })
     }
 }
 
@@ -101,11 +97,7 @@ impl ScopeArgs {
         if user_id.is_empty() && !session_id.is_empty() {
             return Err(Failure::Usage("--session needs --user".to_owned()));
         }
-        Ok(Scope {
-            app_name: self.app.clone(),
-            user_id,
-            session_id,
-        })
+        Ok(Scope { app_name: self.app.clone(), user_id, session_id })
     }
 }
 
@@ -191,11 +183,7 @@ mod tests {
 
     #[test]
     fn an_empty_user_means_the_application() {
-        let mut args = ScopeArgs {
-            app: "a".to_owned(),
-            user: Some(String::new()),
-            session: None,
-        };
+        let mut args = ScopeArgs { app: "a".to_owned(), user: Some(String::new()), session: None };
         assert_eq!(args.scope().unwrap().user_id, "");
         args.session = Some("s".to_owned());
         assert!(matches!(args.scope(), Err(Failure::Usage(_))));

@@ -74,11 +74,7 @@ impl FromStr for ServerAddress {
         if text.starts_with("https://") {
             return Err(format!("this client speaks plain HTTP/2 only; {FORMS}"));
         }
-        let url = if text.contains("://") {
-            text.to_owned()
-        } else {
-            format!("http://{text}")
-        };
+        let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let endpoint = Endpoint::from_shared(url.clone())
             .map_err(|error| format!("{}; {FORMS}", root_cause(&error)))?;
         let uri = endpoint.uri();
@@ -118,9 +114,8 @@ impl Server {
     ///
     /// As [`Server::connect`].
     pub async fn connect_for_streams(args: &ConnectArgs) -> Result<Self, Failure> {
-        let endpoint = endpoint(args)?
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_while_idle(true);
+        let endpoint =
+            endpoint(args)?.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
         Self::over(&endpoint, args).await
     }
 
@@ -209,15 +204,9 @@ mod tests {
     async fn a_connection_that_fails_is_one_sentence_with_the_address() {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("unix:{}", dir.path().join("none.sock").display());
-        let args = ConnectArgs {
-            server: path.parse().unwrap(),
-            timeout: 1,
-        };
+        let args = ConnectArgs { server: path.parse().unwrap(), timeout: 1 };
         let text = Server::connect(&args).await.unwrap_err().text();
-        assert!(
-            text.starts_with(&format!("cannot reach a sessiond at {path}: ")),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("cannot reach a sessiond at {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
 }

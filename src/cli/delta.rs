@@ -95,10 +95,7 @@ impl DeltaFlags {
         });
         let defaults = self.defaults.iter().map(|keyed| {
             let value_form = Some(set_if_absent::ValueForm::ValueJson(keyed.value.clone()));
-            operation(
-                &keyed.key,
-                Operation::SetIfAbsent(SetIfAbsent { value_form }),
-            )
+            operation(&keyed.key, Operation::SetIfAbsent(SetIfAbsent { value_form }))
         });
         let merges = self.merge.iter().map(|keyed| {
             let patch_form = Some(merge_patch::PatchForm::PatchJson(keyed.value.clone()));
@@ -111,18 +108,12 @@ impl DeltaFlags {
         ordered.extend(places("defaults").zip(defaults));
         ordered.extend(places("merge").zip(merges));
         ordered.sort_by_key(|(place, _)| *place);
-        ordered
-            .into_iter()
-            .map(|(_, operation)| operation)
-            .collect()
+        ordered.into_iter().map(|(_, operation)| operation).collect()
     }
 }
 
 fn operation(key: &str, operation: Operation) -> StateOperation {
-    StateOperation {
-        key: key.to_owned(),
-        operation: Some(operation),
-    }
+    StateOperation { key: key.to_owned(), operation: Some(operation) }
 }
 
 // Derived arguments forget in which order different flags stood; operations need it.
@@ -173,27 +164,18 @@ pub struct PreconditionArgs {
 impl PreconditionArgs {
     /// The precondition, or none where nothing is expected.
     pub fn precondition(&self) -> Option<Precondition> {
-        let check = |key: &str, condition| KeyCheck {
-            key: key.to_owned(),
-            condition: Some(condition),
-        };
+        let check =
+            |key: &str, condition| KeyCheck { key: key.to_owned(), condition: Some(condition) };
         let value = |keyed: &Keyed<String>| key_check::Condition::ValueJson(keyed.value.clone());
         let values = self.expect_value.iter().map(|k| check(&k.key, value(k)));
         let version = |keyed: &Keyed<i64>| key_check::Condition::Version(keyed.value);
-        let versions = self
-            .expect_version
-            .iter()
-            .map(|k| check(&k.key, version(k)));
+        let versions = self.expect_version.iter().map(|k| check(&k.key, version(k)));
         let exists = |yes| move |key: &String| check(key, key_check::Condition::Exists(yes));
         let present = self.expect_exists.iter().map(exists(true));
         let absent = self.expect_absent.iter().map(exists(false));
         let precondition = Precondition {
             expected_sequence: self.expect,
-            keys: values
-                .chain(versions)
-                .chain(present)
-                .chain(absent)
-                .collect(),
+            keys: values.chain(versions).chain(present).chain(absent).collect(),
         };
         (precondition != Precondition::default()).then_some(precondition)
     }
@@ -231,14 +213,8 @@ mod tests {
             Some(state_delta::SetForm::SetJson(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert_eq!(
-            set(&["--set", "a=1.0", "--set", "user:b=\"x\""]),
-            r#"{"a":1.0,"user:b":"x"}"#
-        );
-        assert_eq!(
-            set(&["--set", "a=1", "--set-all", "{\"a\": 0}"]),
-            r#"{"a":0,"a":1}"#
-        );
+        assert_eq!(set(&["--set", "a=1.0", "--set", "user:b=\"x\""]), r#"{"a":1.0,"user:b":"x"}"#);
+        assert_eq!(set(&["--set", "a=1", "--set-all", "{\"a\": 0}"]), r#"{"a":0,"a":1}"#);
         assert_eq!(set(&["--set-all", "{ \"a\": 0}"]), "{ \"a\": 0}");
     }
 
@@ -273,16 +249,7 @@ mod tests {
                 Operation::MergePatch(_) => format!("{} merge", o.key),
             })
             .collect();
-        assert_eq!(
-            kinds,
-            [
-                "n By(2)",
-                "n default",
-                "l keep 3",
-                "n ByDouble(0.5)",
-                "o merge"
-            ]
-        );
+        assert_eq!(kinds, ["n By(2)", "n default", "l keep 3", "n ByDouble(0.5)", "o merge"]);
         assert_eq!(delta.remove, ["r"]);
         assert_eq!(delta.set_form, None);
     }
@@ -300,15 +267,9 @@ mod tests {
             "d",
         ]);
         let keys = line.precondition.precondition().unwrap().keys;
-        let seen: Vec<_> = keys
-            .into_iter()
-            .map(|k| (k.key, k.condition.unwrap()))
-            .collect();
+        let seen: Vec<_> = keys.into_iter().map(|k| (k.key, k.condition.unwrap())).collect();
         let expected = [
-            (
-                "a".to_owned(),
-                key_check::Condition::ValueJson("{}".to_owned()),
-            ),
+            ("a".to_owned(), key_check::Condition::ValueJson("{}".to_owned())),
             ("b".to_owned(), key_check::Condition::Version(3)),
             ("c".to_owned(), key_check::Condition::Exists(true)),
             ("d".to_owned(), key_check::Condition::Exists(false)),

@@ -48,12 +48,7 @@ struct AppendArgs {
     #[command(flatten)]
     key: AnyKeyArgs,
     /// Who: `user`, an agent's name, `system`, …
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
     /// Everything about the event that the server need not know: one JSON object.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
@@ -62,12 +57,7 @@ struct AppendArgs {
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     invocation: String,
     /// Agent branch, dotted.
-    #[arg(
-        long,
-        value_name = "BRANCH",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "BRANCH", default_value = "", hide_default_value = true)]
     branch: String,
     /// Id of the event; the server makes one otherwise.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
@@ -97,12 +87,7 @@ struct ListArgs {
     #[arg(long)]
     descending: bool,
     /// Only this author's.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
     /// Only this invocation's.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
@@ -165,11 +150,7 @@ async fn list(args: ListArgs, server: &Server) -> Result<(), Failure> {
     let mut seen = 0;
     while let Some(page_size) = args.pages.next(seen) {
         request.page_size = page_size;
-        let page = server
-            .events()
-            .list_events(request.clone())
-            .await?
-            .into_inner();
+        let page = server.events().list_events(request.clone()).await?.into_inner();
         for event in page.events {
             output.line(&EventView::try_from(event)?)?;
             seen += 1;
@@ -225,21 +206,12 @@ mod tests {
         let request = append_request(line.unwrap().args).unwrap();
         let event = request.event.unwrap();
         assert_eq!(request.key.unwrap().session_id, "s");
-        assert_eq!(
-            event.body_form,
-            Some(BodyForm::BodyJson("{\"n\": 1.0}".to_owned()))
-        );
+        assert_eq!(event.body_form, Some(BodyForm::BodyJson("{\"n\": 1.0}".to_owned())));
         assert_eq!((event.author.as_str(), event.branch.as_str()), ("me", "b"));
-        assert_eq!(
-            (event.invocation_id.as_str(), event.event_id.as_str()),
-            ("i", "e")
-        );
+        assert_eq!((event.invocation_id.as_str(), event.event_id.as_str()), ("i", "e"));
         assert_eq!(event.event_time.map(|t| t.seconds), Some(1));
         assert!(event.state_delta.is_some());
-        assert_eq!(
-            request.precondition.and_then(|p| p.expected_sequence),
-            Some(4)
-        );
+        assert_eq!(request.precondition.and_then(|p| p.expected_sequence), Some(4));
         assert_eq!(request.json_form, JSON_FORM);
     }
 

@@ -5,6 +5,8 @@ use std::{error::Error, fmt::Write as _, io, process::ExitCode};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use super::ambient::tell;
+
 /// Exit code of a command line that cannot be meant.
 const USAGE: u8 = 2;
 /// Exit code of everything else that went wrong.
@@ -35,7 +37,7 @@ impl Failure {
             Self::Reported => return ExitCode::from(FAILED),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
-        eprintln!("error: {text}");
+        tell(&format!("error: {text}"));
         ExitCode::from(code)
     }
 
@@ -89,10 +91,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 }
 
 fn reason_of(status: &Status) -> String {
-    status
-        .get_details_error_info()
-        .map(|info| info.reason)
-        .unwrap_or_default()
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
 }
 
 fn describe(status: &Status) -> String {
@@ -112,11 +111,7 @@ fn describe(status: &Status) -> String {
         }
     }
     let details = status.get_error_details();
-    for violation in details
-        .bad_request()
-        .iter()
-        .flat_map(|b| &b.field_violations)
-    {
+    for violation in details.bad_request().iter().flat_map(|b| &b.field_violations) {
         let _ = write!(text, "\n  {}: {}", violation.field, violation.description);
     }
     if let Some(delay) = details.retry_info().and_then(|info| info.retry_delay) {
@@ -179,11 +174,7 @@ mod tests {
             details.set_retry_info(Some(Duration::from_millis(250)));
         });
         assert!(busy.is_transient());
-        assert!(
-            busy.text().ends_with("\n  retry in 250 ms"),
-            "{}",
-            busy.text()
-        );
+        assert!(busy.text().ends_with("\n  retry in 250 ms"), "{}", busy.text());
         assert!(!refused(Code::ResourceExhausted, "STATE_TOO_LARGE", |_| ()).is_transient());
         assert!(!Failure::from(Status::aborted("conflict")).is_transient());
     }

@@ -23,12 +23,7 @@ pub struct HealthArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Ask for one service; the server as a whole otherwise.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
 }
 
@@ -39,16 +34,11 @@ pub struct HealthArgs {
 /// When the server is not there, or not serving.
 pub async fn run(args: HealthArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
-    let request = HealthCheckRequest {
-        service: args.service.clone(),
-    };
+    let request = HealthCheckRequest { service: args.service.clone() };
     let status = match HealthClient::new(server.channel()).check(request).await {
         Ok(answer) => answer.into_inner().status(),
         Err(status) if status.code() == Code::NotFound => {
-            return Err(Failure::Failed(format!(
-                "the server has no service `{}`",
-                args.service
-            )));
+            return Err(Failure::Failed(format!("the server has no service `{}`", args.service)));
         }
         Err(status) => return Err(status.into()),
     };
@@ -56,9 +46,6 @@ pub async fn run(args: HealthArgs) -> Result<(), Failure> {
     if status == ServingStatus::Serving {
         Ok(())
     } else {
-        Err(Failure::Failed(format!(
-            "the server is {}",
-            status.as_str_name()
-        )))
+        Err(Failure::Failed(format!("the server is {}", status.as_str_name())))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows the generated client and nothing else of this crate.
 
+mod ambient;
 mod args;
 mod connect;
 mod delta;
@@ -93,15 +94,8 @@ mod tests {
                 command.get_subcommands().for_each(|c| visit(c, examples));
                 return;
             }
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            assert!(
-                help.contains("Example"),
-                "{} has no example",
-                command.get_name()
-            );
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
             let help = help.replace("\\\n", " ");
             let lines = help.lines().filter(|line| line.starts_with("  sessiond "));
             examples.extend(lines.map(str::to_owned));
@@ -133,11 +127,7 @@ mod tests {
         words.retain(|word| !word.is_empty());
         // The files of the examples are not there in a test.
         let file = |word: String| {
-            if word.starts_with('@') {
-                "{}".to_owned()
-            } else {
-                word
-            }
+            if word.starts_with('@') { "{}".to_owned() } else { word }
         };
         words.into_iter().map(file).collect()
     }

@@ -22,9 +22,7 @@ impl Output<Stdout> {
 impl<W: Write> Output<W> {
     /// Any writer.
     pub fn new(to: W) -> Self {
-        Self {
-            to: BufWriter::new(to),
-        }
+        Self { to: BufWriter::new(to) }
     }
 
     /// Writes one line, which may stay in the buffer until [`Output::flush`].

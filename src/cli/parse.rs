@@ -27,16 +27,12 @@ pub enum Amount {
 }
 
 fn split(text: &str) -> Result<(&str, &str), String> {
-    text.split_once('=')
-        .ok_or_else(|| "there is no `=` between key and value".to_owned())
+    text.split_once('=').ok_or_else(|| "there is no `=` between key and value".to_owned())
 }
 
 fn keyed<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Keyed<T>, String> {
     let (key, value) = split(text)?;
-    Ok(Keyed {
-        key: key.to_owned(),
-        value: read(value)?,
-    })
+    Ok(Keyed { key: key.to_owned(), value: read(value)? })
 }
 
 /// `KEY=JSON`, any value.
@@ -185,10 +181,7 @@ mod tests {
     #[test]
     fn an_assignment_keeps_the_value_as_it_was_written() {
         let parsed = assignment("app:limit= 1.00 ").unwrap();
-        assert_eq!(
-            (parsed.key.as_str(), parsed.value.as_str()),
-            ("app:limit", "1.00")
-        );
+        assert_eq!((parsed.key.as_str(), parsed.value.as_str()), ("app:limit", "1.00"));
         assert_eq!(assignment("k=\"a=b\"").unwrap().value, "\"a=b\"");
         assert_eq!(assignment("=1").unwrap().key, "");
     }
@@ -197,10 +190,7 @@ mod tests {
     fn a_string_without_quotes_is_told_how_to_be_one() {
         let error = assignment("city=Ürümqi").unwrap_err();
         assert!(error.starts_with("`Ürümqi` is no JSON"), "{error}");
-        assert!(
-            error.ends_with("a string needs quotes: 'city=\"Ürümqi\"'"),
-            "{error}"
-        );
+        assert!(error.ends_with("a string needs quotes: 'city=\"Ürümqi\"'"), "{error}");
         assert!(assignment("city=").unwrap_err().ends_with("'city=\"\"'"));
         assert!(assignment("city").unwrap_err().contains("no `=`"));
     }
@@ -220,14 +210,8 @@ mod tests {
         assert_eq!(amount("n=9223372036854775807"), Ok(Amount::Whole(i64::MAX)));
         assert_eq!(amount("n=1.0"), Ok(Amount::Double(1.0)));
         assert_eq!(amount("n=1e3"), Ok(Amount::Double(1000.0)));
-        assert!(
-            amount("n=9223372036854775808")
-                .unwrap_err()
-                .contains("64 bits")
-        );
-        for text in [
-            "n=", "n=x", "n=\"1\"", "n=1e999", "n=+1", "n=NaN", "n=true", "n=01",
-        ] {
+        assert!(amount("n=9223372036854775808").unwrap_err().contains("64 bits"));
+        for text in ["n=", "n=x", "n=\"1\"", "n=1e999", "n=+1", "n=NaN", "n=true", "n=01"] {
             assert!(amount(text).is_err(), "{text}");
         }
     }
@@ -249,11 +233,7 @@ mod tests {
         fs::write(&path, "\n{\"a\": 1.0}\n").unwrap();
         let argument = format!("@{}", path.display());
         assert_eq!(object_or_file(&argument).unwrap(), "{\"a\": 1.0}");
-        assert!(
-            object_or_file("@/nowhere/at/all")
-                .unwrap_err()
-                .contains("cannot read")
-        );
+        assert!(object_or_file("@/nowhere/at/all").unwrap_err().contains("cannot read"));
         assert!(object_or_file("[1]").unwrap_err().contains("not a list"));
         assert_eq!(text_or_file("{a}").unwrap(), "{a}");
     }

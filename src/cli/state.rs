@@ -69,12 +69,7 @@ struct SetArgs {
     #[command(flatten)]
     precondition: PreconditionArgs,
     /// Who; `system` otherwise.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
     /// Repeating a change with the same id changes nothing again.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
@@ -154,11 +149,7 @@ async fn history(scope: Scope, args: HistoryArgs, server: &Server) -> Result<(),
     let mut seen = 0;
     while let Some(page_size) = args.pages.next(seen) {
         request.page_size = page_size;
-        let page = server
-            .state()
-            .list_key_changes(request.clone())
-            .await?
-            .into_inner();
+        let page = server.state().list_key_changes(request.clone()).await?.into_inner();
         for change in page.changes {
             output.line(&KeyChangeView::try_from(change)?)?;
             seen += 1;
@@ -194,10 +185,7 @@ mod tests {
         let request = line(&["--set", "app:k=1", "--request-id", "r", "--author", "me"]).unwrap();
         let scope = request.scope.unwrap();
         assert_eq!((scope.app_name.as_str(), scope.user_id.as_str()), ("a", ""));
-        assert_eq!(
-            (request.request_id.as_str(), request.author.as_str()),
-            ("r", "me")
-        );
+        assert_eq!((request.request_id.as_str(), request.author.as_str()), ("r", "me"));
     }
 
     #[test]

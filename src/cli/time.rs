@@ -9,11 +9,7 @@ const LAST_SECOND: i64 = 253_402_300_799;
 
 /// RFC 3339 in UTC, always with nine digits of the second, so that texts sort as times do.
 pub fn format(time: Timestamp) -> String {
-    let whole = Timestamp {
-        seconds: time.seconds,
-        nanos: 0,
-    }
-    .to_string();
+    let whole = Timestamp { seconds: time.seconds, nanos: 0 }.to_string();
     format!("{}.{:09}Z", whole.trim_end_matches('Z'), time.nanos)
 }
 
@@ -53,13 +49,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             Some(b'd') => 86_400,
             _ => return Err(wrong()),
         };
-        let part = number
-            .parse::<i64>()
-            .ok()
-            .and_then(|n| n.checked_mul(scale));
-        seconds = part
-            .and_then(|part| seconds.checked_add(part))
-            .ok_or_else(wrong)?;
+        let part = number.parse::<i64>().ok().and_then(|n| n.checked_mul(scale));
+        seconds = part.and_then(|part| seconds.checked_add(part)).ok_or_else(wrong)?;
         rest = &unit[1..];
     }
     if seconds == 0 {
@@ -76,22 +67,14 @@ mod tests {
     fn times_always_show_nine_digits() {
         let time = |seconds, nanos| format(Timestamp { seconds, nanos });
         assert_eq!(time(0, 0), "1970-01-01T00:00:00.000000000Z");
-        assert_eq!(
-            time(1_733_043_686, 842_859_700),
-            "2024-12-01T09:01:26.842859700Z"
-        );
+        assert_eq!(time(1_733_043_686, 842_859_700), "2024-12-01T09:01:26.842859700Z");
         assert_eq!(time(FIRST_SECOND, 1), "0001-01-01T00:00:00.000000001Z");
         assert_eq!(time(-1, 999_999_999), "1969-12-31T23:59:59.999999999Z");
     }
 
     #[test]
     fn what_is_written_is_read_again() {
-        for (seconds, nanos) in [
-            (0, 0),
-            (FIRST_SECOND, 0),
-            (LAST_SECOND, 999_999_999),
-            (-1, 5),
-        ] {
+        for (seconds, nanos) in [(0, 0), (FIRST_SECOND, 0), (LAST_SECOND, 999_999_999), (-1, 5)] {
             let time = Timestamp { seconds, nanos };
             assert_eq!(parse(&format(time)), Ok(time));
         }
@@ -101,13 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for text in [
-            "",
-            "yesterday",
-            "2024-13-01T00:00:00Z",
-            "10000-01-01T00:00:00Z",
-            "12",
-        ] {
+        for text in ["", "yesterday", "2024-13-01T00:00:00Z", "10000-01-01T00:00:00Z", "12"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }
@@ -118,18 +95,8 @@ mod tests {
         assert_eq!(seconds("90s"), Ok(90));
         assert_eq!(seconds("1h30m"), Ok(5400));
         assert_eq!(seconds("7d"), Ok(604_800));
-        for text in [
-            "",
-            "0s",
-            "5",
-            "s",
-            "-5s",
-            "1.5h",
-            "5 m",
-            "5w",
-            "9223372036854775807d",
-            "5é",
-        ] {
+        for text in ["", "0s", "5", "s", "-5s", "1.5h", "5 m", "5w", "9223372036854775807d", "5é"]
+        {
             assert!(seconds(text).is_err(), "{text}");
         }
     }

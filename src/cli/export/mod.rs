@@ -18,6 +18,7 @@ use self::{
     write::{FileWriter, Overview, state_text},
 };
 use super::{
+    ambient::tell,
     args::JSON_FORM,
     connect::{ConnectArgs, Server},
     failure::Failure,
@@ -85,11 +86,8 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     fs::create_dir_all(directory).map_err(|error| {
         Failure::Failed(format!("cannot make {}: {error}", directory.display()))
     })?;
-    let keys = if args.session.is_empty() {
-        list(&server, &args).await?
-    } else {
-        vec![key_of(&args)]
-    };
+    let keys =
+        if args.session.is_empty() { list(&server, &args).await? } else { vec![key_of(&args)] };
     let single = keys.len() == 1;
     let mut failed = false;
     for key in keys {
@@ -108,27 +106,20 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
                 "events": events,
             }))?,
             Err(failure) if !single && is_gone(&failure) => {
-                eprintln!(
-                    "note: session `{}` is gone since it was listed",
-                    key.session_id
-                );
+                tell(&format!("note: session `{}` is gone since it was listed", key.session_id));
             }
             Err(failure) => {
-                eprintln!(
+                tell(&format!(
                     "error: session `{}` of `{}`: {}",
                     key.session_id,
                     key.user_id,
                     failure.text()
-                );
+                ));
                 failed = true;
             }
         }
     }
-    if failed {
-        Err(Failure::Reported)
-    } else {
-        Ok(())
-    }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
 fn key_of(args: &ExportArgs) -> SessionKey {
@@ -159,11 +150,7 @@ async fn list(server: &Server, args: &ExportArgs) -> Result<Vec<SessionKey>, Fai
     let mut names = HashSet::new();
     let mut keys = Vec::new();
     loop {
-        let page = server
-            .sessions()
-            .list_sessions(request.clone())
-            .await?
-            .into_inner();
+        let page = server.sessions().list_sessions(request.clone()).await?.into_inner();
         let listed = page.sessions.into_iter().filter_map(|session| session.key);
         keys.extend(
             listed.filter(|key| names.insert((key.user_id.clone(), key.session_id.clone()))),
@@ -186,20 +173,13 @@ async fn export<W: Write>(server: &Server, key: &SessionKey, to: W) -> Result<(W
         ..GetSessionRequest::default()
     };
     let session = get(now.clone()).await?.session.unwrap_or_default();
-    let created = get(GetSessionRequest {
-        as_of_sequence: Some(0),
-        ..now.clone()
-    })
-    .await?;
+    let created = get(GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
     let initial_state = state_text(created.session.unwrap_or_default().state_form);
     let last_sequence = session.last_sequence;
     let overview = Overview::new(session, initial_state);
     let mut writer = FileWriter::begin(to, &overview)?;
     if last_sequence > 0 {
-        let selection = EventSelection {
-            include_rewound: true,
-            ..EventSelection::default()
-        };
+        let selection = EventSelection { include_rewound: true, ..EventSelection::default() };
         let first = get(GetSessionRequest {
             as_of_sequence: Some(last_sequence),
             events: Some(selection),

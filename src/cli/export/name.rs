@@ -19,23 +19,16 @@ const SUFFIX: &str = ".session.json";
 /// Ids that are short and plain are written out, `app~user~session`. Any others, which may hold
 /// slashes, be long, or differ in case alone, become `session~hash` of all three.
 pub fn file_name(key: &SessionKey) -> String {
-    let SessionKey {
-        app_name,
-        user_id,
-        session_id,
-    } = key;
+    let SessionKey { app_name, user_id, session_id } = key;
     let parts = [app_name, user_id, session_id];
     let length: usize = parts.iter().map(|part| part.len() + 1).sum();
     if length <= MAX_PLAIN && parts.into_iter().all(|part| is_plain(part)) {
         return format!("{app_name}~{user_id}~{session_id}{SUFFIX}");
     }
-    let readable = session_id.chars().take(READABLE).map(|letter| {
-        if letter.is_ascii_alphanumeric() {
-            letter
-        } else {
-            '_'
-        }
-    });
+    let readable = session_id
+        .chars()
+        .take(READABLE)
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' });
     let readable: String = readable.collect();
     let all = serde_json::json!(parts).to_string();
     let hash = xxhash_rust::xxh3::xxh3_128(all.as_bytes());
@@ -122,10 +115,7 @@ mod tests {
 
     #[test]
     fn plain_ids_are_written_out() {
-        assert_eq!(
-            name("shop", "alice", "s-1.2"),
-            "shop~alice~s-1.2.session.json"
-        );
+        assert_eq!(name("shop", "alice", "s-1.2"), "shop~alice~s-1.2.session.json");
     }
 
     #[test]
@@ -151,11 +141,7 @@ mod tests {
             &wide,
         ];
         for id in ids {
-            for name in [
-                name("app", "user", id),
-                name(id, "user", "s"),
-                name("app", id, "s"),
-            ] {
+            for name in [name("app", "user", id), name(id, "user", "s"), name("app", id, "s")] {
                 assert!(name.len() <= 200 && name.ends_with(SUFFIX), "{name}");
                 assert!(!name.starts_with(['.', '-', '~']), "{name}");
                 let safe = |letter: char| letter.is_ascii_alphanumeric() || "~._-".contains(letter);
@@ -168,9 +154,8 @@ mod tests {
     fn no_two_sessions_share_a_name_whatever_the_case() {
         let long = |end: &str| format!("{}{end}", "x".repeat(500));
         let (one, other) = (long("1"), long("2"));
-        let ids = [
-            "a", "A", "a~b", "b", "a_b", "a/b", "a.b", "é", "è", "E", "~", "_", &one, &other,
-        ];
+        let ids =
+            ["a", "A", "a~b", "b", "a_b", "a/b", "a.b", "é", "è", "E", "~", "_", &one, &other];
         let mut seen = HashSet::new();
         for app in ids {
             for user in ids {

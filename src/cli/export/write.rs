@@ -64,17 +64,8 @@ pub fn state_text(state: Option<session::StateForm>) -> String {
 
 fn fork_note(origin: ForkOrigin) -> ForkNote {
     let ForkOrigin { key, sequence } = origin;
-    let SessionKey {
-        app_name,
-        user_id,
-        session_id,
-    } = key.unwrap_or_default();
-    ForkNote {
-        app_name,
-        user_id,
-        session_id,
-        sequence,
-    }
+    let SessionKey { app_name, user_id, session_id } = key.unwrap_or_default();
+    ForkNote { app_name, user_id, session_id, sequence }
 }
 
 /// Writes one file. What kits do not read is held back until their part is complete.
@@ -95,11 +86,7 @@ impl<W: Write> FileWriter<W> {
     ///
     /// When it cannot be written.
     pub fn begin(mut to: W, overview: &Overview) -> io::Result<Self> {
-        let SessionKey {
-            app_name,
-            user_id,
-            session_id,
-        } = &overview.key;
+        let SessionKey { app_name, user_id, session_id } = &overview.key;
         writeln!(to, "{{\n\"id\": {},", json::quote(session_id))?;
         writeln!(to, "\"app_name\": {},", json::quote(app_name))?;
         writeln!(to, "\"user_id\": {},", json::quote(user_id))?;
@@ -170,16 +157,13 @@ struct List(String);
 
 impl List {
     fn push(&mut self, item: &impl serde::Serialize) -> Result<(), Failure> {
-        self.0
-            .push_str(if self.0.is_empty() { "[\n" } else { ",\n" });
-        self.0
-            .push_str(&serde_json::to_string(item).map_err(io::Error::from)?);
+        self.0.push_str(if self.0.is_empty() { "[\n" } else { ",\n" });
+        self.0.push_str(&serde_json::to_string(item).map_err(io::Error::from)?);
         Ok(())
     }
 
     fn close(&mut self) -> &str {
-        self.0
-            .push_str(if self.0.is_empty() { "[]" } else { "\n]" });
+        self.0.push_str(if self.0.is_empty() { "[]" } else { "\n]" });
         &self.0
     }
 }
@@ -219,10 +203,7 @@ mod tests {
             event_id: format!("e{sequence}"),
             sequence,
             author: "me".to_owned(),
-            event_time: Some(Timestamp {
-                seconds: sequence,
-                nanos: 123_456_789,
-            }),
+            event_time: Some(Timestamp { seconds: sequence, nanos: 123_456_789 }),
             state_delta: Some(StateDelta {
                 set_form: Some(SetForm::SetJson(format!("{{\"n\":{sequence}.0}}"))),
                 remove: vec!["gone".to_owned()],
@@ -244,15 +225,8 @@ mod tests {
 
     #[test]
     fn a_file_says_everything_again_when_it_is_read() {
-        let hidden = Event {
-            rewound: true,
-            ..event(2, "{\"partial\": true}")
-        };
-        let marker = Event {
-            rewound: true,
-            rewind_to_sequence: Some(1),
-            ..event(3, "{}")
-        };
+        let hidden = Event { rewound: true, ..event(2, "{\"partial\": true}") };
+        let marker = Event { rewound: true, rewind_to_sequence: Some(1), ..event(3, "{}") };
         let events = [
             event(1, "{ \"x\":\n1.00 }"),
             hidden,
@@ -261,10 +235,7 @@ mod tests {
         ];
         let text = write(&events);
         let file = SessionFile::read(&text).unwrap();
-        assert_eq!(
-            (file.app_name.as_str(), file.user_id.as_str()),
-            ("a\"", "u/1")
-        );
+        assert_eq!((file.app_name.as_str(), file.user_id.as_str()), ("a\"", "u/1"));
         assert_eq!(file.session_id, "s\n");
         let state = file.state.as_ref().unwrap();
         assert_eq!(state[0], ("n".to_owned(), "1.00".to_owned()));
@@ -276,40 +247,27 @@ mod tests {
             event_id: "e3".to_owned(),
             author: "me".to_owned(),
         };
-        let expected = [
-            entry(&events[0]),
-            entry(&events[1]),
-            Step::Rewind(rewind),
-            entry(&events[3]),
-        ];
+        let expected =
+            [entry(&events[0]), entry(&events[1]), Step::Rewind(rewind), entry(&events[3])];
         assert_eq!(steps, expected);
         let extra = file.extra.unwrap();
         assert_eq!(extra.initial_state.get(), "{\"n\":0}");
         assert_eq!(extra.session.display_name, "Ü");
         assert_eq!(extra.session.labels["k"], "v");
-        assert_eq!(
-            extra.session.expire_time.as_deref(),
-            Some("1970-01-01T00:00:09.000000007Z")
-        );
+        assert_eq!(extra.session.expire_time.as_deref(), Some("1970-01-01T00:00:09.000000007Z"));
         assert!(extra.session.forked_from.is_some());
     }
 
     #[test]
     fn a_kit_sees_its_own_members_and_what_is_visible() {
-        let hidden = Event {
-            rewound: true,
-            ..event(2, "{}")
-        };
+        let hidden = Event { rewound: true, ..event(2, "{}") };
         let file: serde_json::Value =
             serde_json::from_str(&write(&[event(1, "{\"content\":{}}"), hidden])).unwrap();
         assert_eq!(file["id"], "s\n");
         assert_eq!(file["last_update_time"], 5.000_000_007);
         assert_eq!(file["events"].as_array().unwrap().len(), 1);
         let entry = &file["events"][0];
-        assert_eq!(
-            (&entry["id"], &entry["author"]),
-            (&"e1".into(), &"me".into())
-        );
+        assert_eq!((&entry["id"], &entry["author"]), (&"e1".into(), &"me".into()));
         assert_eq!(entry["actions"]["state_delta"]["n"], 1.0);
     }
 

@@ -143,11 +143,8 @@ pub fn entry_of(event: Event) -> Result<Entry, Failure> {
 
 /// A fingerprint of what the entry says, however it is written, but for its time and removals.
 fn content(entry: &Entry) -> u128 {
-    let mut set: Vec<_> = entry
-        .set
-        .iter()
-        .map(|(key, value)| (key, json::canonical(value)))
-        .collect();
+    let mut set: Vec<_> =
+        entry.set.iter().map(|(key, value)| (key, json::canonical(value))).collect();
     set.sort_unstable();
     let body = entry.body.as_deref().map(json::canonical);
     let text = serde_json::json!([entry.author, entry.invocation_id, entry.branch, set, body]);
@@ -164,10 +161,7 @@ mod tests {
             event_id: "e".to_owned(),
             sequence: 3,
             author: "a".to_owned(),
-            event_time: Some(Timestamp {
-                seconds: 1,
-                nanos: 2,
-            }),
+            event_time: Some(Timestamp { seconds: 1, nanos: 2 }),
             state_delta: Some(StateDelta {
                 set_form: Some(SetForm::SetJson(set.to_owned())),
                 remove: vec!["gone".to_owned()],
@@ -180,9 +174,7 @@ mod tests {
 
     fn stored() -> Existing {
         let mut existing = Existing::default();
-        existing
-            .add(event(r#"{"k":1,"l":[2]}"#, r#"{"x":1.0}"#))
-            .unwrap();
+        existing.add(event(r#"{"k":1,"l":[2]}"#, r#"{"x":1.0}"#)).unwrap();
         existing
     }
 
@@ -194,15 +186,10 @@ mod tests {
         assert_eq!(stored.sequence, 3);
         let same = entry_of(event(r#"{ "l":[ 2 ],"k":1}"#, r#"{ "x": 1.0 }"#)).unwrap();
         assert!(stored.is(&same));
-        let untimed = Entry {
-            event_time: None,
-            ..same.clone()
-        };
+        let untimed = Entry { event_time: None, ..same.clone() };
         assert!(stored.is(&untimed));
-        let removes_more = Entry {
-            remove: vec!["never there".to_owned(), "gone".to_owned()],
-            ..same
-        };
+        let removes_more =
+            Entry { remove: vec!["never there".to_owned(), "gone".to_owned()], ..same };
         assert!(stored.is(&removes_more));
         assert!(existing.get("f").is_none());
     }
@@ -214,41 +201,14 @@ mod tests {
         let same = entry_of(event(r#"{"k":1,"l":[2]}"#, r#"{"x":1.0}"#)).unwrap();
         assert!(stored.is(&same));
         let others = [
-            Entry {
-                author: "b".to_owned(),
-                ..same.clone()
-            },
-            Entry {
-                invocation_id: "b".to_owned(),
-                ..same.clone()
-            },
-            Entry {
-                branch: "b".to_owned(),
-                ..same.clone()
-            },
-            Entry {
-                event_time: Some(Timestamp {
-                    seconds: 1,
-                    nanos: 3,
-                }),
-                ..same.clone()
-            },
-            Entry {
-                remove: Vec::new(),
-                ..same.clone()
-            },
-            Entry {
-                body: None,
-                ..same.clone()
-            },
-            Entry {
-                body: Some(r#"{"x":1}"#.to_owned()),
-                ..same.clone()
-            },
-            Entry {
-                set: Vec::new(),
-                ..same
-            },
+            Entry { author: "b".to_owned(), ..same.clone() },
+            Entry { invocation_id: "b".to_owned(), ..same.clone() },
+            Entry { branch: "b".to_owned(), ..same.clone() },
+            Entry { event_time: Some(Timestamp { seconds: 1, nanos: 3 }), ..same.clone() },
+            Entry { remove: Vec::new(), ..same.clone() },
+            Entry { body: None, ..same.clone() },
+            Entry { body: Some(r#"{"x":1}"#.to_owned()), ..same.clone() },
+            Entry { set: Vec::new(), ..same },
         ];
         for other in others {
             assert!(!stored.is(&other), "{other:?}");
@@ -258,10 +218,7 @@ mod tests {
     #[test]
     fn a_marker_is_no_event_of_a_file() {
         let mut existing = Existing::default();
-        let marker = Event {
-            rewind_to_sequence: Some(1),
-            ..event("{}", "{}")
-        };
+        let marker = Event { rewind_to_sequence: Some(1), ..event("{}", "{}") };
         let entry = entry_of(marker.clone()).unwrap();
         existing.add(marker).unwrap();
         assert!(!existing.get("e").unwrap().is(&entry));

@@ -9,11 +9,9 @@ use std::{
     fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use clap::Args;
-use prost_types::Timestamp;
 use serde::Serialize;
 
 use self::{
@@ -23,6 +21,7 @@ use self::{
     send::{Sender, Tally},
 };
 use super::{
+    ambient::{now, tell},
     args::JSON_FORM,
     connect::{ConnectArgs, Server},
     failure::Failure,
@@ -106,16 +105,12 @@ pub async fn run(args: ImportArgs) -> Result<(), Failure> {
             Ok(report) => output::print(&report)?,
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
             Err(failure) => {
-                eprintln!("error: {}: {}", path.display(), failure.text());
+                tell(&format!("error: {}: {}", path.display(), failure.text()));
                 failed = true;
             }
         }
     }
-    if failed {
-        Err(Failure::Reported)
-    } else {
-        Ok(())
-    }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
 async fn import<'a>(
@@ -133,11 +128,7 @@ async fn import<'a>(
         Ok(answer.into_inner().created)
     });
     let created = created.await?;
-    let existing = if created {
-        Existing::default()
-    } else {
-        Existing::load(server, &key).await?
-    };
+    let existing = if created { Existing::default() } else { Existing::load(server, &key).await? };
     let mut sender = Sender::new(server, key.clone(), &existing, file.extra.is_some());
     for step in file.steps() {
         match step.map_err(Failure::Failed)? {
@@ -154,16 +145,8 @@ async fn import<'a>(
         state_keys_corrected = correct_wider(server, &key, &plan).await?;
         state_keys_corrected += correct_own(server, &key, &plan).await?;
     }
-    let SessionKey {
-        app_name,
-        user_id,
-        session_id,
-    } = key;
-    let Tally {
-        imported,
-        already_there,
-        skipped,
-    } = tally;
+    let SessionKey { app_name, user_id, session_id } = key;
+    let Tally { imported, already_there, skipped } = tally;
     Ok(Report {
         file: path,
         app_name,
@@ -190,16 +173,11 @@ fn read(path: &Path) -> Result<String, Failure> {
 /// The file's own word first, then the arguments and the file's name.
 fn key_of(file: &SessionFile<'_>, path: &Path, args: &ImportArgs) -> Result<SessionKey, Failure> {
     let pick = |own: &str, other: &str, what: &str, flag: &str| match (own, other) {
-        ("", "") => Err(Failure::Failed(format!(
-            "the file does not name its {what}: give {flag}"
-        ))),
+        ("", "") => Err(Failure::Failed(format!("the file does not name its {what}: give {flag}"))),
         ("", other) => Ok(other.to_owned()),
         (own, _) => Ok(own.to_owned()),
     };
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy())
-        .unwrap_or_default();
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let stem = name.strip_suffix(".json").unwrap_or(&name);
     let stem = stem.strip_suffix(".session").unwrap_or(stem);
     let stem = if path == Path::new("-") { "" } else { stem };
@@ -223,7 +201,7 @@ fn create_request(
         let expire_time = head.expire_time.as_deref().filter(|_| !no_expiry);
         if let Some(text) = expire_time {
             let expire_time = time::parse(text).map_err(Failure::Failed)?;
-            let now = Timestamp::from(SystemTime::now());
+            let now = now();
             if (expire_time.seconds, expire_time.nanos) <= (now.seconds, now.nanos) {
                 return Err(Failure::Failed(format!(
                     "the session expired at {text}; --no-expiry imports it all the same"
@@ -236,9 +214,7 @@ fn create_request(
         app_name: key.app_name.clone(),
         user_id: key.user_id.clone(),
         session_id: key.session_id.clone(),
-        state_form: Some(create_session_request::StateForm::StateJson(
-            plan.initial_state.clone(),
-        )),
+        state_form: Some(create_session_request::StateForm::StateJson(plan.initial_state.clone())),
         session: Some(about),
         allow_existing: true,
         json_form: JSON_FORM,
@@ -264,11 +240,7 @@ async fn correct_wider(server: &Server, key: &SessionKey, plan: &Plan) -> Result
         json_form: JSON_FORM,
     };
     let answer = retry(async || Ok(server.state().update_state(request.clone()).await?)).await?;
-    Ok(if answer.into_inner().replayed {
-        0
-    } else {
-        plan.wider.len()
-    })
+    Ok(if answer.into_inner().replayed { 0 } else { plan.wider.len() })
 }
 
 /// Brings the session's own state to where the file's ends, by one more event.
@@ -314,10 +286,7 @@ mod tests {
 
     fn key(text: &str, path: &str, app: &str, user: &str) -> Result<SessionKey, String> {
         let args = ImportArgs {
-            connect: ConnectArgs {
-                server: "".parse().unwrap(),
-                timeout: 1,
-            },
+            connect: ConnectArgs { server: "".parse().unwrap(), timeout: 1 },
             files: Vec::new(),
             app: app.to_owned(),
             user: user.to_owned(),
@@ -329,19 +298,9 @@ mod tests {
 
     #[test]
     fn the_file_names_itself_before_anybody_else_does() {
-        let own = key(
-            r#"{"id":"s","appName":"a","userId":"u"}"#,
-            "x.json",
-            "b",
-            "v",
-        )
-        .unwrap();
+        let own = key(r#"{"id":"s","appName":"a","userId":"u"}"#, "x.json", "b", "v").unwrap();
         assert_eq!(
-            (
-                own.app_name.as_str(),
-                own.user_id.as_str(),
-                own.session_id.as_str()
-            ),
+            (own.app_name.as_str(), own.user_id.as_str(), own.session_id.as_str()),
             ("a", "u", "s")
         );
         for (path, session_id) in [
@@ -352,10 +311,7 @@ mod tests {
             ("a.b.json", "a.b"),
         ] {
             let named = key("{}", path, "b", "v").unwrap();
-            assert_eq!(
-                (named.app_name.as_str(), named.session_id.as_str()),
-                ("b", session_id)
-            );
+            assert_eq!((named.app_name.as_str(), named.session_id.as_str()), ("b", session_id));
         }
     }
 
@@ -378,45 +334,23 @@ mod tests {
             let text = text(expires);
             let file = SessionFile::read(&text).unwrap();
             let plan = Plan::of(&file).unwrap();
-            create_request(
-                &SessionKey::default(),
-                &plan,
-                file.extra.as_ref(),
-                no_expiry,
-            )
+            create_request(&SessionKey::default(), &plan, file.extra.as_ref(), no_expiry)
         };
         let late = request("9999-01-01T00:00:00.000000001Z", false).unwrap();
         let about = late.session.unwrap();
-        assert_eq!(
-            (about.display_name.as_str(), about.labels["a"].as_str()),
-            ("n", "b")
-        );
+        assert_eq!((about.display_name.as_str(), about.labels["a"].as_str()), ("n", "b"));
         assert!(
             matches!(about.expiration, Some(session::Expiration::ExpireTime(t)) if t.nanos == 1)
         );
-        assert!(
-            request("2001-01-01T00:00:00Z", false)
-                .unwrap_err()
-                .text()
-                .contains("--no-expiry")
-        );
+        assert!(request("2001-01-01T00:00:00Z", false).unwrap_err().text().contains("--no-expiry"));
         assert_eq!(
-            request("2001-01-01T00:00:00Z", true)
-                .unwrap()
-                .session
-                .unwrap()
-                .expiration,
+            request("2001-01-01T00:00:00Z", true).unwrap().session.unwrap().expiration,
             None
         );
     }
 
     #[test]
     fn a_file_that_cannot_be_read_is_an_error_of_its_own() {
-        assert!(
-            read(Path::new("/nowhere/at/all"))
-                .unwrap_err()
-                .text()
-                .contains("cannot be read")
-        );
+        assert!(read(Path::new("/nowhere/at/all")).unwrap_err().text().contains("cannot be read"));
     }
 }

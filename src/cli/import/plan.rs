@@ -47,10 +47,7 @@ impl Changes {
 
     /// The delta as the contract has it; none where nothing changes.
     pub fn delta(&self) -> Option<StateDelta> {
-        let set = self
-            .set
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()));
+        let set = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         (self.len() > 0).then(|| StateDelta {
             set_form: (!self.set.is_empty()).then(|| SetForm::SetJson(json::write_object(set))),
             remove: self.remove.clone(),
@@ -99,13 +96,8 @@ impl Plan {
                 left.entry(key).or_insert(Some(value));
             }
             plan.wider = wider_changes(&left, state, file.extra.is_some());
-            plan.own_state = Some(
-                state
-                    .iter()
-                    .filter(|(key, _)| !is_wider(key))
-                    .cloned()
-                    .collect(),
-            );
+            plan.own_state =
+                Some(state.iter().filter(|(key, _)| !is_wider(key)).cloned().collect());
         }
         Ok(plan)
     }
@@ -117,10 +109,7 @@ impl Plan {
         let own = self.own_state.as_deref().unwrap_or_default();
         let own: BTreeMap<_, _> = own.iter().map(|(k, v)| (k, json::canonical(v))).collect();
         text.push_str(&serde_json::json!(own).to_string());
-        format!(
-            "import-state-{:032x}",
-            xxhash_rust::xxh3::xxh3_128(text.as_bytes())
-        )
+        format!("import-state-{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
     }
 
     /// Id of the request that changes the wider scopes, alike.
@@ -141,17 +130,11 @@ impl Plan {
         };
         let actual: BTreeMap<_, _> = pairs(&json::Object::read(actual)?).into_iter().collect();
         let is_there = |(key, value): &&(String, String)| {
-            actual
-                .get(key)
-                .is_some_and(|actual| json::same(actual, value))
+            actual.get(key).is_some_and(|actual| json::same(actual, value))
         };
         let keys: BTreeSet<_> = wanted.iter().map(|(key, _)| key).collect();
         Ok(Changes {
-            set: wanted
-                .iter()
-                .filter(|pair| !is_there(pair))
-                .cloned()
-                .collect(),
+            set: wanted.iter().filter(|pair| !is_there(pair)).cloned().collect(),
             remove: actual
                 .into_keys()
                 .filter(|key| !is_wider(key) && !key.starts_with("temp:") && !keys.contains(key))
@@ -198,10 +181,7 @@ mod tests {
     }
 
     fn owned(pairs: &[(&str, &str)]) -> Pairs {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     const KIT: &str = r#"{"state":{"start":1.0,"changed":2,"app:start":"x","app:late":5,"user:same":{"b":1,"a":2}},"events":[
@@ -212,10 +192,7 @@ mod tests {
     fn what_no_delta_touches_was_there_from_the_start() {
         let plan = plan(KIT);
         assert_eq!(plan.initial_state, r#"{"start":1.0,"app:start":"x"}"#);
-        assert_eq!(
-            (plan.last_id.as_str(), plan.last_time.map(|t| t.seconds)),
-            ("b", Some(7))
-        );
+        assert_eq!((plan.last_id.as_str(), plan.last_time.map(|t| t.seconds)), ("b", Some(7)));
     }
 
     #[test]
@@ -232,9 +209,7 @@ mod tests {
             .unwrap();
         assert_eq!(changes.set, owned(&[("changed", "2")]));
         assert_eq!(changes.remove, ["gone"]);
-        let settled = plan(KIT)
-            .own_changes(r#"{ "changed":2, "start":1.0}"#)
-            .unwrap();
+        let settled = plan(KIT).own_changes(r#"{ "changed":2, "start":1.0}"#).unwrap();
         assert_eq!(settled.delta(), None);
     }
 
@@ -253,10 +228,7 @@ mod tests {
             "sessiond":{"session":{"format":1},"initial_state":{"k":1,"app:a":1,"app:b":2,"app:c":3},
             "events":[{"sequence":1,"remove":["app:c"]}],"hidden":[],"rewinds":[]}}"#,
         );
-        assert_eq!(
-            plan.initial_state,
-            r#"{"k":1,"app:a":1,"app:b":2,"app:c":3}"#
-        );
+        assert_eq!(plan.initial_state, r#"{"k":1,"app:a":1,"app:b":2,"app:c":3}"#);
         assert_eq!(plan.wider.set, owned(&[]));
         assert_eq!(plan.wider.remove, ["app:b", "user:u"]);
     }
@@ -264,15 +236,9 @@ mod tests {
     #[test]
     fn ids_follow_from_the_file() {
         let of = |text: &str| plan(text).correction_id();
-        assert_eq!(
-            of(r#"{"state":{"a":1,"b":2}}"#),
-            of(r#"{"state":{"b": 2,"a":1}}"#)
-        );
+        assert_eq!(of(r#"{"state":{"a":1,"b":2}}"#), of(r#"{"state":{"b": 2,"a":1}}"#));
         assert_ne!(of(r#"{"state":{"a":1}}"#), of(r#"{"state":{"a":2}}"#));
-        assert_ne!(
-            of(r#"{"state":{}}"#),
-            of(r#"{"state":{},"events":[{"id":"e"}]}"#)
-        );
+        assert_ne!(of(r#"{"state":{}}"#), of(r#"{"state":{},"events":[{"id":"e"}]}"#));
         let request = |id| plan(KIT).wider_request_id(id);
         assert_ne!(request("s"), request("t"));
         assert!(request("s").len() <= 128);

@@ -120,14 +120,9 @@ impl<'a> Sender<'a> {
             precondition: self.precondition(),
             json_form: JSON_FORM,
         };
-        let answer = retry(async || {
-            Ok(self
-                .server
-                .sessions()
-                .rewind_session(request.clone())
-                .await?)
-        })
-        .await?;
+        let answer =
+            retry(async || Ok(self.server.sessions().rewind_session(request.clone()).await?))
+                .await?;
         self.tally.imported += 1;
         self.last_sequence = answer.into_inner().event.unwrap_or_default().sequence;
         self.next_sequence = self.next_sequence.map(|_| self.last_sequence + 1);
@@ -156,14 +151,9 @@ impl<'a> Sender<'a> {
             retry(async || Ok(self.server.events().append_events(request.clone()).await?)).await?;
         // Not `replayed`: a repeated call is answered with replays of what it wrote itself, and
         // a double in the file with the sequence of the first.
-        let sequences = answer
-            .into_inner()
-            .events
-            .into_iter()
-            .map(|event| event.sequence);
-        let fresh: BTreeSet<i64> = sequences
-            .filter(|sequence| *sequence > self.last_sequence)
-            .collect();
+        let sequences = answer.into_inner().events.into_iter().map(|event| event.sequence);
+        let fresh: BTreeSet<i64> =
+            sequences.filter(|sequence| *sequence > self.last_sequence).collect();
         let imported = fresh.len().min(sent);
         self.tally.imported += imported as u64;
         self.tally.already_there += (sent - imported) as u64;
@@ -197,10 +187,8 @@ impl<'a> Sender<'a> {
     }
 
     fn precondition(&self) -> Option<Precondition> {
-        self.next_sequence.map(|next| Precondition {
-            expected_sequence: Some(next - 1),
-            keys: Vec::new(),
-        })
+        self.next_sequence
+            .map(|next| Precondition { expected_sequence: Some(next - 1), keys: Vec::new() })
     }
 }
 
@@ -230,27 +218,12 @@ impl Batch {
 }
 
 fn event_of(entry: Entry) -> Event {
-    let Entry {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        set,
-        remove,
-        body,
-    } = entry;
+    let Entry { event_id, invocation_id, author, branch, event_time, set, remove, body } = entry;
     let set_json = (!set.is_empty()).then(|| {
-        let set = set
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()));
+        let set = set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         SetForm::SetJson(json::write_object(set))
     });
-    let delta = StateDelta {
-        set_form: set_json,
-        remove,
-        operations: Vec::new(),
-    };
+    let delta = StateDelta { set_form: set_json, remove, operations: Vec::new() };
     Event {
         event_id,
         invocation_id,
@@ -268,19 +241,13 @@ mod tests {
     use super::*;
 
     fn sized(bytes: usize) -> Event {
-        event_of(Entry {
-            body: Some("x".repeat(bytes)),
-            ..Entry::default()
-        })
+        event_of(Entry { body: Some("x".repeat(bytes)), ..Entry::default() })
     }
 
     #[test]
     fn a_batch_is_bounded_by_number_and_by_bytes() {
         let mut batch = Batch::default();
-        assert!(
-            batch.fits(&sized(MAX_BYTES * 2)),
-            "a single one is the server's to judge"
-        );
+        assert!(batch.fits(&sized(MAX_BYTES * 2)), "a single one is the server's to judge");
         batch.push(sized(1 << 20));
         assert!(batch.fits(&sized(1 << 20)));
         assert!(!batch.fits(&sized(2 << 20)));
@@ -296,22 +263,13 @@ mod tests {
     fn an_entry_is_sent_as_it_is() {
         let event = event_of(Entry {
             event_id: "e".to_owned(),
-            set: vec![
-                ("a".to_owned(), "1.0".to_owned()),
-                ("app:b".to_owned(), "{ }".to_owned()),
-            ],
+            set: vec![("a".to_owned(), "1.0".to_owned()), ("app:b".to_owned(), "{ }".to_owned())],
             body: Some("{ \"x\": 1.00 }".to_owned()),
             ..Entry::default()
         });
         let delta = event.state_delta.unwrap();
-        assert_eq!(
-            delta.set_form,
-            Some(SetForm::SetJson(r#"{"a":1.0,"app:b":{ }}"#.to_owned()))
-        );
-        assert_eq!(
-            event.body_form,
-            Some(BodyForm::BodyJson("{ \"x\": 1.00 }".to_owned()))
-        );
+        assert_eq!(delta.set_form, Some(SetForm::SetJson(r#"{"a":1.0,"app:b":{ }}"#.to_owned())));
+        assert_eq!(event.body_form, Some(BodyForm::BodyJson("{ \"x\": 1.00 }".to_owned())));
         assert_eq!(event_of(Entry::default()).state_delta, None);
         assert_eq!(event_of(Entry::default()).body_form, None);
     }

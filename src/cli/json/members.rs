@@ -47,15 +47,9 @@ impl<'a> Object<'a> {
         for (key, raw) in pairs {
             let value: &'a str = raw.get();
             let value_start = value.as_ptr().addr() - text.as_ptr().addr();
-            let skipped = text[after_previous..value_start]
-                .find('"')
-                .unwrap_or_default();
+            let skipped = text[after_previous..value_start].find('"').unwrap_or_default();
             let end = value_start + value.len();
-            members.push(Member {
-                key,
-                value,
-                span: after_previous + skipped..end,
-            });
+            members.push(Member { key, value, span: after_previous + skipped..end });
             after_previous = end;
         }
         Ok(Self { text, members })
@@ -73,9 +67,7 @@ impl<'a> Object<'a> {
 
     /// Where the last member of any of these keys stands.
     pub fn position(&self, keys: &[&str]) -> Option<usize> {
-        self.members
-            .iter()
-            .rposition(|member| keys.contains(&member.key.as_str()))
+        self.members.iter().rposition(|member| keys.contains(&member.key.as_str()))
     }
 }
 
@@ -164,16 +156,9 @@ mod tests {
     #[test]
     fn members_come_in_order_with_duplicates_and_raw_values() {
         let object = Object::read("{ \"a\" : 1.0 ,\"b,\\\"\":[ ], \"a\":\"x\"}").unwrap();
-        let seen: Vec<_> = object
-            .members
-            .iter()
-            .map(|m| (m.key.as_str(), m.value))
-            .collect();
+        let seen: Vec<_> = object.members.iter().map(|m| (m.key.as_str(), m.value)).collect();
         assert_eq!(seen, [("a", "1.0"), ("b,\"", "[ ]"), ("a", "\"x\"")]);
-        assert_eq!(
-            object.get("a").and_then(Member::string).as_deref(),
-            Some("x")
-        );
+        assert_eq!(object.get("a").and_then(Member::string).as_deref(), Some("x"));
         assert!(object.get("c").is_none());
     }
 
@@ -207,13 +192,7 @@ mod tests {
 
     #[test]
     fn what_was_put_first_is_cut_without_a_trace() {
-        for text in [
-            "{}",
-            "{ }",
-            "{\n}",
-            "{\"b\":1}",
-            "{ \"b\" : [1, 2] , \"c\":{} }",
-        ] {
+        for text in ["{}", "{ }", "{\n}", "{\"b\":1}", "{ \"b\" : [1, 2] , \"c\":{} }"] {
             let with = insert_first(&Object::read(text).unwrap(), "a\"", "{\"k\": 1}");
             let object = Object::read(&with).unwrap();
             assert_eq!(object.get("a\"").unwrap().value, "{\"k\": 1}");

@@ -16,9 +16,7 @@ pub use members::{Object, cut, insert_first, replace};
 ///
 /// What the parser says, with line and column.
 pub fn value(text: &str) -> Result<&str, String> {
-    serde_json::from_str::<&RawValue>(text)
-        .map(RawValue::get)
-        .map_err(|error| error.to_string())
+    serde_json::from_str::<&RawValue>(text).map(RawValue::get).map_err(|error| error.to_string())
 }
 
 /// The text of one JSON object, without the white space around it.
@@ -107,10 +105,7 @@ mod tests {
         assert!(value("hello").is_err());
         assert!(value("").is_err());
         assert!(value("1 2").is_err());
-        assert_eq!(
-            object("[1]").unwrap_err(),
-            "a JSON object is needed, not a list"
-        );
+        assert_eq!(object("[1]").unwrap_err(), "a JSON object is needed, not a list");
     }
 
     #[test]
@@ -123,10 +118,7 @@ mod tests {
     #[test]
     fn an_object_is_written_in_order_with_keys_escaped() {
         assert_eq!(write_object([]), "{}");
-        assert_eq!(
-            write_object([("b\"", "1"), ("a", "[]")]),
-            r#"{"b\"":1,"a":[]}"#
-        );
+        assert_eq!(write_object([("b\"", "1"), ("a", "[]")]), r#"{"b\"":1,"a":[]}"#);
     }
 
     proptest! {

@@ -39,10 +39,7 @@ impl Entry {
     /// Which member is wrong, and how.
     pub fn of_kit(text: &str) -> Result<Option<Self>, String> {
         let object = json::Object::read(text)?;
-        if object
-            .get("partial")
-            .is_some_and(|member| member.value == "true")
-        {
+        if object.get("partial").is_some_and(|member| member.value == "true") {
             return Ok(None);
         }
         let mut entry = Self::envelope(&object, Reading::Strict)?;
@@ -217,11 +214,7 @@ pub fn put_together(event: &Entry, sequence: i64) -> Result<(String, Note), Stri
     for (keys, value) in [
         (&["branch"][..], quoted(&event.branch)),
         (
-            if camel {
-                &["invocationId", "invocation_id"]
-            } else {
-                &INVOCATION
-            },
+            if camel { &["invocationId", "invocation_id"] } else { &INVOCATION },
             quoted(&event.invocation_id),
         ),
         (&["timestamp"], stamp),
@@ -260,10 +253,7 @@ fn with_delta(body: &str, set: &[(String, String)], camel: bool) -> Result<(Stri
     }
     let own = json::cut(&object, |_, member| member.key == "actions");
     let actions = json::write_object([(name, delta.as_str())]);
-    Ok((
-        json::insert_first(&json::Object::read(&own)?, "actions", &actions),
-        true,
-    ))
+    Ok((json::insert_first(&json::Object::read(&own)?, "actions", &actions), true))
 }
 
 /// Notes whatever the entry alone would give back otherwise.
@@ -290,14 +280,10 @@ fn writes_camel_case(body: &json::Object<'_>) -> bool {
         object.members.iter().any(|member| {
             let key = member.key.as_bytes();
             !key.contains(&b'_')
-                && key
-                    .windows(2)
-                    .any(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase())
+                && key.windows(2).any(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase())
         })
     };
-    let actions = body
-        .get("actions")
-        .and_then(|member| json::Object::read(member.value).ok());
+    let actions = body.get("actions").and_then(|member| json::Object::read(member.value).ok());
     camel(body) || actions.as_ref().is_some_and(camel)
 }
 

@@ -40,14 +40,8 @@ pub enum Step {
 /// large file is not held twice.
 #[derive(Debug)]
 enum Source<'a> {
-    Kit {
-        position: usize,
-        entry: &'a RawValue,
-    },
-    Export {
-        note: Note,
-        entry: &'a RawValue,
-    },
+    Kit { position: usize, entry: &'a RawValue },
+    Export { note: Note, entry: &'a RawValue },
     Rewind(Rewind),
 }
 
@@ -65,16 +59,10 @@ impl<'a> SessionFile<'a> {
             None => Ok(String::new()),
             Some(member) if member.value == "null" => Ok(String::new()),
             Some(member) => member.string().ok_or_else(|| {
-                format!(
-                    "{} is {}, not a string",
-                    member.key,
-                    json::type_of(member.value)
-                )
+                format!("{} is {}, not a string", member.key, json::type_of(member.value))
             }),
         };
-        let state = object
-            .any(&["state", "context"])
-            .filter(|member| member.value != "null");
+        let state = object.any(&["state", "context"]).filter(|member| member.value != "null");
         let state = state.map(|member| {
             let state =
                 json::Object::read(member.value).map_err(|e| format!("{}: {e}", member.key))?;
@@ -85,10 +73,7 @@ impl<'a> SessionFile<'a> {
         let events = object.get("events").map_or("null", |member| member.value);
         let events: Option<Vec<&'a RawValue>> =
             serde_json::from_str(events).map_err(|error| format!("events: {error}"))?;
-        let extra = object
-            .get("sessiond")
-            .map(|member| read_extra(member.value))
-            .transpose()?;
+        let extra = object.get("sessiond").map(|member| read_extra(member.value)).transpose()?;
         let mut file = Self {
             app_name: id(&["app_name", "appName"])?,
             user_id: id(&["user_id", "userId"])?,
@@ -126,9 +111,7 @@ impl Source<'_> {
             }
             Self::Export { note, entry } => {
                 let wrong = |error| format!("the event of sequence {}: {error}", note.sequence);
-                Ok(Step::Event(
-                    Entry::of_export(entry.get(), note).map_err(wrong)?,
-                ))
+                Ok(Step::Event(Entry::of_export(entry.get(), note).map_err(wrong)?))
             }
             Self::Rewind(rewind) => Ok(Step::Rewind(rewind.clone())),
         }
@@ -236,10 +219,7 @@ mod tests {
     fn temporary_keys_are_dropped_and_numbers_kept() {
         let file = SessionFile::read(r#"{"state":{"a":1.00,"temp:b":2,"app:c":[ ]}}"#).unwrap();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(
-            file.state.unwrap(),
-            [pair("a", "1.00"), pair("app:c", "[ ]")]
-        );
+        assert_eq!(file.state.unwrap(), [pair("a", "1.00"), pair("app:c", "[ ]")]);
     }
 
     #[test]
@@ -251,10 +231,7 @@ mod tests {
             (r#"{"state":[]}"#, "state: "),
             (r#"{"events":{}}"#, "events: "),
             (r#"{"events":[NaN]}"#, "expected"),
-            (
-                r#"{"sessiond":{"session":{"format":2},"later":1}}"#,
-                "format 2",
-            ),
+            (r#"{"sessiond":{"session":{"format":2},"later":1}}"#, "format 2"),
             (
                 r#"{"sessiond":{"session":{"format":1},"initial_state":{},"events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#,
                 "speaks of 1",
@@ -274,17 +251,10 @@ mod tests {
 
     #[test]
     fn an_event_without_an_id_gets_the_same_one_each_time() {
-        let id = |text: &str| {
-            events(&SessionFile::read(text).unwrap())[1]
-                .event_id
-                .clone()
-        };
+        let id = |text: &str| events(&SessionFile::read(text).unwrap())[1].event_id.clone();
         let made = id(r#"{"events":[{"id":"e"},{"author":"a"}]}"#);
         assert!(made.starts_with("import-1-") && made.len() <= 128, "{made}");
-        assert_eq!(
-            made,
-            id(r#"{"state":{},"events":[{"id":"e"}, {"author" : "a"} ]}"#)
-        );
+        assert_eq!(made, id(r#"{"state":{},"events":[{"id":"e"}, {"author" : "a"} ]}"#));
         assert_ne!(made, id(r#"{"events":[{"id":"e"},{"author":"b"}]}"#));
     }
 

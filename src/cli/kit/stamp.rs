@@ -22,20 +22,13 @@ pub fn read(json: &str) -> Result<Timestamp, String> {
     let wrong = || format!("`{json}` is no time: write seconds, milliseconds or RFC 3339");
     // In billionths of whatever unit it is.
     let number = billionths(json).ok_or_else(wrong)?;
-    let nanos = if number.abs() / NANOS >= FIRST_MILLISECONDS {
-        number.div_euclid(1000)
-    } else {
-        number
-    };
+    let nanos =
+        if number.abs() / NANOS >= FIRST_MILLISECONDS { number.div_euclid(1000) } else { number };
     let time = Timestamp {
         seconds: i64::try_from(nanos.div_euclid(NANOS)).map_err(|_| wrong())?,
         nanos: i32::try_from(nanos.rem_euclid(NANOS)).map_err(|_| wrong())?,
     };
-    if time::in_range(&time) {
-        Ok(time)
-    } else {
-        Err(wrong())
-    }
+    if time::in_range(&time) { Ok(time) } else { Err(wrong()) }
 }
 
 /// Seconds as a JSON number, with as many digits as the time has.
@@ -94,14 +87,8 @@ mod tests {
         assert_eq!(read("1733043686"), time(1_733_043_686, 0));
         assert_eq!(read("1733043686842"), time(1_733_043_686, 842_000_000));
         assert_eq!(read("1733043686842.5"), time(1_733_043_686, 842_500_000));
-        assert_eq!(
-            read("1.7330436868428597e9"),
-            time(1_733_043_686, 842_859_745)
-        );
-        assert_eq!(
-            read("\"2024-12-01T09:01:26.8428597Z\""),
-            time(1_733_043_686, 842_859_700)
-        );
+        assert_eq!(read("1.7330436868428597e9"), time(1_733_043_686, 842_859_745));
+        assert_eq!(read("\"2024-12-01T09:01:26.8428597Z\""), time(1_733_043_686, 842_859_700));
         assert_eq!(read("\"0001-01-01T00:00:00Z\""), time(-62_135_596_800, 0));
     }
 

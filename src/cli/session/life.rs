@@ -47,12 +47,7 @@ pub(super) async fn create(args: CreateArgs, server: &Server) -> Result<(), Fail
 }
 
 pub(super) fn update_request(args: &UpdateArgs) -> Result<UpdateSessionRequest, Failure> {
-    let UpdateArgs {
-        key,
-        about,
-        no_labels,
-        no_expiry,
-    } = args;
+    let UpdateArgs { key, about, no_labels, no_expiry } = args;
     let paths = [
         ("display_name", about.display_name.is_some()),
         ("labels", *no_labels || !about.labels.is_empty()),
@@ -77,20 +72,14 @@ pub(super) fn update_request(args: &UpdateArgs) -> Result<UpdateSessionRequest, 
 }
 
 pub(super) async fn update(request: UpdateSessionRequest, server: &Server) -> Result<(), Failure> {
-    let answer = server
-        .sessions()
-        .update_session(request)
-        .await?
-        .into_inner();
+    let answer = server.sessions().update_session(request).await?.into_inner();
     let session = SessionView::try_from(answer.session.unwrap_or_default())?;
     output::print(&Of { session })
 }
 
 pub(super) async fn delete(args: DeleteArgs, server: &Server) -> Result<(), Failure> {
-    let request = DeleteSessionRequest {
-        key: Some(args.key.key()),
-        allow_missing: args.allow_missing,
-    };
+    let request =
+        DeleteSessionRequest { key: Some(args.key.key()), allow_missing: args.allow_missing };
     server.sessions().delete_session(request).await?;
     output::print(&serde_json::json!({}))
 }
@@ -145,11 +134,7 @@ mod tests {
     }
 
     fn update_line(arguments: &[&str]) -> Result<UpdateSessionRequest, Failure> {
-        let line = [
-            &["x", "--app", "a", "--user", "u", "--session", "s"],
-            arguments,
-        ]
-        .concat();
+        let line = [&["x", "--app", "a", "--user", "u", "--session", "s"], arguments].concat();
         update_request(&Update::try_parse_from(line).unwrap().args)
     }
 
@@ -196,14 +181,7 @@ mod tests {
             ["labels", "expire_time"]
         );
         assert_eq!(paths(&["--no-expiry"]), ["expire_time"]);
-        assert_eq!(
-            update_line(&["--no-expiry"])
-                .unwrap()
-                .session
-                .unwrap()
-                .expiration,
-            None
-        );
+        assert_eq!(update_line(&["--no-expiry"]).unwrap().session.unwrap().expiration, None);
         assert!(matches!(update_line(&[]), Err(Failure::Usage(_))));
     }
 }

@@ -216,12 +216,7 @@ struct RewindArgs {
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     event_id: String,
     /// Who rewinds; `system` otherwise.
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
     #[command(flatten)]
     precondition: PreconditionArgs,

@@ -96,11 +96,7 @@ pub(super) async fn list(args: ListArgs, server: &Server) -> Result<(), Failure>
     let mut seen = 0;
     while let Some(page_size) = args.pages.next(seen) {
         request.page_size = page_size;
-        let page = server
-            .sessions()
-            .list_sessions(request.clone())
-            .await?
-            .into_inner();
+        let page = server.sessions().list_sessions(request.clone()).await?.into_inner();
         for session in page.sessions {
             output.line(&SessionView::try_from(session)?)?;
             seen += 1;
@@ -127,40 +123,18 @@ mod tests {
     }
 
     fn request(arguments: &[&str]) -> GetSessionRequest {
-        let line = [
-            &["x", "--app", "", "--user", "", "--session", "s"],
-            arguments,
-        ]
-        .concat();
+        let line = [&["x", "--app", "", "--user", "", "--session", "s"], arguments].concat();
         get_request(&Get::try_parse_from(line).unwrap().args).unwrap()
     }
 
     #[test]
     fn events_come_when_asked_for_in_any_way() {
         assert_eq!(request(&[]).events, None);
-        assert_eq!(
-            request(&["--events"]).events,
-            Some(EventSelection::default())
-        );
+        assert_eq!(request(&["--events"]).events, Some(EventSelection::default()));
         assert_eq!(request(&["--recent", "0"]).events.unwrap().recent, Some(0));
-        assert_eq!(
-            request(&["--after-sequence", "3"])
-                .events
-                .unwrap()
-                .after_sequence,
-            3
-        );
-        assert!(
-            request(&["--include-rewound"])
-                .events
-                .unwrap()
-                .include_rewound
-        );
-        assert!(
-            request(&["--after-time", "2024-01-01T00:00:00Z"])
-                .events
-                .is_some()
-        );
+        assert_eq!(request(&["--after-sequence", "3"]).events.unwrap().after_sequence, 3);
+        assert!(request(&["--include-rewound"]).events.unwrap().include_rewound);
+        assert!(request(&["--after-time", "2024-01-01T00:00:00Z"]).events.is_some());
     }
 
     #[test]

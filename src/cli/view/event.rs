@@ -100,25 +100,15 @@ impl TryFrom<StateDelta> for DeltaView {
     type Error = Failure;
 
     fn try_from(delta: StateDelta) -> Result<Self, Failure> {
-        let StateDelta {
-            set_form,
-            remove,
-            operations,
-        } = delta;
+        let StateDelta { set_form, remove, operations } = delta;
         let set = match set_form {
             None => None,
             Some(SetForm::SetJson(text)) => Some(raw(&text)?),
             Some(SetForm::Set(object)) => Some(raw(&struct_text(&object))?),
         };
-        let operations = operations
-            .iter()
-            .map(|o| raw(&operation_text(o)))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            set,
-            remove,
-            operations,
-        })
+        let operations =
+            operations.iter().map(|o| raw(&operation_text(o))).collect::<Result<_, _>>()?;
+        Ok(Self { set, remove, operations })
     }
 }
 
@@ -167,11 +157,7 @@ impl TryFrom<AppendEventResponse> for AppendView {
     type Error = Failure;
 
     fn try_from(answer: AppendEventResponse) -> Result<Self, Failure> {
-        let AppendEventResponse {
-            event,
-            replayed,
-            session: after,
-        } = answer;
+        let AppendEventResponse { event, replayed, session: after } = answer;
         Ok(Self {
             event: event.unwrap_or_default().try_into()?,
             replayed,
@@ -195,9 +181,7 @@ mod tests {
                 remove: vec!["b".to_owned()],
                 operations: Vec::new(),
             }),
-            body_form: Some(BodyForm::BodyJson(
-                "{\n  \"t\": 1733043686.8428597000\n}".to_owned(),
-            )),
+            body_form: Some(BodyForm::BodyJson("{\n  \"t\": 1733043686.8428597000\n}".to_owned())),
             rewind_to_sequence: Some(0),
             rewound: true,
             ..Event::default()
@@ -214,10 +198,7 @@ mod tests {
     #[test]
     fn an_empty_body_is_shown_and_a_missing_one_is_not() {
         let print = |body_form| {
-            let event = Event {
-                body_form,
-                ..Event::default()
-            };
+            let event = Event { body_form, ..Event::default() };
             serde_json::to_string(&EventView::try_from(event).unwrap()).unwrap()
         };
         assert!(print(Some(BodyForm::BodyJson("{}".to_owned()))).contains("\"body\":{}"));

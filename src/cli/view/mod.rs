@@ -37,24 +37,14 @@ pub struct KeyView {
 
 impl From<SessionKey> for KeyView {
     fn from(key: SessionKey) -> Self {
-        let SessionKey {
-            app_name,
-            user_id,
-            session_id,
-        } = key;
-        Self {
-            app_name,
-            user_id,
-            session_id,
-        }
+        let SessionKey { app_name, user_id, session_id } = key;
+        Self { app_name, user_id, session_id }
     }
 }
 
 fn raw(text: &str) -> Result<Raw, Failure> {
     json::raw(text).map_err(|error| {
-        Failure::Failed(format!(
-            "the server answered with text that is no JSON: {error}"
-        ))
+        Failure::Failed(format!("the server answered with text that is no JSON: {error}"))
     })
 }
 

@@ -108,14 +108,8 @@ impl TryFrom<CreateSessionResponse> for CreateView {
     type Error = Failure;
 
     fn try_from(answer: CreateSessionResponse) -> Result<Self, Failure> {
-        let CreateSessionResponse {
-            session: created_session,
-            created,
-        } = answer;
-        Ok(Self {
-            session: session(created_session)?,
-            created,
-        })
+        let CreateSessionResponse { session: created_session, created } = answer;
+        Ok(Self { session: session(created_session)?, created })
     }
 }
 
@@ -135,10 +129,7 @@ impl GetView {
     /// When the server answered with text that is no JSON.
     pub fn new(found: Session, events: Option<Vec<Event>>) -> Result<Self, Failure> {
         let views = |events: Vec<Event>| events.into_iter().map(EventView::try_from).collect();
-        Ok(Self {
-            session: found.try_into()?,
-            events: events.map(views).transpose()?,
-        })
+        Ok(Self { session: found.try_into()?, events: events.map(views).transpose()? })
     }
 }
 
@@ -154,11 +145,7 @@ impl TryFrom<RewindSessionResponse> for RewindView {
     type Error = Failure;
 
     fn try_from(answer: RewindSessionResponse) -> Result<Self, Failure> {
-        let RewindSessionResponse {
-            session: rewound,
-            event,
-            replayed,
-        } = answer;
+        let RewindSessionResponse { session: rewound, event, replayed } = answer;
         Ok(Self {
             session: session(rewound)?,
             event: event.unwrap_or_default().try_into()?,
@@ -190,13 +177,8 @@ mod tests {
             last_sequence: i64::MAX,
             create_time: time(0),
             expiration: time(1).map(Expiration::ExpireTime),
-            labels: [("b", "2"), ("a", "1")]
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .into(),
-            forked_from: Some(ForkOrigin {
-                key: Some(key),
-                sequence: 3,
-            }),
+            labels: [("b", "2"), ("a", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            forked_from: Some(ForkOrigin { key: Some(key), sequence: 3 }),
             ..Session::default()
         };
         let view = SessionView::try_from(session).unwrap();
@@ -219,10 +201,6 @@ mod tests {
             ..Session::default()
         };
         let failure = SessionView::try_from(session).unwrap_err();
-        assert!(
-            failure.text().contains("the server answered"),
-            "{}",
-            failure.text()
-        );
+        assert!(failure.text().contains("the server answered"), "{}", failure.text());
     }
 }

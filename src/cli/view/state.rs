@@ -34,22 +34,13 @@ impl TryFrom<GetStateResponse> for StateView {
 
     fn try_from(answer: GetStateResponse) -> Result<Self, Failure> {
         use get_state_response::StateForm;
-        let GetStateResponse {
-            state_form,
-            state_rounded,
-            versions,
-        } = answer;
+        let GetStateResponse { state_form, state_rounded, versions } = answer;
         let state = match state_form {
             Some(StateForm::StateJson(text)) => raw(&text)?,
             Some(StateForm::State(object)) => raw(&struct_text(&object))?,
             None => raw("{}")?,
         };
-        Ok(Self {
-            state,
-            state_rounded,
-            versions,
-            replayed: None,
-        })
+        Ok(Self { state, state_rounded, versions, replayed: None })
     }
 }
 
@@ -58,22 +49,13 @@ impl TryFrom<UpdateStateResponse> for StateView {
 
     fn try_from(answer: UpdateStateResponse) -> Result<Self, Failure> {
         use update_state_response::StateForm;
-        let UpdateStateResponse {
-            state_form,
-            state_rounded,
-            replayed,
-        } = answer;
+        let UpdateStateResponse { state_form, state_rounded, replayed } = answer;
         let state = match state_form {
             Some(StateForm::StateJson(text)) => raw(&text)?,
             Some(StateForm::State(object)) => raw(&struct_text(&object))?,
             None => raw("{}")?,
         };
-        Ok(Self {
-            state,
-            state_rounded,
-            versions: HashMap::new(),
-            replayed: Some(replayed),
-        })
+        Ok(Self { state, state_rounded, versions: HashMap::new(), replayed: Some(replayed) })
     }
 }
 
@@ -98,14 +80,7 @@ impl TryFrom<KeyChange> for KeyChangeView {
     type Error = Failure;
 
     fn try_from(change: KeyChange) -> Result<Self, Failure> {
-        let KeyChange {
-            version,
-            value_form,
-            commit_time,
-            author,
-            session,
-            sequence,
-        } = change;
+        let KeyChange { version, value_form, commit_time, author, session, sequence } = change;
         let value = match value_form {
             None => None,
             Some(key_change::ValueForm::ValueJson(text)) => Some(raw(&text)?),
@@ -184,21 +159,13 @@ impl TryFrom<Kind> for KindView {
     fn try_from(kind: Kind) -> Result<Self, Failure> {
         Ok(match kind {
             Kind::Snapshot(snapshot) => {
-                let StateSnapshot {
-                    state_form,
-                    state_rounded,
-                    last_sequence,
-                } = snapshot;
+                let StateSnapshot { state_form, state_rounded, last_sequence } = snapshot;
                 let state = match state_form {
                     Some(state_snapshot::StateForm::StateJson(text)) => raw(&text)?,
                     Some(state_snapshot::StateForm::State(object)) => raw(&struct_text(&object))?,
                     None => raw("{}")?,
                 };
-                Self::Snapshot(SnapshotView {
-                    state,
-                    state_rounded,
-                    last_sequence,
-                })
+                Self::Snapshot(SnapshotView { state, state_rounded, last_sequence })
             }
             Kind::Event(event) => Self::Event(Box::new(event.try_into()?)),
             Kind::StateChange(StateChange { delta, commit_time }) => {
@@ -208,9 +175,9 @@ impl TryFrom<Kind> for KindView {
                 })
             }
             Kind::CaughtUp(_) => Self::CaughtUp(Nothing {}),
-            Kind::Heartbeat(Heartbeat { server_time }) => Self::Heartbeat(HeartbeatView {
-                server_time: server_time.map(Time),
-            }),
+            Kind::Heartbeat(Heartbeat { server_time }) => {
+                Self::Heartbeat(HeartbeatView { server_time: server_time.map(Time) })
+            }
             Kind::SessionDeleted(_) => Self::SessionDeleted(Nothing {}),
         })
     }
@@ -222,23 +189,15 @@ mod tests {
     use crate::proto::v1::{CaughtUp, Event};
 
     fn print(kind: Kind) -> String {
-        let message = WatchResponse {
-            kind: Some(kind),
-            cursor: "c".to_owned(),
-        };
+        let message = WatchResponse { kind: Some(kind), cursor: "c".to_owned() };
         serde_json::to_string(&WatchView::try_from(message).unwrap()).unwrap()
     }
 
     #[test]
     fn a_watch_names_what_happened() {
-        assert_eq!(
-            print(Kind::CaughtUp(CaughtUp {})),
-            r#"{"caught_up":{},"cursor":"c"}"#
-        );
+        assert_eq!(print(Kind::CaughtUp(CaughtUp {})), r#"{"caught_up":{},"cursor":"c"}"#);
         let snapshot = StateSnapshot {
-            state_form: Some(state_snapshot::StateForm::StateJson(
-                "{\"a\":1.0}".to_owned(),
-            )),
+            state_form: Some(state_snapshot::StateForm::StateJson("{\"a\":1.0}".to_owned())),
             state_rounded: false,
             last_sequence: 2,
         };
@@ -246,10 +205,7 @@ mod tests {
             print(Kind::Snapshot(snapshot)),
             r#"{"snapshot":{"state":{"a":1.0},"last_sequence":2},"cursor":"c"}"#
         );
-        let event = Event {
-            event_id: "e".to_owned(),
-            ..Event::default()
-        };
+        let event = Event { event_id: "e".to_owned(), ..Event::default() };
         assert_eq!(
             print(Kind::Event(event)),
             r#"{"event":{"event_id":"e","sequence":0,"author":""},"cursor":"c"}"#
@@ -259,18 +215,11 @@ mod tests {
     #[test]
     fn a_removal_is_told_from_null() {
         let change = |value_form| {
-            let change = KeyChange {
-                version: 3,
-                value_form,
-                ..KeyChange::default()
-            };
+            let change = KeyChange { version: 3, value_form, ..KeyChange::default() };
             serde_json::to_string(&KeyChangeView::try_from(change).unwrap()).unwrap()
         };
         let null = key_change::ValueForm::ValueJson("null".to_owned());
-        assert_eq!(
-            change(Some(null)),
-            r#"{"version":3,"value":null,"author":""}"#
-        );
+        assert_eq!(change(Some(null)), r#"{"version":3,"value":null,"author":""}"#);
         assert_eq!(change(None), r#"{"version":3,"removed":true,"author":""}"#);
     }
 }

@@ -19,9 +19,7 @@ pub fn value_text(value: &Value) -> String {
 fn object_json(object: &Struct) -> Json {
     let members = object.fields.iter();
     Json::Object(
-        members
-            .map(|(key, value)| (key.clone(), value_json(value)))
-            .collect::<Map<_, _>>(),
+        members.map(|(key, value)| (key.clone(), value_json(value))).collect::<Map<_, _>>(),
     )
 }
 
@@ -38,10 +36,7 @@ fn value_json(value: &Value) -> Json {
 
 fn number_json(number: f64) -> Json {
     if number.fract() == 0.0 && number.abs() < EXACT {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "whole and within the exact range"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within the exact range")]
         return Json::from(number as i64);
     }
     Number::from_f64(number).map_or(Json::Null, Json::Number)
@@ -63,9 +58,8 @@ mod tests {
                 Value { kind: None },
             ],
         };
-        let inner = Struct {
-            fields: [("s".to_owned(), kind(Kind::StringValue("\"".to_owned())))].into(),
-        };
+        let inner =
+            Struct { fields: [("s".to_owned(), kind(Kind::StringValue("\"".to_owned())))].into() };
         let object = Struct {
             fields: [
                 ("l".to_owned(), kind(Kind::ListValue(list))),

@@ -9,10 +9,7 @@ fn kit(text: &str) -> Entry {
 }
 
 fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs
-        .iter()
-        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-        .collect()
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
 #[test]
@@ -21,15 +18,9 @@ fn a_python_event_is_taken_apart_with_its_body_byte_for_byte() {
         "actions": {"state_delta": {"a": 1.0, "user:b": null, "temp:c": 1}, "escalate": null},
         "branch": null, "id": "e", "timestamp": 1733043686.8428597 }"#;
     let entry = kit(text);
-    assert_eq!(
-        (entry.event_id.as_str(), entry.invocation_id.as_str()),
-        ("e", "i")
-    );
+    assert_eq!((entry.event_id.as_str(), entry.invocation_id.as_str()), ("e", "i"));
     assert_eq!((entry.author.as_str(), entry.branch.as_str()), ("user", ""));
-    assert_eq!(
-        entry.event_time.map(time::format).unwrap(),
-        "2024-12-01T09:01:26.842859700Z"
-    );
+    assert_eq!(entry.event_time.map(time::format).unwrap(), "2024-12-01T09:01:26.842859700Z");
     assert_eq!(entry.set, owned(&[("a", "1.0"), ("user:b", "null")]));
     let delta = r#""state_delta": {"a": 1.0, "user:b": null, "temp:c": 1}, "#;
     assert_eq!(entry.body.unwrap(), text.replace(delta, ""));
@@ -42,31 +33,17 @@ fn a_java_event_is_taken_apart_with_its_removals() {
            "actions":{"stateDelta":{"gone":"__ADK_SENTINEL_REMOVED__","also":{"__ADK_SENTINEL_REMOVED__": true},
            "kept":"__ADK_SENTINEL_REMOVED__ not"}}}"#,
     );
-    assert_eq!(
-        (entry.invocation_id.as_str(), entry.branch.as_str()),
-        ("i", "x.y")
-    );
+    assert_eq!((entry.invocation_id.as_str(), entry.branch.as_str()), ("i", "x.y"));
     assert_eq!(entry.remove, ["gone", "also"]);
-    assert_eq!(
-        entry.set,
-        owned(&[("kept", "\"__ADK_SENTINEL_REMOVED__ not\"")])
-    );
+    assert_eq!(entry.set, owned(&[("kept", "\"__ADK_SENTINEL_REMOVED__ not\"")]));
     assert!(entry.body.unwrap().ends_with("\"actions\":{}}"));
 }
 
 #[test]
 fn a_fragment_is_no_event() {
     assert_eq!(Entry::of_kit(r#"{"id":"e","partial":true}"#).unwrap(), None);
-    assert!(
-        Entry::of_kit(r#"{"id":"e","partial":false}"#)
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        Entry::of_kit(r#"{"id":"e","options":{"partial":true}}"#)
-            .unwrap()
-            .is_some()
-    );
+    assert!(Entry::of_kit(r#"{"id":"e","partial":false}"#).unwrap().is_some());
+    assert!(Entry::of_kit(r#"{"id":"e","options":{"partial":true}}"#).unwrap().is_some());
 }
 
 #[test]
@@ -88,13 +65,7 @@ fn a_body_of_a_kit_needs_no_note_to_come_back() {
     let text = r#"{"content":{"n":1},"actions":{"state_delta":{"a":1},"escalate":null},"id":"e","author":"x","invocation_id":"i","timestamp":1733043686.5}"#;
     let (again, note) = put_together(&kit(text), 3).unwrap();
     assert_eq!(again, text);
-    assert_eq!(
-        note,
-        Note {
-            sequence: 3,
-            ..Note::default()
-        }
-    );
+    assert_eq!(note, Note { sequence: 3, ..Note::default() });
 }
 
 #[test]
@@ -110,10 +81,7 @@ fn what_a_kit_expects_is_added_and_noted() {
     let event = Entry {
         event_id: "e".to_owned(),
         author: "a".to_owned(),
-        event_time: Some(Timestamp {
-            seconds: 5,
-            nanos: 1,
-        }),
+        event_time: Some(Timestamp { seconds: 5, nanos: 1 }),
         set: owned(&[("k", "[ 1 ]")]),
         ..Entry::default()
     };
@@ -129,16 +97,10 @@ fn what_a_kit_expects_is_added_and_noted() {
 
 #[test]
 fn a_note_of_another_entry_is_refused() {
-    let note = Note {
-        added: vec!["id".to_owned()],
-        ..Note::default()
-    };
+    let note = Note { added: vec!["id".to_owned()], ..Note::default() };
     assert!(Entry::of_export(r#"{"author":"a","id":"e"}"#, &note).is_err());
     assert!(Entry::of_export("{}", &note).is_err());
-    let note = Note {
-        body_json: Some("[1]".to_owned()),
-        ..Note::default()
-    };
+    let note = Note { body_json: Some("[1]".to_owned()), ..Note::default() };
     assert!(Entry::of_export("{}", &note).is_err());
 }
 
@@ -182,9 +144,8 @@ fn object_of(inner: impl Strategy<Value = String>) -> impl Strategy<Value = Stri
     ];
     let space = || "[ \n]{0,2}";
     proptest::collection::vec((space(), key, space(), inner), 0..5).prop_map(|members| {
-        let members = members
-            .iter()
-            .map(|(a, key, b, value)| format!("{a}\"{key}\"{b}:{a}{value}{b}"));
+        let members =
+            members.iter().map(|(a, key, b, value)| format!("{a}\"{key}\"{b}:{a}{value}{b}"));
         format!("{{{} }}", members.collect::<Vec<_>>().join(","))
     })
 }
@@ -195,27 +156,18 @@ fn event() -> impl Strategy<Value = Entry> {
     let time = (-62_135_596_800..253_402_300_799_i64, 0..1_000_000_000);
     let texts = (text(), text(), text(), text());
     let body = proptest::option::weighted(0.9, object_of(value()));
-    (
-        texts,
-        time,
-        set,
-        proptest::collection::vec(".{0,3}", 0..2),
-        body,
+    (texts, time, set, proptest::collection::vec(".{0,3}", 0..2), body).prop_map(
+        |((event_id, invocation_id, author, branch), (seconds, nanos), set, remove, body)| Entry {
+            event_id,
+            invocation_id,
+            author,
+            branch,
+            event_time: Some(Timestamp { seconds, nanos }),
+            set: set.into_iter().collect(),
+            remove,
+            body,
+        },
     )
-        .prop_map(
-            |((event_id, invocation_id, author, branch), (seconds, nanos), set, remove, body)| {
-                Entry {
-                    event_id,
-                    invocation_id,
-                    author,
-                    branch,
-                    event_time: Some(Timestamp { seconds, nanos }),
-                    set: set.into_iter().collect(),
-                    remove,
-                    body,
-                }
-            },
-        )
 }
 
 proptest! {
