@@ -4,6 +4,7 @@
 
 mod ambient;
 mod args;
+mod bench;
 mod connect;
 mod delta;
 mod event;
@@ -45,6 +46,8 @@ pub enum Command {
     Import(import::ImportArgs),
     /// Write sessions into files that agent kits read, and `import` restores.
     Export(export::ExportArgs),
+    /// Measure how fast a running server is.
+    Bench(bench::BenchArgs),
     /// Ask whether the server takes calls.
     Health(health::HealthArgs),
 }
@@ -66,6 +69,7 @@ async fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Watch(args) => watch::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
         Command::Health(args) => health::run(args).await,
     }
 }
