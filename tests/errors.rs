@@ -10,7 +10,9 @@ fn every_reason_is_in_the_catalogue_once() {
     // A reason is written once in the sources, in the match that gives it its name on the wire.
     let names: BTreeSet<&str> = SOURCE
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \"")?.1.split('"').next())
+        .filter_map(|line| {
+            line.trim().strip_prefix("Self::")?.split_once(" => \"")?.1.split('"').next()
+        })
         .filter(|name| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
         .collect();
     assert!(names.len() > 30, "the names were found: {names:?}");

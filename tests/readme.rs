@@ -95,7 +95,10 @@ fn same(shown: &Value, found: &Value) -> bool {
 #[test]
 fn the_first_conversation_answers_what_the_readme_shows() {
     let Some(grpcurl) = grpcurl() else {
-        assert!(env::var_os("CI").is_none(), "grpcurl is not installed; tests/tools/install does it");
+        assert!(
+            env::var_os("CI").is_none(),
+            "grpcurl is not installed; tests/tools/install does it"
+        );
         return;
     };
     let folder = TempDir::new().unwrap();

@@ -30,7 +30,8 @@ enum Action {
     #[command(after_help = "Examples:
   sessiond event append --app shop --user alice --session s1 --author user \\
       --body '{\"content\": {\"role\": \"user\", \"parts\": [{\"text\": \"hi\"}]}}'
-  sessiond event append --session s1 --author agent --body @event.json --set topic='\"shoes\"' --increment user:visits=1
+  sessiond event append --session s1 --author agent --body @event.json \\
+      --set topic='\"shoes\"' --increment user:visits=1
   sessiond event append --session s1 --author agent --event-id turn-7 --expect 6
 
 An append that may have failed is repeated with the same --event-id: it happens once.")]
