@@ -4,6 +4,7 @@
 //! the others.
 
 pub mod memory;
+pub mod sqlite;
 pub mod tails;
 mod types;
 

@@ -1,0 +1,222 @@
+//! Creating a session from another one's past. The events are copied a piece at a time, so that a long log does not hold up the
+//! writer: what is copied never changes, and until the last piece the copy is listed as garbage, so that a crash leaves nothing
+//! behind but work for the sweep.
+
+use rusqlite::OptionalExtension;
+
+use super::{
+    command::{Ready, Reply, Trouble, carry_out},
+    fault::Outcome,
+    history::{TailEntry, names_in},
+    lookup::Found,
+    row,
+    schema::{LAST_SEQUENCE, NodeId, indexed, position, sequence_at},
+    writer::Writer,
+};
+use crate::{
+    domain::{
+        Sequence,
+        error::Error,
+        id::DisplayName,
+        scope::{ScopeKind, SessionKey},
+        session::{ForkOrigin, Incarnation, SessionInfo},
+    },
+    store::{ForkSession, SessionView},
+};
+
+/// Events and bytes of one piece: a few milliseconds of the writer's time.
+const PIECE_EVENTS: usize = 256;
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Forks under way at once; each takes a piece of every group.
+const FORKS_MAX: usize = 16;
+
+/// Milliseconds after which a retry makes sense when too many forks are under way.
+const RETRY_AFTER_MILLIS: u64 = 500;
+
+/// A fork under way.
+pub(super) struct Fork {
+    request: ForkSession,
+    source: NodeId,
+    up_to: Sequence,
+    /// The new session.
+    id: NodeId,
+    copied: Sequence,
+    reply: Reply<SessionView>,
+}
+
+impl Fork {
+    /// The number of the session that is being made.
+    pub(super) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(super) fn refuse(self, error: Error) {
+        drop(self.reply.send(Err(error)));
+    }
+}
+
+impl Writer<'_> {
+    /// Begins a fork and, where its log is short, finishes it.
+    pub(super) fn begin_fork(
+        &mut self,
+        request: ForkSession,
+        reply: Reply<SessionView>,
+    ) -> Option<(Ready, Option<Trouble>)> {
+        if self.forks.len() >= FORKS_MAX {
+            let error = Error::Overloaded {
+                what: "the table of forks",
+                retry_after_millis: RETRY_AFTER_MILLIS,
+            };
+            return Some(carry_out(reply, || Err(error.into())));
+        }
+        match self.prepare_fork(&request) {
+            Ok((source, up_to, id)) => {
+                let fork = Fork { request, source, up_to, id, copied: 0, reply };
+                self.go_on(fork)
+            }
+            Err(fault) => Some(carry_out(reply, || Err(fault))),
+        }
+    }
+
+    /// Copies another piece of every fork that is under way.
+    pub(super) fn go_on_forking(&mut self, answers: &mut Vec<Ready>) -> Option<Trouble> {
+        for fork in std::mem::take(&mut self.forks) {
+            if let Some((answer, trouble)) = self.go_on(fork) {
+                answers.push(answer);
+                if trouble.is_some() {
+                    return trouble;
+                }
+            }
+        }
+        None
+    }
+
+    fn prepare_fork(&mut self, request: &ForkSession) -> Outcome<(NodeId, Sequence, NodeId)> {
+        let ForkSession { source, up_to, session_id, now } = request;
+        let found = self.reads.live(source, *now)?;
+        let last_sequence = found.info.last_sequence;
+        let up_to = up_to.unwrap_or(last_sequence);
+        if up_to > last_sequence {
+            return Err(Error::BeyondLastSequence { asked: up_to, last_sequence }.into());
+        }
+        let key = SessionKey { session_id: session_id.clone(), ..source.clone() };
+        if self.make_way(&key, *now)?.is_some() {
+            return Err(Error::SessionExists(key).into());
+        }
+        let id = self.new_node()?;
+        self.writes.insert_garbage.execute([id])?;
+        Ok((found.id(), up_to, id))
+    }
+
+    /// Copies a piece; the answer where that was the last one.
+    fn go_on(&mut self, mut fork: Fork) -> Option<(Ready, Option<Trouble>)> {
+        let copied = match fork.copied < fork.up_to {
+            true => self.copy_piece(&fork),
+            false => Ok(fork.copied),
+        };
+        match copied {
+            Ok(copied) if copied < fork.up_to => {
+                fork.copied = copied;
+                self.forks.push(fork);
+                None
+            }
+            Ok(_) => {
+                let Fork { request, source, up_to, id, copied: _, reply } = fork;
+                Some(carry_out(reply, || self.finish_fork(&request, source, up_to, id)))
+            }
+            Err(fault) => Some(carry_out(fork.reply, || Err(fault))),
+        }
+    }
+
+    /// Copies events behind the last one copied, with their index entries as far as they would be indexed. The last one copied now.
+    fn copy_piece(&mut self, fork: &Fork) -> Outcome<Sequence> {
+        if !self.still_there(fork.source)? {
+            return Err(Error::not_found(&fork.request.source).into());
+        }
+        let indexed = indexed(fork.up_to);
+        let range = (position(fork.source, fork.copied), position(fork.source, fork.up_to));
+        let mut piece = Vec::new();
+        let (mut last, mut events, mut bytes) = (fork.copied, 0, 0);
+        let mut rows = self.reads.event_tail.query(range)?;
+        while let Some(row) = rows.next()?
+            && events < PIECE_EVENTS
+            && bytes < PIECE_BYTES
+        {
+            last = sequence_at(row.get(0)?);
+            events += 1;
+            bytes += row::bytes(row, 4)?;
+            if last <= indexed {
+                let removed = row::removed(row, 1)?;
+                let set = row::optional_json(row, 2)?;
+                let names = names_in(ScopeKind::Session, set.as_ref(), &removed);
+                let event_id = Some(row::text(row, 3)?.into());
+                piece.push(TailEntry { version: last, names, event_id });
+            }
+        }
+        drop(rows);
+        self.writes.copy_events.execute((
+            position(fork.id, 0) - position(fork.source, 0),
+            position(fork.source, fork.copied),
+            position(fork.source, last),
+        ))?;
+        self.writes.index(fork.id, &piece)?;
+        Ok(last)
+    }
+
+    /// Gives the copy its state and its address.
+    fn finish_fork(
+        &mut self,
+        request: &ForkSession,
+        source: NodeId,
+        up_to: Sequence,
+        id: NodeId,
+    ) -> Outcome<SessionView> {
+        let ForkSession { source: source_key, up_to: _, session_id, now } = request;
+        // Both may have changed since the first piece.
+        let from = self.reads.live(source_key, *now)?;
+        if from.id() != source {
+            return Err(Error::not_found(source_key).into());
+        }
+        let key = SessionKey { session_id: session_id.clone(), ..source_key.clone() };
+        if self.make_way(&key, *now)?.is_some() {
+            return Err(Error::SessionExists(key).into());
+        }
+        self.flush()?;
+        let mut state = Vec::new();
+        self.reads.state_as_of(from.log(), up_to, &mut state)?;
+        for entry in &state {
+            let row = (id, entry.key.name(), entry.value.as_str(), entry.version.cast_signed());
+            self.writes.put_state.execute(row)?;
+        }
+        self.writes.copy_markers.execute((id, source, up_to.cast_signed()))?;
+        self.writes.copy_initial.execute((id, source))?;
+        let initial = self.reads.initial_state(source)?;
+        let initial_bytes = initial.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let bytes = state.iter().map(|entry| entry.key.name().len() + entry.value.len()).sum();
+        let newest = self.reads.newest_event.query_row(
+            (position(id, 0), position(id, LAST_SEQUENCE)),
+            |row| Ok((row::time(row, 1)?, row::time(row, 3)?)),
+        );
+        let newest = newest.optional()?;
+        let info = SessionInfo {
+            key: key.clone(),
+            incarnation: Incarnation(id.cast_unsigned()),
+            last_sequence: up_to,
+            create_time: *now,
+            update_time: newest.map_or(*now, |(_, commit_time)| commit_time.max(*now)),
+            last_event_time: newest.map_or(*now, |(event_time, _)| event_time),
+            expire_time: None,
+            display_name: DisplayName::from_stored(""),
+            labels: from.info.labels.clone(),
+            forked_from: Some(ForkOrigin { key: source_key.clone(), sequence: up_to }),
+            created_versions: from.info.created_versions,
+        };
+        let found = Found { info: info.clone(), app: from.app, user: from.user, bytes };
+        self.store_session(&found, initial_bytes)?;
+        self.writes.delete_garbage.execute([id])?;
+        self.changed.push(id);
+        let state = self.reads.merged(found.nodes())?;
+        Ok(SessionView { info, state: Some(state), events: None })
+    }
+}

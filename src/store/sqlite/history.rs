@@ -1,0 +1,211 @@
+//! The past: what keys were, and which versions changed them.
+//!
+//! The cost depends on how many keys a node ever had, not on how long its log is: for each key the newest change up to a version is
+//! one step down an index. What the index does not hold yet is the last few rows of the log.
+
+use std::collections::BTreeMap;
+
+use rusqlite::OptionalExtension;
+
+use super::{
+    row,
+    schema::{LAST_SEQUENCE, NodeId, indexed, position, sequence_at},
+    statements::Reads,
+};
+use crate::domain::{
+    Version,
+    json::Json,
+    scope::{ScopeKind, StateKey},
+    session::StateEntry,
+};
+
+/// A node with a log, at its newest version or at an earlier one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    pub(super) node: NodeId,
+    pub(super) kind: ScopeKind,
+    /// Its newest version in this snapshot.
+    pub(super) version: Version,
+}
+
+/// A row of a log's end, with the names that it changed in that log's own scope.
+#[derive(Clone, Debug)]
+pub(super) struct TailEntry {
+    pub(super) version: Version,
+    pub(super) names: Vec<Box<str>>,
+    /// For a session: the event's id.
+    pub(super) event_id: Option<Box<str>>,
+}
+
+/// Names of one scope among the keys of a change.
+pub(super) fn names_in(kind: ScopeKind, set: Option<&Json>, removed: &[StateKey]) -> Vec<Box<str>> {
+    let set = set.map(Json::members).unwrap_or_default();
+    let set = set.into_iter().map(|(key, _)| StateKey::from_stored(key));
+    let keys = set.chain(removed.iter().cloned());
+    keys.filter(|key| key.scope() == Some(kind)).map(|key| key.name().into()).collect()
+}
+
+impl Reads<'_> {
+    /// The end of a log, which the indexes do not hold yet, up to a version.
+    pub(super) fn tail(&mut self, log: Log, up_to: Version) -> rusqlite::Result<Vec<TailEntry>> {
+        let (from, kind) = (indexed(log.version), log.kind);
+        let up_to = up_to.min(log.version);
+        let mut tail = Vec::new();
+        if up_to <= from {
+            return Ok(tail);
+        }
+        let own = kind == ScopeKind::Session;
+        let mut rows = if own {
+            let range = (position(log.node, from), position(log.node, up_to));
+            self.event_tail.query(range)?
+        } else {
+            let range = (log.node, from.cast_signed(), up_to.cast_signed());
+            self.log_tail.query(range)?
+        };
+        while let Some(row) = rows.next()? {
+            let names =
+                names_in(kind, row::optional_json(row, 2)?.as_ref(), &row::removed(row, 1)?);
+            tail.push(TailEntry {
+                version: if own { sequence_at(row.get(0)?) } else { row::count(row, 0)? },
+                names,
+                event_id: if own { Some(row::text(row, 3)?.into()) } else { None },
+            });
+        }
+        Ok(tail)
+    }
+
+    /// The versions below `before` that changed a key, newest first, at most so many. The version 0 of a creation is not among them.
+    pub(super) fn changes_of(
+        &mut self,
+        log: Log,
+        name: &str,
+        before: Version,
+        limit: usize,
+    ) -> rusqlite::Result<Vec<Version>> {
+        let Some(last) = before.checked_sub(1) else {
+            return Ok(Vec::new());
+        };
+        let tail = self.tail(log, last)?;
+        let late = tail.iter().rev().filter(|entry| entry.names.iter().any(|it| **it == *name));
+        let mut versions: Vec<_> = late.map(|entry| entry.version).take(limit).collect();
+        let left = limit - versions.len();
+        if left > 0 {
+            let before = i64::try_from(before).unwrap_or(i64::MAX);
+            let parameters = (log.node, name, before, i64::try_from(left).unwrap_or(i64::MAX));
+            let mut rows = self.change_before.query(parameters)?;
+            while let Some(row) = rows.next()? {
+                versions.push(row::count(row, 0)?);
+            }
+        }
+        Ok(versions)
+    }
+
+    /// A node's state as it was at a version. Costs as much as reading the present where the version is the newest.
+    pub(super) fn state_as_of(
+        &mut self,
+        log: Log,
+        at: Version,
+        out: &mut Vec<StateEntry>,
+    ) -> rusqlite::Result<()> {
+        if at >= log.version {
+            return self.state_of(log.node, log.kind, out);
+        }
+        // What has not changed since is as it is.
+        let mut then: BTreeMap<String, Option<(Json, Version)>> = BTreeMap::new();
+        let mut rows = self.state.query([log.node])?;
+        while let Some(row) = rows.next()? {
+            let version = row::count(row, 2)?;
+            if version <= at {
+                then.insert(row::text(row, 0)?.to_owned(), Some((row::json(row, 1)?, version)));
+            }
+        }
+        drop(rows);
+        let changed = self.newest_changes(log, at, &then)?;
+        for (version, names) in changed {
+            let set = self.set_at(log, version)?;
+            for (key, value) in set.as_ref().map(Json::members).unwrap_or_default() {
+                let key = StateKey::from_stored(key);
+                if key.scope() == Some(log.kind) && names.iter().any(|name| name == key.name()) {
+                    then.insert(key.name().to_owned(), Some((value, version)));
+                }
+            }
+            // A key that this version changed and did not set was removed by it.
+            for name in names {
+                then.entry(name).or_insert(None);
+            }
+        }
+        if log.kind == ScopeKind::Session {
+            for (name, value) in self.initial_state(log.node)? {
+                then.entry(name).or_insert(Some((value, 0)));
+            }
+        }
+        out.extend(then.into_iter().filter_map(|(name, entry)| {
+            let (value, version) = entry?;
+            Some(StateEntry { key: StateKey::in_scope(log.kind, &name), value, version })
+        }));
+        Ok(())
+    }
+
+    /// For each name that is not in `known`, its newest change up to a version; by version.
+    fn newest_changes(
+        &mut self,
+        log: Log,
+        at: Version,
+        known: &BTreeMap<String, Option<(Json, Version)>>,
+    ) -> rusqlite::Result<BTreeMap<Version, Vec<String>>> {
+        let mut newest: BTreeMap<String, Version> = BTreeMap::new();
+        let mut from = String::new();
+        loop {
+            let next = self.next_changed_name.query_row((log.node, &from), |row| row.get(0));
+            let Some(name): Option<String> = next.optional()? else {
+                break;
+            };
+            if !known.contains_key(&name) {
+                let parameters = (log.node, &name, at.cast_signed() + 1, 1);
+                let version =
+                    self.change_before.query_row(parameters, |row| row::count(row, 0)).optional()?;
+                if let Some(version) = version {
+                    newest.insert(name.clone(), version);
+                }
+            }
+            // The smallest text behind this one, for no name holds a NUL.
+            from = name;
+            from.push('\0');
+        }
+        for entry in self.tail(log, at)? {
+            for name in entry.names.into_iter().map(String::from) {
+                if !known.contains_key(&name) {
+                    newest.insert(name, entry.version);
+                }
+            }
+        }
+        let mut by_version: BTreeMap<Version, Vec<String>> = BTreeMap::new();
+        for (name, version) in newest {
+            by_version.entry(version).or_default().push(name);
+        }
+        Ok(by_version)
+    }
+
+    /// What a version of a log set, in all scopes.
+    fn set_at(&mut self, log: Log, version: Version) -> rusqlite::Result<Option<Json>> {
+        let set = |row: &rusqlite::Row<'_>| row::optional_json(row, 0);
+        match log.kind {
+            ScopeKind::Session => {
+                let at = position(log.node, version.min(LAST_SEQUENCE));
+                self.event_change.query_row([at], set)
+            }
+            ScopeKind::Application | ScopeKind::User => {
+                self.log_change.query_row((log.node, version.cast_signed()), set)
+            }
+        }
+    }
+
+    /// The own state that a session was created with, names without prefix.
+    pub(super) fn initial_state(
+        &mut self,
+        session: NodeId,
+    ) -> rusqlite::Result<Vec<(String, Json)>> {
+        let state = self.initial.query_row([session], |row| row::json(row, 0)).optional()?;
+        Ok(state.as_ref().map(Json::members).unwrap_or_default())
+    }
+}

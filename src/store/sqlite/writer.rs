@@ -1,0 +1,425 @@
+//! The one thread that writes. It takes what waits, does it all in one transaction, commits, wakes watchers, and answers then.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use rusqlite::{Connection, ErrorCode};
+use tracing::{error, info, warn};
+
+use super::{
+    cache::Cache,
+    checkpoint::Checkpoints,
+    command::{Command, Ready, Trouble, carry_out},
+    fault::{Fault, Outcome, driver_error},
+    fork::Fork,
+    moved::MovedSession,
+    options::{Crash, CrashPoint},
+    queue::Queue,
+    schema::NodeId,
+    statements::{Reads, Writes},
+};
+use crate::{
+    domain::{
+        error::Error,
+        id::{AppName, UserId},
+        scope::{Scope, SessionKey, SessionRef},
+        time::Time,
+    },
+    store::tails::{GONE, Tails},
+};
+
+/// What outlives a connection.
+pub(super) struct Shared {
+    pub(super) path: PathBuf,
+    pub(super) queue: Arc<Queue<Command>>,
+    pub(super) tails: Arc<Tails>,
+    pub(super) group_commands: usize,
+    pub(super) group_bytes: usize,
+    pub(super) cache_bytes: usize,
+    pub(super) crash: Option<Crash>,
+    pub(super) commits: u64,
+    pub(super) checkpoints: Checkpoints,
+}
+
+/// The writer on one connection.
+pub(super) struct Writer<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) reads: Reads<'c>,
+    pub(super) writes: Writes<'c>,
+    pub(super) cache: Cache,
+    pub(super) next_node: NodeId,
+    stored_next_node: NodeId,
+    /// As the table of the same name, those that moved first in front.
+    pub(super) moved: VecDeque<MovedSession>,
+    /// Nodes whose keys are not all written.
+    pub(super) unwritten: Vec<NodeId>,
+    /// Nodes that this group changed.
+    pub(super) changed: Vec<NodeId>,
+    /// Sessions that this group removed.
+    pub(super) gone: Vec<SessionKey>,
+    /// Forks that take more than one group.
+    pub(super) forks: Vec<Fork>,
+}
+
+/// Why a connection is not used any further.
+pub(super) enum End {
+    /// Everything accepted is done, and nothing more comes.
+    Closed,
+    /// It is in a state that nobody knows.
+    Broken,
+}
+
+/// How a group ended.
+enum GroupEnd {
+    Committed,
+    /// Nothing of it was applied.
+    RolledBack,
+    /// Nobody knows what of it was applied.
+    Unknown,
+}
+
+/// The cache has lost what was put into it: a defect.
+pub(super) fn lost() -> Fault {
+    Fault::Refused(Error::Internal("a scope was not in the writer's cache".into()))
+}
+
+impl<'c> Writer<'c> {
+    pub(super) fn new(connection: &'c Connection, shared: &Shared) -> rusqlite::Result<Self> {
+        let next_node = connection.query_row("SELECT next_node FROM meta", (), |row| row.get(0))?;
+        Ok(Self {
+            connection,
+            reads: Reads::prepare(connection)?,
+            writes: Writes::prepare(connection)?,
+            cache: Cache::new(shared.cache_bytes),
+            next_node,
+            stored_next_node: next_node,
+            moved: super::moved::load(connection)?,
+            unwritten: Vec::new(),
+            changed: Vec::new(),
+            gone: Vec::new(),
+            forks: Vec::new(),
+        })
+    }
+
+    /// Serves until the queue is closed or the connection is not to be trusted any more.
+    pub(super) fn serve(&mut self, shared: &mut Shared) -> End {
+        let mut commands = Vec::with_capacity(shared.group_commands);
+        loop {
+            let idle = self.forks.is_empty();
+            let more = shared.queue.take(
+                &mut commands,
+                shared.group_commands,
+                shared.group_bytes,
+                idle,
+            );
+            if commands.is_empty() && idle {
+                if more {
+                    continue;
+                }
+                return End::Closed;
+            }
+            match self.group(&mut commands, shared) {
+                GroupEnd::Committed => {}
+                GroupEnd::RolledBack => {
+                    if self.forget_all(shared).is_err() {
+                        return End::Broken;
+                    }
+                }
+                GroupEnd::Unknown => return End::Broken,
+            }
+            shared.checkpoints.after_commit(self.connection, &shared.queue);
+        }
+    }
+
+    /// Does a group of commands and answers all of them.
+    fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
+        let mut answers: Vec<Ready> = Vec::with_capacity(commands.len());
+        let mut trouble = self.writes.begin.execute(()).err().map(Trouble::Driver);
+        for command in commands.drain(..) {
+            if trouble.is_some() {
+                command.refuse(Error::StoreUnavailable);
+                continue;
+            }
+            if let Some((answer, failed)) = self.execute(command) {
+                answers.push(answer);
+                trouble = failed;
+            }
+        }
+        if trouble.is_none() {
+            trouble = self.go_on_forking(&mut answers);
+        }
+        if trouble.is_none() {
+            trouble = self.flush().err().map(Trouble::Driver);
+        }
+        if let Some(trouble) = trouble {
+            return self.give_up(answers, &trouble);
+        }
+        shared.commits += 1;
+        crash(shared, CrashPoint::BeforeCommit);
+        if let Err(error) = self.writes.commit.execute(()) {
+            return self.commit_failed(answers, &error);
+        }
+        crash(shared, CrashPoint::AfterCommitBeforeAck);
+        self.announce(&shared.tails);
+        for answer in answers {
+            answer(None);
+        }
+        self.cache.shrink();
+        GroupEnd::Committed
+    }
+
+    /// Does one command. No answer where it goes on in later groups.
+    fn execute(&mut self, command: Command) -> Option<(Ready, Option<Trouble>)> {
+        Some(match command {
+            Command::Append(append, reply) => carry_out(reply, || self.append(append)),
+            Command::Create(create, reply) => carry_out(reply, || self.create(create)),
+            Command::Update(update, reply) => carry_out(reply, || self.update_session(update)),
+            Command::Delete(key, now, reply) => carry_out(reply, || self.delete(&key, now)),
+            Command::Rewind(rewind, reply) => carry_out(reply, || self.rewind(rewind)),
+            Command::UpdateState(update, reply) => carry_out(reply, || self.update_state(update)),
+            Command::Sweep(now, reply) => carry_out(reply, || self.sweep(now)),
+            Command::Fork(fork, reply) => return self.begin_fork(fork, reply),
+        })
+    }
+
+    /// Undoes the group and says so to everybody in it.
+    fn give_up(&mut self, answers: Vec<Ready>, trouble: &Trouble) -> GroupEnd {
+        let failure = match trouble {
+            Trouble::Driver(error) => driver_error(error, "write a group"),
+            Trouble::Panic => {
+                error!("a write panicked; its group is rolled back");
+                Error::StoreUnavailable
+            }
+        };
+        for answer in answers {
+            answer(Some(failure.clone()));
+        }
+        self.roll_back()
+    }
+
+    fn commit_failed(&mut self, answers: Vec<Ready>, error: &rusqlite::Error) -> GroupEnd {
+        // Where there is no room, or no lock, nothing has reached the log. After any other failure it may hold the commit.
+        let code = error.sqlite_error_code();
+        let certain = matches!(
+            code,
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        );
+        let told = driver_error(error, "commit");
+        let failure = if certain { told } else { Error::OutcomeUnknown };
+        for answer in answers {
+            answer(Some(failure.clone()));
+        }
+        if certain { self.roll_back() } else { GroupEnd::Unknown }
+    }
+
+    fn roll_back(&mut self) -> GroupEnd {
+        // SQLite rolls back by itself after some errors.
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            warn!(%error, "rolling back failed; the connection is replaced");
+            return GroupEnd::Unknown;
+        }
+        GroupEnd::RolledBack
+    }
+
+    /// Forgets what is in memory, for the database has something else.
+    fn forget_all(&mut self, shared: &Shared) -> rusqlite::Result<()> {
+        for fork in self.forks.drain(..) {
+            fork.refuse(Error::StoreUnavailable);
+        }
+        *self = Self::new(self.connection, shared)?;
+        Ok(())
+    }
+
+    /// Writes what a group left in memory.
+    pub(super) fn flush(&mut self) -> rusqlite::Result<()> {
+        for id in self.unwritten.drain(..) {
+            let node = match self.cache.live(id) {
+                Some(live) => Some(&mut live.own),
+                None => self.cache.scope(id),
+            };
+            let Some(node) = node else {
+                continue;
+            };
+            let writes = &mut self.writes;
+            node.take_dirty(|name, current| {
+                match current {
+                    Some((value, version)) => {
+                        let row = (id, name, value.as_str(), version.cast_signed());
+                        writes.put_state.execute(row)?;
+                    }
+                    None => {
+                        writes.delete_state.execute((id, name))?;
+                    }
+                }
+                Ok::<_, rusqlite::Error>(())
+            })?;
+        }
+        if self.next_node != self.stored_next_node {
+            self.writes.next_node.execute([self.next_node])?;
+            self.stored_next_node = self.next_node;
+        }
+        Ok(())
+    }
+
+    /// Wakes those who wait for what this group changed.
+    fn announce(&mut self, tails: &Tails) {
+        for key in self.gone.drain(..) {
+            tails.advance(&Scope::Session(key), GONE);
+        }
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let watched = tails.is_watched();
+        for id in self.changed.drain(..) {
+            if watched {
+                let node = match self.cache.live(id) {
+                    Some(live) => Some(&live.own),
+                    None => self.cache.scope(id).map(|node| &*node),
+                };
+                if let Some(node) = node {
+                    tails.advance(&node.scope, node.version);
+                }
+            }
+            self.cache.count(id);
+        }
+    }
+
+    /// Finds a live session and opens it, with its scopes.
+    pub(super) fn find(&mut self, session: &SessionRef, now: Time) -> Outcome<NodeId> {
+        let known = match session {
+            SessionRef::Full(key) => self.cache.find(key),
+            SessionRef::Bare(_) => None,
+        };
+        let id = match known {
+            Some(live) if live.found.info.expired(now) => {
+                return Err(Error::not_found(&live.found.info.key).into());
+            }
+            Some(live) => live.found.id(),
+            None => {
+                let found = self.reads.live_session(session, now)?;
+                let id = found.id();
+                if self.cache.live(id).is_none() {
+                    self.load(found)?;
+                }
+                id
+            }
+        };
+        self.load_scopes(id)?;
+        Ok(id)
+    }
+
+    /// Opens a session that the database has.
+    fn load(&mut self, found: super::lookup::Found) -> Outcome<()> {
+        use rusqlite::OptionalExtension as _;
+        let id = found.id();
+        let own = self.reads.session_node(&found)?;
+        let indexed = self.reads.newest_event_id.query_row([id], |row| row.get::<_, Box<str>>(0));
+        let indexed = indexed.optional()?;
+        let tail = super::cache::greatest_of(&own.tail).map(Box::<str>::from);
+        let moved = self.reads.is_moved.query_row((found.app, found.user, id), |_| Ok(()));
+        let moved = moved.optional()?.is_some();
+        self.cache.keep_session(found, own, moved);
+        if let Some(live) = self.cache.live(id) {
+            live.greatest_id = indexed.max(tail);
+        }
+        self.cache.count(id);
+        Ok(())
+    }
+
+    /// Opens the scopes of a session that is open.
+    fn load_scopes(&mut self, id: NodeId) -> Outcome<()> {
+        let Some(live) = self.cache.live(id) else {
+            return Err(lost());
+        };
+        let (app, user) = (live.found.app, live.found.user);
+        for scope in [app, user] {
+            if self.cache.scope(scope).is_none() {
+                let name = self.reads.scope_of(scope)?;
+                let node = self.reads.scope_node(scope, name)?;
+                self.cache.keep_scope(node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an application, or one of its users, that may not be there yet.
+    pub(super) fn scope(&mut self, app: &AppName, user: Option<&UserId>) -> Outcome<NodeId> {
+        if let Some(id) = self.cache.scope_id(app, user) {
+            return Ok(id);
+        }
+        let scope = user.map_or_else(
+            || Scope::Application(app.clone()),
+            |user| Scope::User(app.clone(), user.clone()),
+        );
+        let node = match self.reads.scope_id(app, user)? {
+            Some(id) => self.reads.scope_node(id, scope)?,
+            None => {
+                let id = self.new_node()?;
+                let name = user.map_or("", UserId::as_str);
+                self.writes.insert_scope.execute((app.as_str(), name, id))?;
+                super::node::Node::new(id, scope, super::lookup::ScopeHead::default(), true)
+            }
+        };
+        let id = node.id;
+        self.cache.keep_scope(node);
+        Ok(id)
+    }
+
+    /// A number that no node has had.
+    pub(super) fn new_node(&mut self) -> Outcome<NodeId> {
+        if self.next_node > super::schema::LAST_NODE {
+            return Err(Error::Internal("all numbers of nodes are used".into()).into());
+        }
+        self.next_node += 1;
+        Ok(self.next_node - 1)
+    }
+}
+
+/// The writer's thread.
+pub(super) fn run(first: Connection, mut shared: Shared) {
+    let mut connection = Some(first);
+    loop {
+        let current = match connection.take() {
+            Some(connection) => Ok(connection),
+            None => super::open::connect_writer(&shared.path),
+        };
+        let end = current.and_then(|mut connection| {
+            shared.checkpoints.follow(&mut connection)?;
+            let end = Writer::new(&connection, &shared)?.serve(&mut shared);
+            if matches!(end, End::Closed) {
+                shared.checkpoints.at_close(&connection);
+            }
+            Ok(end)
+        });
+        match end {
+            Ok(End::Closed) => {
+                info!("the store is closed");
+                return;
+            }
+            Ok(End::Broken) => {}
+            Err(error) => {
+                let _ = driver_error(&error, "open a connection for writing");
+                // Whoever waits is told; the next attempt is made for the next command.
+                let mut commands = Vec::new();
+                if !shared.queue.take(&mut commands, usize::MAX, usize::MAX, true)
+                    && commands.is_empty()
+                {
+                    return;
+                }
+                for command in commands {
+                    command.refuse(Error::StoreUnavailable);
+                }
+            }
+        }
+    }
+}
+
+fn crash(shared: &Shared, point: CrashPoint) {
+    if shared.crash == Some(Crash { point, at_commit: shared.commits }) {
+        std::process::abort();
+    }
+}
