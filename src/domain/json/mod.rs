@@ -29,10 +29,10 @@ pub use fault::{JsonFault, JsonType};
 pub use fingerprint::fingerprint;
 pub use merge::merge_patch;
 pub use operate::{Amount, OperationFault, increment, list_append};
-pub use write::{ObjectWriter, object_text};
+pub use read::{Head, RawString, Reader};
+pub use write::{ObjectWriter, object_text, push_string};
 
 use members::Members;
-use read::{Head, Reader};
 
 /// How many arrays and objects may stand inside one another; `[[1]]` has two.
 ///
