@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a scalar, or the bracket that opens an array or object.
-    pub fn next(&mut self) -> Head<'a> {
+    pub fn head(&mut self) -> Head<'a> {
         match self.peek() {
             b'{' => {
                 self.at += 1;

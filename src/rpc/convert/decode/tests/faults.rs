@@ -11,16 +11,14 @@ use crate::{
         id::SessionId,
         scope::{Scope, SessionRef},
     },
-    engine::{Expiration, WatchFrom},
     proto::v1::{
-        self, AppendEventRequest, AppendEventsRequest, DeleteSessionRequest, EndInvocationRequest,
-        EventSelection, ForkSessionRequest, GetSessionRequest, GetStateRequest, Increment,
-        KeyCheck, ListAppend, ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest,
-        MergePatch, Precondition, RenderTemplateRequest, RewindSessionRequest, Session,
-        SetIfAbsent, StateDelta, UpdateSessionRequest, UpdateStateRequest, WatchRequest,
-        key_check::Condition, session, state_operation::Operation,
+        self, AppendEventRequest, AppendEventsRequest, DeleteSessionRequest, EventSelection,
+        ForkSessionRequest, GetSessionRequest, GetStateRequest, Increment, KeyCheck, ListAppend,
+        ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest, MergePatch, Precondition,
+        RewindSessionRequest, SetIfAbsent, StateDelta, UpdateStateRequest, WatchRequest,
+        key_check::Condition, state_operation::Operation,
     },
-    rpc::convert::{Form, decode::*},
+    rpc::convert::decode::*,
 };
 
 #[test]
