@@ -3,6 +3,7 @@
 //! Every message is destructured completely, so that a new field does not compile until somebody has decided about it.
 
 pub mod decode;
+pub mod encode;
 
 /// How an answer writes free-form JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ mod json;
 mod precondition;
 mod session;
 mod state;
-mod structs;
+pub(in crate::rpc::convert) mod structs;
 mod watch;
 
 pub use address::BareIds;
