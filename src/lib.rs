@@ -88,5 +88,6 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod proto;
+pub mod rpc;
 pub mod store;
 pub mod telemetry;

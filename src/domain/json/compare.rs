@@ -36,7 +36,7 @@ impl<'a> Node<'a> {
         if depth == MAX_NESTING && matches!(reader.peek(), b'[' | b'{') {
             return Node::TooDeep(reader.skip_value());
         }
-        match reader.next() {
+        match reader.head() {
             Head::Literal(text) => Node::Literal(text),
             Head::Number(text) => Node::Number(Number::read(text)),
             Head::String(raw) => Node::String(raw.decode()),

@@ -45,7 +45,7 @@ impl Pass<'_> {
         if depth == MAX_NESTING && matches!(self.reader.peek(), b'[' | b'{') {
             return xxh3_128_with_seed(self.reader.skip_value().as_bytes(), kind::TOO_DEEP);
         }
-        match self.reader.next() {
+        match self.reader.head() {
             Head::Literal(text) => xxh3_128_with_seed(text.as_bytes(), kind::LITERAL),
             Head::Number(text) => self.number(text),
             Head::String(raw) => {

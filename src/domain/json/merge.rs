@@ -51,7 +51,7 @@ fn read_changes<'p>(
     if depth > MAX_NESTING {
         return Err(OperationFault::TooDeep);
     }
-    patch.next();
+    patch.head();
     let mut changes = Members::default();
     while let Some(key) = patch.next_key() {
         let change = if patch.peek() == b'{' {
@@ -91,7 +91,7 @@ fn merge_object<'t>(
     target: &mut Reader<'t>,
     changes: &'t Members<'t, Change<'t>>,
 ) -> Vec<Member<'t>> {
-    target.next();
+    target.head();
     let mut members: Vec<Member<'t>> = Vec::new();
     // Where the member of each change is, so that a key that comes again takes the same place.
     let mut places = vec![None; changes.entries().len()];

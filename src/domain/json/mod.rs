@@ -29,10 +29,10 @@ pub use fault::{JsonFault, JsonType};
 pub use fingerprint::fingerprint;
 pub use merge::merge_patch;
 pub use operate::{Amount, OperationFault, increment, list_append};
-pub use write::{ObjectWriter, object_text};
+pub use read::{Head, RawString, Reader};
+pub use write::{ObjectWriter, object_text, push_string};
 
 use members::Members;
-use read::{Head, Reader};
 
 /// How many arrays and objects may stand inside one another; `[[1]]` has two.
 ///
@@ -149,7 +149,7 @@ impl Json {
 
     /// A string's characters, with its escapes decoded; `None` for any other value.
     pub fn decoded(&self) -> Option<Cow<'_, str>> {
-        match Reader::new(&self.0).next() {
+        match Reader::new(&self.0).head() {
             Head::String(raw) => Some(raw.decode()),
             _ => None,
         }
@@ -159,7 +159,7 @@ impl Json {
     /// came. Of a key that is there twice the last value counts. Empty for any other value.
     pub fn members(&self) -> Vec<(String, Json)> {
         let mut reader = Reader::new(&self.0);
-        let Head::Object = reader.next() else {
+        let Head::Object = reader.head() else {
             return Vec::new();
         };
         let mut members = Members::default();

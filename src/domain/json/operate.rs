@@ -127,7 +127,7 @@ fn content(list: &Json) -> Result<&str, OperationFault> {
 fn items(list: &Json) -> Vec<&str> {
     let mut reader = Reader::new(list.as_str());
     let mut items = Vec::new();
-    if let Head::Array = reader.next() {
+    if let Head::Array = reader.head() {
         while reader.has_item() {
             items.push(reader.skip_value());
         }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr2};
 
 /// What a value begins with.
-pub(super) enum Head<'a> {
+pub enum Head<'a> {
     /// `{` was read: [`Reader::next_key`] is next.
     Object,
     /// `[` was read: [`Reader::has_item`] is next.
@@ -22,18 +22,19 @@ pub(super) enum Head<'a> {
 }
 
 /// A position in a value's text.
-pub(super) struct Reader<'a> {
+pub struct Reader<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str) -> Reader<'a> {
+    /// At the beginning of a value.
+    pub fn new(text: &'a str) -> Reader<'a> {
         Reader { text, at: 0 }
     }
 
     /// The first byte of what comes next, white space skipped; 0 at the end.
-    pub(super) fn peek(&mut self) -> u8 {
+    pub fn peek(&mut self) -> u8 {
         while let b' ' | b'\t' | b'\n' | b'\r' = self.byte() {
             self.at += 1;
         }
@@ -41,7 +42,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a scalar, or the bracket that opens an array or object.
-    pub(super) fn next(&mut self) -> Head<'a> {
+    pub fn head(&mut self) -> Head<'a> {
         match self.peek() {
             b'{' => {
                 self.at += 1;
@@ -58,7 +59,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Inside an object: reads the next member up to its value; `None` when the object has ended.
-    pub(super) fn next_key(&mut self) -> Option<RawString<'a>> {
+    pub fn next_key(&mut self) -> Option<RawString<'a>> {
         if self.peek() == b',' {
             self.at += 1;
         }
@@ -74,7 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Inside an array: whether a value is next; `false` when the array has ended.
-    pub(super) fn has_item(&mut self) -> bool {
+    pub fn has_item(&mut self) -> bool {
         if self.peek() == b',' {
             self.at += 1;
         }
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The text of the next value, whole, byte for byte.
-    pub(super) fn skip_value(&mut self) -> &'a str {
+    pub fn skip_value(&mut self) -> &'a str {
         self.peek();
         let start = self.at;
         let mut depth = 0_usize;
@@ -173,19 +174,19 @@ impl<'a> Reader<'a> {
 
 /// What stands between a string's quotes.
 #[derive(Clone, Copy)]
-pub(super) struct RawString<'a> {
+pub struct RawString<'a> {
     raw: &'a str,
     escaped: bool,
 }
 
 impl<'a> RawString<'a> {
     /// The text between the quotes, with its escapes.
-    pub(super) fn raw(&self) -> &'a str {
+    pub fn raw(&self) -> &'a str {
         self.raw
     }
 
     /// The characters; copied only where there are escapes.
-    pub(super) fn decode(&self) -> Cow<'a, str> {
+    pub fn decode(&self) -> Cow<'a, str> {
         if !self.escaped {
             return Cow::Borrowed(self.raw);
         }

@@ -55,7 +55,7 @@ impl Default for ObjectWriter {
 }
 
 /// Appends the string that is `head` and `tail`, one behind the other, in quotes.
-pub(super) fn push_string(text: &mut String, head: &str, tail: &str) {
+pub fn push_string(text: &mut String, head: &str, tail: &str) {
     text.push('"');
     push_escaped(text, head);
     push_escaped(text, tail);

@@ -1,0 +1,80 @@
+//! Requests: what is read, and every fault with its path.
+
+mod faults;
+mod limits;
+mod settings;
+mod values;
+
+use std::fmt::Debug;
+
+use prost_types::{ListValue, Struct, Value, value::Kind};
+
+use crate::{
+    domain::error::{Error, Reason, Violation},
+    proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
+};
+
+/// Field and reason of every violation.
+fn faults<T: Debug>(result: Result<T, Error>) -> Vec<(String, &'static str)> {
+    violations(result)
+        .into_iter()
+        .map(|Violation { field, reason, .. }| (field, Reason::as_str(reason)))
+        .collect()
+}
+
+fn violations<T: Debug>(result: Result<T, Error>) -> Vec<Violation> {
+    match result {
+        Err(Error::Invalid(violations)) => violations,
+        other => panic!("no fault was found: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_faults<T: Debug>(result: Result<T, Error>, expected: &[(&str, &str)]) {
+    let actual = faults(result);
+    let actual: Vec<_> = actual.iter().map(|(field, reason)| (field.as_str(), *reason)).collect();
+    assert_eq!(actual, expected);
+}
+
+fn key() -> Option<v1::SessionKey> {
+    Some(v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() })
+}
+
+fn user_scope() -> Option<v1::Scope> {
+    Some(v1::Scope { app_name: "a".into(), user_id: "u".into(), session_id: String::new() })
+}
+
+fn append(event: v1::Event) -> AppendEventRequest {
+    AppendEventRequest { key: key(), event: Some(event), ..Default::default() }
+}
+
+fn with_delta(state_delta: StateDelta) -> AppendEventRequest {
+    append(v1::Event { state_delta: Some(state_delta), ..Default::default() })
+}
+
+fn set_json(text: &str) -> StateDelta {
+    StateDelta {
+        set_form: Some(v1::state_delta::SetForm::SetJson(text.into())),
+        ..Default::default()
+    }
+}
+
+fn operation(key: &str, operation: impl Into<Option<Operation>>) -> StateOperation {
+    StateOperation { key: key.into(), operation: operation.into() }
+}
+
+fn of(kind: Kind) -> Value {
+    Value { kind: Some(kind) }
+}
+
+fn number(number: f64) -> Value {
+    of(Kind::NumberValue(number))
+}
+
+fn structure(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Struct {
+    Struct { fields: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect() }
+}
+
+fn list(values: impl Into<Vec<Value>>) -> Value {
+    of(Kind::ListValue(ListValue { values: values.into() }))
+}

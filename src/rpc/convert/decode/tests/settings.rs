@@ -1,0 +1,80 @@
+//! Expirations, masks and defaults.
+
+use prost_types::{Duration, FieldMask, Timestamp};
+
+use super::{assert_faults, key, user_scope};
+use crate::{
+    engine::{Expiration, WatchFrom},
+    proto::v1::{
+        self, EndInvocationRequest, ListEventsRequest, RenderTemplateRequest, RewindSessionRequest,
+        Session, UpdateSessionRequest, WatchRequest, session,
+    },
+    rpc::convert::{Form, decode::*},
+};
+
+#[test]
+fn expirations_are_in_range_and_longer_than_nothing() {
+    let create = |expiration| {
+        let session = Some(Session { expiration: Some(expiration), ..Default::default() });
+        create_session(v1::CreateSessionRequest {
+            app_name: "a".into(),
+            user_id: "u".into(),
+            session,
+            ..Default::default()
+        })
+        .map(|(new, _)| new.expiration)
+    };
+    let ttl = |seconds, nanos| session::Expiration::Ttl(Duration { seconds, nanos });
+    for (seconds, nanos) in [(0, 0), (-1, 0), (0, -1), (1, -1), (1, 1_000_000_000), (-1, 5)] {
+        assert_faults(create(ttl(seconds, nanos)), &[("session.ttl", "BAD_VALUE")]);
+    }
+    assert_eq!(create(ttl(0, 1)).unwrap(), Some(Expiration::After { secs: 0, nanos: 1 }));
+    let at = session::Expiration::ExpireTime(Timestamp { seconds: 1, nanos: 1_000_000_000 });
+    assert_faults(create(at), &[("session.expire_time", "BAD_VALUE")]);
+}
+
+#[test]
+fn a_mask_names_what_is_updated_and_nothing_else() {
+    let update = |paths: &[&str], expiration| {
+        let session = Session { display_name: "d".into(), expiration, ..Default::default() };
+        update_session(UpdateSessionRequest {
+            key: key(),
+            session: Some(session),
+            update_mask: Some(FieldMask { paths: paths.iter().map(|it| (*it).into()).collect() }),
+        })
+    };
+    let time = Some(session::Expiration::ExpireTime(Timestamp { seconds: 1, nanos: 2 }));
+    let ttl = Some(session::Expiration::Ttl(Duration { seconds: 1, nanos: 2 }));
+    let named = update(&["display_name"], time).unwrap();
+    assert_eq!(named.display_name.unwrap().as_str(), "d");
+    assert_eq!((named.labels, named.expiration), (None, None));
+    let after = Expiration::After { secs: 1, nanos: 2 };
+    assert_eq!(update(&["ttl"], ttl).unwrap().expiration, Some(Some(after)));
+    assert_eq!(update(&["ttl", "expire_time"], ttl).unwrap().expiration, Some(Some(after)));
+    assert_eq!(update(&["expire_time"], None).unwrap().expiration, Some(None));
+    assert!(update(&["labels"], None).unwrap().labels.is_some());
+    assert_faults(update(&["expire_time"], ttl), &[("update_mask", "BAD_MASK")]);
+    assert_faults(update(&["ttl"], time), &[("update_mask", "BAD_MASK")]);
+    assert_faults(
+        update(&["labels", "*", "state"], None),
+        &[("update_mask.paths[1]", "BAD_MASK"), ("update_mask.paths[2]", "BAD_MASK")],
+    );
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let (list, form) = list_events(ListEventsRequest { key: key(), ..Default::default() }).unwrap();
+    assert_eq!((list.page_size, list.page_token, form), (100, None, Form::Struct));
+    let huge =
+        ListEventsRequest { key: key(), page_size: 1001, json_form: 2, ..Default::default() };
+    let (list, form) = list_events(huge).unwrap();
+    assert_eq!((list.page_size, form), (1000, Form::Text));
+    let rewind = RewindSessionRequest { key: key(), to_sequence: Some(0), ..Default::default() };
+    assert_eq!(rewind_session(rewind).unwrap().0.author.as_str(), "system");
+    let cursor = WatchRequest { scope: user_scope(), cursor: "c".into(), start: 3, json_form: 0 };
+    assert_eq!(watch(cursor).unwrap().1, WatchFrom::Cursor("c".into()));
+    let render = RenderTemplateRequest { key: key(), template: " ".into(), ..Default::default() };
+    assert_eq!(render_template(render).unwrap().template, " ");
+    let end = EndInvocationRequest { key: key(), invocation_id: "i".into() };
+    assert_eq!(end_invocation(end).unwrap().1.as_str(), "i");
+}

@@ -1,0 +1,197 @@
+//! How deep a Struct may be in each place: exactly as deep as a client decodes with protobuf's default limit.
+
+use prost::Message;
+
+use super::{event, info, json, state};
+use crate::{
+    domain::{
+        error::Error,
+        event::Changes,
+        id::Author,
+        json::{Json, MAX_NESTING},
+        session::SessionInfo,
+    },
+    engine::{AppendAnswer, EventList, SessionAnswer, StateAnswer, WatchItem},
+    proto::v1::{
+        self, AppendEventStreamResponse, append_event_stream_response::Outcome, event::BodyForm,
+        session::StateForm, watch_response::Kind,
+    },
+    rpc::convert::{Form, encode},
+    store::AppendedEvent,
+};
+
+/// `{"a":{"a":…1}}`, with so many objects.
+fn objects(levels: usize) -> Json {
+    json(format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels)))
+}
+
+/// `[[…1]]`, with so many arrays.
+fn arrays(levels: usize) -> Json {
+    json(format!("{}1{}", "[".repeat(levels), "]".repeat(levels)))
+}
+
+fn decodes<M: Message + Default>(message: &M) -> bool {
+    M::decode(message.encode_to_vec().as_slice()).is_ok()
+}
+
+/// Tries a read with every depth: it answers what decodes, refuses what would not, and both happen.
+fn assert_read<M: Message + Default>(
+    levels: std::ops::Range<usize>,
+    read: impl Fn(usize) -> Result<M, Error>,
+    unchecked: impl Fn(usize) -> M,
+) -> usize {
+    let deepest = levels.clone().take_while(|&levels| decodes(&unchecked(levels))).last().unwrap();
+    for levels in levels.clone() {
+        match read(levels) {
+            Ok(message) => {
+                assert!(decodes(&message), "{levels} levels were answered");
+                assert!(levels <= deepest);
+            }
+            Err(error) => {
+                assert_eq!(error, Error::TooDeep);
+                assert!(levels > deepest, "{levels} levels were refused, {deepest} decode");
+            }
+        }
+    }
+    assert!(deepest + 1 < levels.end);
+    deepest
+}
+
+fn list_of(body: &Json) -> EventList {
+    let mut list = EventList::default();
+    list.events = vec![event(1, body.clone())];
+    list
+}
+
+/// The Struct that would be answered if there were no limit.
+fn unlimited(json: &Json) -> prost_types::Struct {
+    fn value(json: &serde_json::Value) -> prost_types::Value {
+        use prost_types::value::Kind;
+        prost_types::Value {
+            kind: Some(match json {
+                serde_json::Value::Object(_) => Kind::StructValue(object(json)),
+                serde_json::Value::Array(items) => Kind::ListValue(prost_types::ListValue {
+                    values: items.iter().map(value).collect(),
+                }),
+                _ => Kind::NumberValue(1.0),
+            }),
+        }
+    }
+    fn object(json: &serde_json::Value) -> prost_types::Struct {
+        let members = json.as_object().unwrap().iter();
+        prost_types::Struct { fields: members.map(|(key, it)| (key.clone(), value(it))).collect() }
+    }
+    object(&serde_json::from_str(json.as_str()).unwrap())
+}
+
+#[test]
+fn a_body_in_a_list_is_as_deep_as_clients_decode() {
+    let deepest = assert_read(
+        1..MAX_NESTING,
+        |levels| encode::list_events(list_of(&objects(levels)), Form::Struct),
+        |levels| v1::ListEventsResponse {
+            events: vec![v1::Event {
+                body_form: Some(BodyForm::Body(unlimited(&objects(levels)))),
+                ..Default::default()
+            }],
+            ..Default::default()
+        },
+    );
+    // As deep as the request that brought it can be.
+    assert_eq!(deepest, 33);
+}
+
+#[test]
+fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
+    let of = |levels| state([("k", arrays(levels))]);
+    let object = |levels| unlimited(&of(levels).to_json());
+    let alone = assert_read(
+        1..MAX_NESTING,
+        |levels| encode::get_state(StateAnswer { state: of(levels) }, false, Form::Struct),
+        |levels| v1::GetStateResponse {
+            state_form: Some(v1::get_state_response::StateForm::State(object(levels))),
+            ..Default::default()
+        },
+    );
+    let in_a_session = assert_read(
+        1..MAX_NESTING,
+        |levels| {
+            let answer = SessionAnswer {
+                info: info(),
+                state: Some(of(levels)),
+                events: EventList::default(),
+            };
+            encode::get_session(answer, Form::Struct)
+        },
+        |levels| v1::GetSessionResponse {
+            session: Some(v1::Session {
+                state_form: Some(StateForm::State(object(levels))),
+                ..Default::default()
+            }),
+            ..Default::default()
+        },
+    );
+    assert_eq!((alone, in_a_session), (48, 48));
+}
+
+fn appended(body: Json, of_state: Json) -> AppendAnswer {
+    let mut event = event(1, body);
+    event.changes = Changes { set: Some(json(format!("{{\"k\":{of_state}}}"))), remove: vec![] };
+    AppendAnswer {
+        info: SessionInfo { ..info() },
+        events: vec![AppendedEvent { event, replayed: false }],
+        state: Some(state([("k", of_state)])),
+    }
+}
+
+#[test]
+fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
+    let mut as_text = 0;
+    for levels in 1..MAX_NESTING {
+        let answer = appended(objects(levels), objects(levels));
+        let response = AppendEventStreamResponse {
+            index: 0,
+            outcome: Some(Outcome::Appended(encode::append_event(answer, Form::Struct, 1))),
+        };
+        assert!(decodes(&response), "{levels} levels were answered");
+        let Some(Outcome::Appended(appended)) = response.outcome else { unreachable!() };
+        let event = appended.event.unwrap();
+        if let Some(BodyForm::BodyJson(text)) = event.body_form {
+            assert_eq!(text, objects(levels).into_string());
+            as_text += 1;
+        }
+    }
+    // Three levels to the body, three for each object, one hundred in all.
+    assert_eq!(as_text, MAX_NESTING - 1 - 32);
+    let mixed = encode::append_event(appended(json("{}"), objects(60)), Form::Struct, 0);
+    let event = mixed.event.unwrap();
+    assert!(matches!(event.body_form, Some(BodyForm::Body(_))));
+    let set = event.state_delta.unwrap().set_form;
+    assert!(matches!(set, Some(v1::state_delta::SetForm::SetJson(_))));
+    let state = mixed.session.unwrap().state_form;
+    assert!(matches!(state, Some(StateForm::StateJson(_))));
+}
+
+#[test]
+fn what_is_too_deep_for_a_watch_comes_as_text() {
+    let item = WatchItem::Event(Box::new(event(1, objects(60))));
+    let response = encode::watch(item, "c".into(), Form::Struct).unwrap();
+    let Some(Kind::Event(event)) = response.kind else { panic!("no event") };
+    assert!(matches!(event.body_form, Some(BodyForm::BodyJson(_))));
+    let state = state([("k", objects(60))]);
+    let snapshot = WatchItem::Snapshot { state, last_sequence: 4 };
+    let response = encode::watch(snapshot, "c".into(), Form::Struct).unwrap();
+    let Some(Kind::Snapshot(snapshot)) = response.kind else { panic!("no snapshot") };
+    assert!(matches!(snapshot.state_form, Some(v1::state_snapshot::StateForm::StateJson(_))));
+    assert_eq!((snapshot.last_sequence, response.cursor.as_str()), (4, "c"));
+}
+
+#[test]
+fn an_author_is_no_reason_to_refuse() {
+    // The limit is of JSON alone: an event without any is never too deep.
+    let mut plain = event(1, objects(99));
+    (plain.body, plain.author) = (None, Author::system());
+    let mut list = EventList::default();
+    list.events = vec![plain];
+    assert_eq!(encode::list_events(list, Form::Struct).unwrap().events.len(), 1);
+}

@@ -1,0 +1,140 @@
+//! Every field of an answer comes from where it should.
+
+use std::collections::BTreeMap;
+
+use prost_types::Timestamp;
+use tonic::Code;
+
+use super::{event, info, json, state, time};
+use crate::{
+    domain::{
+        error::Error,
+        event::Changes,
+        id::InvocationId,
+        scope::StateKey,
+        session::{ForkOrigin, Labels},
+    },
+    engine::{AppendAnswer, EventList, WatchItem},
+    proto::v1::{
+        self, AppendFailure, StateDelta, event::BodyForm, session, state_delta::SetForm,
+        watch_response::Kind,
+    },
+    rpc::{
+        convert::{Form, encode},
+        status::status,
+    },
+    store::{AppendedEvent, Created},
+};
+
+fn stamp(seconds: i64) -> Option<Timestamp> {
+    Some(Timestamp { seconds, nanos: 5 })
+}
+
+#[test]
+fn a_session_says_everything_about_itself() {
+    let mut info = info();
+    let labels = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
+    info.labels = Labels::new(labels).unwrap();
+    info.expire_time = Some(time(9));
+    info.display_name = crate::domain::id::DisplayName::new("name").unwrap();
+    info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
+    let created = Created { info, state: state([("a", json("1.0"))]), created: true };
+    let response = encode::create_session(created, Form::Text);
+    let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
+    let expected = v1::Session {
+        key: Some(key.clone()),
+        state_form: Some(session::StateForm::StateJson("{\"a\":1.0}".into())),
+        state_rounded: false,
+        last_sequence: 7,
+        create_time: stamp(1),
+        update_time: stamp(2),
+        last_event_time: stamp(3),
+        expiration: Some(session::Expiration::ExpireTime(stamp(9).unwrap())),
+        display_name: "name".into(),
+        labels: [("k".to_owned(), "v".to_owned())].into(),
+        forked_from: Some(v1::ForkOrigin { key: Some(key), sequence: 3 }),
+    };
+    assert_eq!((response.session, response.created), (Some(expected), true));
+}
+
+#[test]
+fn an_event_says_everything_about_itself() {
+    let mut event = event(6, json("{\"b\": 9007199254740993}"));
+    event.invocation_id = Some(InvocationId::new("i").unwrap());
+    event.changes =
+        Changes { set: Some(json("{\"k\":1}")), remove: vec![StateKey::new("app:r").unwrap()] };
+    event.rewind_to = Some(2);
+    event.rewound = true;
+    let listed = |form| {
+        let mut list = EventList::default();
+        list.events = vec![event.clone()];
+        encode::list_events(list, form).unwrap().events.remove(0)
+    };
+    let text = v1::Event {
+        event_id: "e".into(),
+        sequence: 6,
+        invocation_id: "i".into(),
+        author: "user".into(),
+        branch: String::new(),
+        event_time: stamp(1),
+        commit_time: stamp(2),
+        partial: false,
+        state_delta: Some(StateDelta {
+            set_form: Some(SetForm::SetJson("{\"k\":1}".into())),
+            remove: vec!["app:r".into()],
+            operations: vec![],
+        }),
+        body_form: Some(BodyForm::BodyJson("{\"b\": 9007199254740993}".into())),
+        rounded: false,
+        rewind_to_sequence: Some(2),
+        rewound: true,
+    };
+    assert_eq!(listed(Form::Text), text);
+    let message = listed(Form::Struct);
+    assert!(message.rounded && matches!(message.body_form, Some(BodyForm::Body(_))));
+}
+
+#[test]
+fn a_delta_alone_can_be_the_one_that_is_rounded() {
+    let mut event = event(6, json("{}"));
+    event.changes = Changes { set: Some(json("{\"k\":9007199254740993}")), remove: vec![] };
+    let mut list = EventList::default();
+    list.events = vec![event];
+    assert!(encode::list_events(list, Form::Struct).unwrap().events[0].rounded);
+}
+
+#[test]
+fn an_event_that_was_never_stored_is_partial() {
+    let events = vec![AppendedEvent { event: event(0, json("{}")), replayed: false }];
+    let answer = AppendAnswer { info: info(), events, state: None };
+    let event = encode::append_event(answer, Form::Text, 0).event.unwrap();
+    assert!(event.partial && event.state_delta.is_none());
+}
+
+#[test]
+fn every_kind_of_watch_message_keeps_its_cursor() {
+    let changes = Changes { set: None, remove: vec![StateKey::new("user:r").unwrap()] };
+    for (item, kind) in [
+        (WatchItem::CaughtUp, Kind::CaughtUp(v1::CaughtUp {})),
+        (WatchItem::Heartbeat(time(4)), Kind::Heartbeat(v1::Heartbeat { server_time: stamp(4) })),
+        (WatchItem::SessionDeleted, Kind::SessionDeleted(v1::SessionDeleted {})),
+        (
+            WatchItem::StateChange { changes, commit_time: time(4) },
+            Kind::StateChange(v1::StateChange {
+                delta: Some(StateDelta { remove: vec!["user:r".into()], ..Default::default() }),
+                commit_time: stamp(4),
+            }),
+        ),
+    ] {
+        let response = encode::watch(item, "cursor".into(), Form::Struct).unwrap();
+        assert_eq!((response.kind, response.cursor.as_str()), (Some(kind), "cursor"));
+    }
+}
+
+#[test]
+fn a_failure_says_what_the_status_would_have() {
+    let failure = encode::failure(&status(Error::Draining, "r-1"));
+    let AppendFailure { code, reason, message } = failure;
+    assert_eq!((code, reason.as_str()), (Code::Unavailable as i32, "DRAINING"));
+    assert!(message.contains("send the same call again"));
+}

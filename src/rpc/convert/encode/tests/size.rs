@@ -1,0 +1,204 @@
+//! Every answer fits into what a client receives by default, measured in the form in which it is sent.
+
+use prost::Message;
+
+use super::{body_of_zeros, event, info, json, state, zeros};
+use crate::{
+    domain::{
+        error::Error, event::Changes, id::Branch, json::Json, limits::MESSAGE_BYTES,
+        scope::StateKey, session::State,
+    },
+    engine::{AppendAnswer, EventList, SessionAnswer, StateAnswer, UpdateAnswer, WatchItem},
+    proto::v1::{event::BodyForm, session::StateForm},
+    rpc::convert::{Form, encode},
+    store::AppendedEvent,
+};
+
+/// What [`body_of_zeros`] has as text where it fills about a megabyte as a message.
+const ZEROS_OF_A_MEGABYTE: usize = 96_000;
+
+fn list(bodies: impl IntoIterator<Item = Json>) -> EventList {
+    let mut list = EventList::default();
+    list.events = (1..).zip(bodies).map(|(at, body)| event(at, body)).collect();
+    list
+}
+
+fn appended(bodies: impl IntoIterator<Item = Json>, state: Option<State>) -> AppendAnswer {
+    let events = list(bodies).events.into_iter();
+    let events = events.map(|event| AppendedEvent { event, replayed: true }).collect();
+    AppendAnswer { info: info(), events, state }
+}
+
+fn text_of(bytes: usize) -> Json {
+    json(format!("{{\"b\":\"{}\"}}", "x".repeat(bytes - 8)))
+}
+
+#[test]
+fn a_page_ends_before_it_is_too_large_in_its_own_form() {
+    let bodies = || vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 8];
+    let page = encode::list_events(list(bodies()), Form::Struct).unwrap();
+    assert_eq!(page.events.len(), 3);
+    assert!(page.encoded_len() <= MESSAGE_BYTES);
+    let page = encode::list_events(list(bodies()), Form::Text).unwrap();
+    assert_eq!(page.events.len(), 8);
+    let page = encode::list_events(list(vec![text_of(1 << 20); 8]), Form::Text).unwrap();
+    assert_eq!(page.events.len(), 3);
+    assert!(page.encoded_len() <= MESSAGE_BYTES);
+}
+
+#[test]
+fn a_single_item_that_never_fits_is_refused_by_a_read() {
+    let huge = || body_of_zeros(400_000);
+    let error = encode::list_events(list([huge()]), Form::Struct).unwrap_err();
+    assert_eq!(error, Error::AnswerTooLarge);
+    assert_eq!(encode::list_events(list([huge()]), Form::Text).unwrap().events.len(), 1);
+    let small_first = encode::list_events(list([json("{}"), huge()]), Form::Struct).unwrap();
+    assert_eq!(small_first.events.len(), 1);
+    let get = |form| {
+        let state = state([("k", zeros(400_000))]);
+        encode::get_state(StateAnswer { state }, true, form)
+    };
+    assert_eq!(get(Form::Struct).unwrap_err(), Error::AnswerTooLarge);
+    assert_eq!(get(Form::Text).unwrap().versions["k"], 3);
+}
+
+#[test]
+fn events_take_what_the_state_beside_them_leaves() {
+    let get = |state_zeros, bodies: Vec<Json>| {
+        let state = Some(state([("k", zeros(state_zeros))]));
+        let answer = SessionAnswer { info: info(), state, events: list(bodies) };
+        encode::get_session(answer, Form::Struct)
+    };
+    let megabytes = |many| vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); many];
+    let answer = get(2 * ZEROS_OF_A_MEGABYTE, megabytes(4)).unwrap();
+    assert_eq!(answer.events.len(), 1);
+    assert!(answer.encoded_len() <= MESSAGE_BYTES);
+    let full = get(3 * ZEROS_OF_A_MEGABYTE + 90_000, megabytes(4)).unwrap();
+    assert_eq!(full.events.len(), 0);
+    assert_eq!(get(400_000, vec![]).unwrap_err(), Error::AnswerTooLarge);
+}
+
+#[test]
+fn an_item_fits_exactly_or_not_at_all() {
+    // One that fills what is left to the byte, and one beyond: found by search, so that the sums may change.
+    let fits = |bytes: usize| {
+        let list = list([text_of(1 << 20), text_of(1 << 20), text_of(1 << 20), text_of(bytes)]);
+        let page = encode::list_events(list, Form::Text).unwrap();
+        assert!(page.encoded_len() <= MESSAGE_BYTES);
+        page.events.len() == 4
+    };
+    let (mut low, mut high) = (1000, 1 << 20);
+    assert!(fits(low) && !fits(high));
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    // All but what is kept for a token is used.
+    assert!(3 * (1 << 20) + low > MESSAGE_BYTES - 8192);
+}
+
+#[test]
+fn what_is_too_large_for_a_write_comes_as_text() {
+    let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
+    let response = encode::append_event(answer, Form::Struct, 0);
+    assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
+    let body = response.event.unwrap().body_form.unwrap();
+    assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));
+    let state = response.session.unwrap().state_form.unwrap();
+    assert!(matches!(state, StateForm::State(_)));
+}
+
+#[test]
+fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
+    let append = |state_bytes: usize| {
+        let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
+        let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
+        let response = encode::append_events(answer, Form::Text);
+        assert!(response.encoded_len() <= MESSAGE_BYTES);
+        assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
+        assert!(response.events.iter().all(|event| event.body_form.is_some()));
+        let session = response.session.unwrap();
+        assert_eq!(session.last_sequence, 7);
+        session.state_form.is_some()
+    };
+    assert!(append(1_000_000));
+    assert!(!append(1_048_576));
+}
+
+#[test]
+fn a_batch_turns_to_text_where_it_is_too_large_as_messages() {
+    let bodies = vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 12];
+    let response = encode::append_events(appended(bodies.clone(), None), Form::Struct);
+    assert!(response.encoded_len() <= MESSAGE_BYTES);
+    let texts = response.events.iter().filter(|event| {
+        matches!(&event.body_form, Some(BodyForm::BodyJson(text)) if text == bodies[0].as_str())
+    });
+    assert!(texts.count() >= 9);
+    assert!(response.events.iter().all(|event| event.body_form.is_some()));
+}
+
+#[test]
+fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
+    // Keys of control characters have six times their bytes as text: four mebibytes from less than one.
+    let keys = (0..1400).map(|at| format!("{}{at}", "\u{1}".repeat(500)));
+    let member = |key: String| format!("{}:1", serde_json::to_string(&key).unwrap());
+    let set = json(format!("{{{}}}", keys.clone().map(member).collect::<Vec<_>>().join(",")));
+    assert!(set.len() > MESSAGE_BYTES);
+    let with_set = |sequence| {
+        let mut event = event(sequence, json("{}"));
+        event.changes = Changes { set: Some(set.clone()), remove: vec![] };
+        event.branch = Branch::new("b".repeat(1024)).unwrap();
+        event
+    };
+    let events = (1..=999).map(|at| event(at, json("{\"small\":1}"))).chain([with_set(1000)]);
+    let events = events.map(|event| AppendedEvent { event, replayed: false }).collect();
+    let answer = AppendAnswer { info: info(), events, state: None };
+    let response = encode::append_events(answer, Form::Text);
+    assert!(response.encoded_len() <= MESSAGE_BYTES);
+    assert_eq!(response.events.len(), 1000);
+    assert!(response.events[..999].iter().all(|event| event.body_form.is_some()));
+    let last = &response.events[999];
+    assert_eq!((last.sequence, &last.state_delta, &last.body_form), (1000, &None, &None));
+
+    let state = || {
+        let keys: Vec<String> = keys.clone().collect();
+        state(keys.iter().map(|key| (key.as_str(), json("1"))))
+    };
+    let update = UpdateAnswer { state: state(), replayed: true };
+    let response = encode::update_state(update, Form::Text);
+    assert_eq!((response.state_form, response.replayed), (None, true));
+    let error = encode::get_state(StateAnswer { state: state() }, false, Form::Text).unwrap_err();
+    assert_eq!(error, Error::AnswerTooLarge);
+    // A watch leaves nothing out.
+    let snapshot = || WatchItem::Snapshot { state: state(), last_sequence: 1 };
+    let error = encode::watch(snapshot(), "c".into(), Form::Text).unwrap_err();
+    assert_eq!(error, Error::AnswerTooLarge);
+    assert!(encode::watch(snapshot(), "c".into(), Form::Struct).is_ok());
+}
+
+#[test]
+fn a_thousand_envelopes_of_the_longest_names_fit() {
+    let long = |sequence| {
+        let mut event = event(sequence, text_of(3000));
+        event.branch = Branch::new("b".repeat(1024)).unwrap();
+        event.author = crate::domain::id::Author::new("a".repeat(256)).unwrap();
+        event.event_id = crate::domain::id::EventId::new("e".repeat(128)).unwrap();
+        event.changes =
+            Changes { set: None, remove: vec![StateKey::new("k".repeat(512)).unwrap()] };
+        AppendedEvent { event, replayed: true }
+    };
+    let answer = AppendAnswer { info: info(), events: (1..=1000).map(long).collect(), state: None };
+    let response = encode::append_events(answer, Form::Struct);
+    assert!(response.encoded_len() <= MESSAGE_BYTES);
+    assert_eq!(response.events.len(), 1000);
+}
+
+#[test]
+fn a_change_that_is_too_large_for_a_watch_comes_as_text() {
+    let set = json(format!("{{\"app:k\":{}}}", zeros(400_000).as_str()));
+    let changes = Changes { set: Some(set), remove: vec![] };
+    let commit_time = super::time(9);
+    let item = WatchItem::StateChange { changes, commit_time };
+    let response = encode::watch(item, "c".into(), Form::Struct).unwrap();
+    assert!(response.encoded_len() <= MESSAGE_BYTES);
+}

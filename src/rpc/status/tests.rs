@@ -1,0 +1,220 @@
+//! The table of errors, row by row, and the size of what is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{DOMAIN, outline, status};
+use crate::domain::{
+    error::{Error, Reason, SequenceConflict, Violation},
+    id::{AppName, EventId, RequestId, SessionId, UserId},
+    json::JsonType,
+    scope::{ScopeKind, SessionKey, StateKey},
+};
+
+fn key(text: &str) -> StateKey {
+    StateKey::from_stored(text)
+}
+
+fn session(part: &str) -> SessionKey {
+    SessionKey {
+        app_name: AppName::from_stored(part),
+        user_id: UserId::from_stored(part),
+        session_id: SessionId::from_stored(part),
+    }
+}
+
+/// One row: an error and the code, the reason and the metadata that it has to become.
+type Row = (Error, Code, &'static str, &'static [(&'static str, &'static str)]);
+
+fn conflict(sequence: Option<(u64, u64)>, keys: &[&str]) -> Error {
+    Error::Conflict {
+        sequence: sequence.map(|(expected, actual)| SequenceConflict { expected, actual }),
+        keys: keys.iter().map(|text| key(text)).collect(),
+    }
+}
+
+#[rustfmt::skip]
+fn rows() -> Vec<Row> {
+    let whole = Error::not_found(&session("s"));
+    let bare = Error::not_found_bare(&SessionId::from_stored("s"));
+    let mismatch = Error::TypeMismatch { key: key("n"), wanted: JsonType::Number, found: JsonType::String };
+    let missing = Error::MissingStateKey(vec!["a".into(), "b".into()]);
+    let beyond = Error::BeyondLastSequence { asked: 9, last_sequence: 4 };
+    let overloaded = Error::Overloaded { what: "the write queue", retry_after_millis: 250 };
+    let internal = Error::Internal("/var/lib/x.db: SQL logic error".into());
+    let address: &[_] = &[("app_name", "s"), ("user_id", "s"), ("session_id", "s")];
+    vec![
+        (whole, Code::NotFound, "SESSION_NOT_FOUND", address),
+        (bare, Code::NotFound, "SESSION_NOT_FOUND", &[("session_id", "s")]),
+        (Error::SessionExists(session("s")), Code::AlreadyExists, "SESSION_EXISTS", address),
+        (Error::EventIdReused(EventId::from_stored("e")), Code::AlreadyExists, "EVENT_ID_REUSED", &[("event_id", "e")]),
+        (Error::RequestIdReused(RequestId::from_stored("r")), Code::AlreadyExists, "REQUEST_ID_REUSED", &[("request_id", "r")]),
+        (conflict(Some((3, 5)), &[]), Code::Aborted, "SEQUENCE_CONFLICT", &[("expected", "3"), ("actual", "5")]),
+        (conflict(Some((3, 5)), &["a", "app:b"]), Code::Aborted, "SEQUENCE_CONFLICT",
+            &[("expected", "3"), ("actual", "5"), ("keys", r#"["a","app:b"]"#)]),
+        (conflict(None, &["a\""]), Code::Aborted, "KEY_CONFLICT", &[("keys", r#"["a\""]"#)]),
+        (Error::AmbiguousSessionId(SessionId::from_stored("s")), Code::FailedPrecondition, "AMBIGUOUS_SESSION_ID", &[("session_id", "s")]),
+        (mismatch, Code::FailedPrecondition, "TYPE_MISMATCH", &[("key", "n"), ("type", "string"), ("wanted", "number")]),
+        (missing, Code::FailedPrecondition, "MISSING_STATE_KEY", &[("keys", r#"["a","b"]"#)]),
+        (Error::CursorOfOtherStore, Code::FailedPrecondition, "CURSOR_OF_OTHER_STORE", &[]),
+        (Error::TooDeep, Code::FailedPrecondition, "TOO_DEEP", &[]),
+        (beyond, Code::OutOfRange, "BEYOND_LAST_SEQUENCE", &[("asked", "9"), ("last_sequence", "4")]),
+        (Error::StateTooLarge(ScopeKind::User), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "user"), ("limit", "1048576")]),
+        (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),
+        (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),
+        (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "the write queue"), ("retry_after_millis", "250")]),
+        (Error::Starting, Code::Unavailable, "STARTING", &[]),
+        (Error::Draining, Code::Unavailable, "DRAINING", &[]),
+        (Error::StoreUnavailable, Code::Unavailable, "STORE_UNAVAILABLE", &[]),
+        (Error::OutcomeUnknown, Code::Unknown, "OUTCOME_UNKNOWN", &[]),
+        (internal, Code::Internal, "INTERNAL", &[("request_id", "r-1")]),
+    ]
+}
+
+/// The reasons of INVALID_ARGUMENT, which travel in violations.
+const FAULTS: [Reason; 15] = [
+    Reason::MissingField,
+    Reason::FieldTooLong,
+    Reason::BadId,
+    Reason::BadKey,
+    Reason::BadValue,
+    Reason::BadJson,
+    Reason::NumberNotExact,
+    Reason::NumberOverflow,
+    Reason::ValueTooLarge,
+    Reason::EventTooLarge,
+    Reason::BatchTooLarge,
+    Reason::BadPageToken,
+    Reason::BadCursor,
+    Reason::BadMask,
+    Reason::KeyOutsideScope,
+];
+
+fn metadata(status: &Status) -> BTreeMap<String, String> {
+    let info = status.get_details_error_info().expect("every status has one");
+    assert_eq!(info.domain, DOMAIN);
+    info.metadata.into_iter().collect()
+}
+
+/// Whole sentences, of which the last one tells what to do.
+fn assert_sentences(message: &str) {
+    assert!(message.ends_with('.') && message.contains("; "), "no advice: {message}");
+}
+
+#[test]
+fn every_row_of_the_table() {
+    for (error, code, reason, expected) in rows() {
+        let status = status(error, "r-1");
+        let (actual, actual_reason, message) = outline(&status);
+        assert_eq!((actual, actual_reason.as_str()), (code, reason), "{message}");
+        assert_sentences(message);
+        let expected =
+            expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        assert_eq!(metadata(&status), expected.collect(), "{reason}");
+    }
+}
+
+#[test]
+fn every_variable_part_of_a_message_is_in_the_metadata() {
+    for (error, _, reason, _) in rows() {
+        let status = status(error, "r-1");
+        let mut known = Vec::new();
+        for value in metadata(&status).into_values() {
+            match serde_json::from_str::<Vec<String>>(&value) {
+                Ok(list) => known.extend(list.iter().cloned().chain([list.len().to_string()])),
+                Err(_) => known.push(value),
+            }
+        }
+        let message = status.message();
+        let quoted = message.split('\'').skip(1).step_by(2).filter(|part| *part != "?");
+        let numbers = message.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+        for part in quoted.chain(numbers) {
+            assert!(known.iter().any(|value| value == part), "{reason}: {part}");
+        }
+    }
+}
+
+#[test]
+fn no_reason_is_missing_from_the_table() {
+    // `Internal` is the last one, so its place counts them.
+    let mut seen: BTreeSet<&str> = rows().iter().map(|row| row.2).collect();
+    seen.extend(FAULTS.map(Reason::as_str));
+    seen.insert(Reason::KeyConflict.as_str());
+    assert_eq!(seen.len(), Reason::Internal as usize + 1);
+}
+
+#[test]
+fn a_fault_of_the_request_names_its_field_and_keeps_the_first_reason() {
+    for reason in FAULTS {
+        let violations = vec![
+            Violation::new("events[2].event_id", reason, "It has 9 bytes; shorten it.")
+                .with("bytes", 9),
+            Violation::new("key", Reason::BadMask, "It is wrong; mend it."),
+        ];
+        let status = status(Error::Invalid(violations), "r-1");
+        let (code, actual, message) = outline(&status);
+        assert_eq!((code, actual.as_str()), (Code::InvalidArgument, reason.as_str()));
+        assert_eq!(
+            message,
+            "events[2].event_id: It has 9 bytes; shorten it. And 1 more, which the field violations name."
+        );
+        let expected = [("bytes", "9"), ("field", "events[2].event_id"), ("more", "1")];
+        assert_eq!(metadata(&status), expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
+        let fields = status.get_details_bad_request().unwrap().field_violations;
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|f| (f.field.as_str(), f.reason.as_str(), f.description.as_str()))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                ("events[2].event_id", reason.as_str(), "It has 9 bytes; shorten it."),
+                ("key", "BAD_MASK", "It is wrong; mend it.")
+            ]
+        );
+    }
+}
+
+#[test]
+fn at_most_twenty_violations_are_named_and_the_rest_is_counted() {
+    let violation = |at: usize| {
+        Violation::new(
+            format!("event.state_delta.operations[{at}].increment"),
+            Reason::MissingField,
+            "An increment needs an amount, by or by_double; set one of them.",
+        )
+    };
+    let status = status(Error::Invalid((0..25).map(violation).collect()), "r-1");
+    let fields = status.get_details_bad_request().unwrap().field_violations;
+    assert_eq!(fields.len(), 21);
+    assert_eq!(fields[19].field, "event.state_delta.operations[19].increment");
+    assert_eq!((fields[20].field.as_str(), fields[20].description.as_str()), ("", "and 5 more"));
+}
+
+#[test]
+fn a_list_in_metadata_is_cut_alike() {
+    let keys = (0..23).map(|at| format!("key-{at}")).collect();
+    let status = status(Error::MissingStateKey(keys), "r-1");
+    let keys: Vec<String> = serde_json::from_str(&metadata(&status)["keys"]).unwrap();
+    assert_eq!((keys.len(), keys[19].as_str(), keys[20].as_str()), (21, "key-19", "and 3 more"));
+}
+
+#[test]
+fn whole_ids_reach_programs_where_a_message_cuts_them() {
+    let long = "x".repeat(512);
+    let status = status(Error::SessionExists(session(&long)), "r-1");
+    assert_eq!(metadata(&status)["user_id"], long);
+    assert!(!status.message().contains(&"x".repeat(65)));
+}
+
+#[test]
+fn an_overload_says_when_to_come_back_and_an_inner_cause_says_nothing() {
+    let overloaded = status(Error::Overloaded { what: "x", retry_after_millis: 1500 }, "r-1");
+    let delay = overloaded.get_details_retry_info().unwrap().retry_delay;
+    assert_eq!(delay, Some(std::time::Duration::from_millis(1500)));
+    let internal = status(Error::Internal("secret path".into()), "r-1");
+    assert!(!format!("{internal:?}").contains("secret"));
+    assert!(!String::from_utf8_lossy(internal.details()).contains("secret"));
+}
