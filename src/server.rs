@@ -18,7 +18,9 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
     config::Config,
-    engine::{Engine, EngineOptions, clock::SystemClock, invocations::InvocationLimits},
+    engine::{
+        Engine, EngineOptions, clock::SystemClock, invocations::InvocationLimits, new_store_id,
+    },
     rpc::{self, RpcOptions},
     store::{self, StoreOptions},
 };
@@ -177,11 +179,11 @@ fn engine_options(config: &Config) -> EngineOptions {
 }
 
 fn store_options(config: &Config) -> Result<StoreOptions, StartError> {
-    let crash_point = match &config.crash_point {
+    let crash = match &config.crash_point {
         None => None,
         Some(text) => Some(text.parse().map_err(|error| {
-            StartError::new(format!("'{text}' is no crash point ({error})."))
+            StartError::new(format!("'{text}' is no crash point: {error}."))
         })?),
     };
-    Ok(StoreOptions { readers: usize::from(config.readers), crash_point })
+    Ok(StoreOptions { readers: usize::from(config.readers), new_id: new_store_id(), crash })
 }

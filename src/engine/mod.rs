@@ -17,7 +17,12 @@ use tokio::sync::{Semaphore, watch as channel};
 use uuid::Uuid;
 
 use crate::{
-    domain::{error::Error, id::EventId, id::SessionId, time::Time},
+    domain::{
+        error::Error,
+        id::{EventId, SessionId},
+        time::Time,
+        token::StoreId,
+    },
     store::Store,
 };
 pub use events::{AppendAnswer, AppendEvents, EventDraft, EventList, EventsWanted, ListEvents};
@@ -115,6 +120,12 @@ impl Engine {
 #[expect(clippy::disallowed_methods, reason = "the engine is where ids are made")]
 fn new_uuid() -> String {
     Uuid::now_v7().to_string()
+}
+
+/// An identity for a store that begins empty.
+#[expect(clippy::disallowed_methods, reason = "the engine is where ids are made")]
+pub fn new_store_id() -> StoreId {
+    StoreId(Uuid::new_v4().into_bytes())
 }
 
 fn new_event_id() -> EventId {

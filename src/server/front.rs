@@ -14,7 +14,7 @@ use tonic::{
     service::Routes,
 };
 
-use crate::{domain::error::Error, rpc::status::to_status};
+use crate::{domain::error::Error, rpc::status::status};
 
 /// Path of every call of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -51,7 +51,7 @@ impl Service<http::Request<Body>> for Front {
             None if request.uri().path().starts_with(HEALTH) => {
                 Box::pin(self.health.call(request))
             }
-            None => Box::pin(async { Ok(to_status(&Error::Starting).into_http()) }),
+            None => Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the others.
 
 pub mod memory;
+mod open;
 pub mod sqlite;
 pub mod tails;
 mod types;
@@ -14,6 +15,7 @@ use crate::domain::{
     error::Error, page::EventPage, scope::SessionKey, session::SessionInfo, time::Time,
     token::StoreId,
 };
+pub use open::{CrashAt, OpenError, StoreOptions, open};
 pub use types::{
     Append, Appended, AppendedEvent, CreateSession, Created, EventQuery, ForkSession, KeyChange,
     KeyChangePage, KeyChangeQuery, OnExisting, Request, RewindSession, ScopeChange, SessionOrder,

@@ -76,7 +76,7 @@ async fn a_database_of_another_program_is_refused() {
     let folder = filled().await;
     change(folder.path(), APPLICATION_ID_AT, b"\0\0\0\x07");
     let log = refused(&mut serve(folder.path()));
-    assert!(log.contains("not a sessiond"), "{log}");
+    assert!(log.contains("not made by sessiond"), "{log}");
 }
 
 #[test]

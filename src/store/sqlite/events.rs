@@ -91,8 +91,9 @@ impl Search {
         mut missing: u64,
     ) -> Outcome<Result<Sequence, (Sequence, u64)>> {
         let filter = &self.selection.filter;
-        let all_pass =
-            filter.author.is_none() && filter.invocation_id.is_none() && filter.after_time.is_none();
+        let all_pass = filter.author.is_none()
+            && filter.invocation_id.is_none()
+            && filter.after_time.is_none();
         if missing == 0 {
             return Ok(Ok(self.limit));
         }
@@ -211,7 +212,11 @@ impl Reads<'_> {
     }
 
     /// What rewinds leave visible as of an event.
-    pub(super) fn visible(&mut self, session: NodeId, as_of: Sequence) -> rusqlite::Result<Visible> {
+    pub(super) fn visible(
+        &mut self,
+        session: NodeId,
+        as_of: Sequence,
+    ) -> rusqlite::Result<Visible> {
         let mut markers = Vec::new();
         let mut rows = self.markers.query((session, as_of.cast_signed()))?;
         while let Some(row) = rows.next()? {

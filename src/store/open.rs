@@ -1,0 +1,96 @@
+//! Opens a store by its URL.
+
+use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc};
+
+use super::{
+    Store,
+    memory::MemoryStore,
+    sqlite::{self, Crash, CrashPoint, SqliteOptions},
+};
+use crate::domain::token::StoreId;
+
+/// What can be chosen about any store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Threads that read, at least 1.
+    pub readers: usize,
+    /// Identity of a store that begins empty.
+    pub new_id: StoreId,
+    /// Where the process ends itself, for tests of what survives.
+    pub crash: Option<CrashAt>,
+}
+
+/// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashAt(Crash);
+
+impl FromStr for CrashAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || "write before-commit:N or after-commit:N".to_owned();
+        let (point, commit) = text.split_once(':').ok_or_else(form)?;
+        let point = match point {
+            "before-commit" => CrashPoint::BeforeCommit,
+            "after-commit" => CrashPoint::AfterCommitBeforeAck,
+            _ => return Err(form()),
+        };
+        let at_commit = commit.parse::<NonZeroU64>().map_err(|_| form())?.get();
+        Ok(Self(Crash { point, at_commit }))
+    }
+}
+
+/// Why a store cannot be opened: a whole sentence that says what to do.
+#[derive(Debug)]
+pub struct OpenError(String);
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Opens `sqlite:PATH` or `memory:`.
+pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+    let StoreOptions { readers, new_id, crash } = options;
+    if url == "memory:" {
+        return Ok(Arc::new(MemoryStore::new(new_id)));
+    }
+    match url.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => {
+            let crash = crash.map(|CrashAt(crash)| crash);
+            let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path) };
+            let store =
+                sqlite::open(options).await.map_err(|error| OpenError(error.to_string()))?;
+            Ok(Arc::new(store))
+        }
+        _ => Err(OpenError(format!(
+            "'{url}' names no store; write sqlite:PATH for a file, or memory: for one that forgets."
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_point_has_a_place_and_a_number() {
+        assert!("before-commit:1".parse::<CrashAt>().is_ok());
+        assert!("after-commit:12".parse::<CrashAt>().is_ok());
+        for text in ["", "before-commit", "before-commit:0", "before-commit:x", "later:1"] {
+            assert!(text.parse::<CrashAt>().is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_url_is_refused_with_the_forms_there_are() {
+        let options = StoreOptions { readers: 1, new_id: StoreId([0; 16]), crash: None };
+        for url in ["", "sqlite:", "memory", "postgres://localhost/x"] {
+            let error = open(url, options.clone()).await.err().unwrap().to_string();
+            assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");
+        }
+    }
+}
