@@ -244,9 +244,6 @@ impl Plan<'_, '_> {
                 Slot::Reused => return Err(Error::EventIdReused(event.event_id).into()),
             }
         }
-        if self.bytes > BATCH_BYTES {
-            return Err(batch_too_large(self.bytes).into());
-        }
         Ok(())
     }
 
@@ -268,12 +265,15 @@ impl Plan<'_, '_> {
             Ok(found.map(|(value, _)| value.clone()))
         });
         let results = smuggler.reveal(resolved)?;
-        self.bytes += body.as_ref().map_or(0, Json::len) + results_bytes(&results);
         let sequence = self.trio.node(ScopeKind::Session).version + 1;
         if sequence > LAST_SEQUENCE {
             return Err(Error::Internal("a session has all events that it can hold".into()).into());
         }
         let (own_bytes, logs) = self.apply(&results, sequence)?;
+        self.bytes += body.as_ref().map_or(0, Json::len) + results_bytes(&results);
+        if self.bytes > BATCH_BYTES {
+            return Err(batch_too_large(self.bytes).into());
+        }
         let versions = ScopeVersions {
             application: self.trio.node(ScopeKind::Application).version,
             user: self.trio.node(ScopeKind::User).version,
@@ -418,7 +418,7 @@ fn batch_too_large(bytes: usize) -> Violation {
         "events",
         Reason::BatchTooLarge,
         format!(
-            "The events come to {bytes} bytes of bodies and of what their deltas resolve to, {BATCH_BYTES} are allowed; send fewer at once."
+            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
         ),
     )
     .with("bytes", bytes)

@@ -312,6 +312,6 @@ impl Reads<'_> {
 }
 
 fn changes_bytes(changes: &Changes) -> usize {
-    let removed: usize = changes.remove.iter().map(|key| key.as_str().len() + 4).sum();
+    let removed: usize = changes.remove.iter().map(|key| key.as_str().len()).sum();
     changes.set.as_ref().map_or(0, Json::len) + removed
 }

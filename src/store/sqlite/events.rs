@@ -17,6 +17,7 @@ use crate::{
         limits::PAGE_SCANNED,
         page::{EventPage, EventSelection, Rest, narrow},
         scope::SessionKey,
+        time::Time,
         visible::{Marker, Visible},
     },
     store::{SessionQuery, SessionView},
@@ -207,8 +208,20 @@ impl Reads<'_> {
         if page.is_some() {
             search = None;
         }
-        found.info.last_sequence = as_of.unwrap_or(last_sequence);
+        if let Some(sequence) = as_of {
+            found.info.last_sequence = sequence;
+            found.info.last_event_time = self.event_time(&found, sequence)?;
+        }
         Ok((SessionView { info: found.info, state, events: page }, search))
+    }
+
+    /// The time of an event; 0: of the creation.
+    fn event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
+        if sequence == 0 {
+            return Ok(found.info.create_time);
+        }
+        let at = position(found.id(), sequence);
+        self.newest_event.query_row((at - 1, at), |row| row::time(row, 1))
     }
 
     /// What rewinds leave visible as of an event.
