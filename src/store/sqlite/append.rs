@@ -205,9 +205,10 @@ impl Writer<'_> {
 
     /// Whether a scope has seen a request; refused where it asked for something else.
     pub(super) fn seen(&mut self, node: NodeId, request: &Request) -> Outcome<bool> {
-        let stored = self.reads.request.query_row((node, request.id.as_str()), |row| {
-            row::fingerprint(row, 0)
-        });
+        let stored = self
+            .reads
+            .request
+            .query_row((node, request.id.as_str()), |row| row::fingerprint(row, 0));
         match stored.optional()? {
             None => Ok(false),
             Some(fingerprint) if fingerprint == request.fingerprint => Ok(true),
@@ -251,8 +252,16 @@ impl Plan<'_, '_> {
 
     /// Works out one event and applies it to what is in memory.
     fn add(&mut self, at: usize, event: NewEvent) -> Outcome<()> {
-        let NewEvent { event_id, invocation_id, author, branch, event_time, delta, body, fingerprint } =
-            event;
+        let NewEvent {
+            event_id,
+            invocation_id,
+            author,
+            branch,
+            event_time,
+            delta,
+            body,
+            fingerprint,
+        } = event;
         let mut smuggler = Smuggler::default();
         let resolved = delta.resolve(&format!("events[{at}].state_delta"), |key| {
             let found = smuggler.hide(self.trio.value(self.reads, key))?;

@@ -177,7 +177,8 @@ impl Reads<'_> {
         let mut kept = Vec::with_capacity(members.len());
         for (key, value) in &members {
             let key = StateKey::from_stored(key.as_str());
-            let current = self.state_version.query_row((log.node, key.name()), |row| row::count(row, 0));
+            let current =
+                self.state_version.query_row((log.node, key.name()), |row| row::count(row, 0));
             if current.optional()? == Some(version) {
                 kept.push((key, value));
             }

@@ -37,7 +37,10 @@ impl Command {
             }
             Self::Append(append, _) => append.events.iter().map(|event| event.bytes()).sum(),
             Self::UpdateState(update, _) => update.delta.bytes(),
-            Self::Update(..) | Self::Delete(..) | Self::Fork(..) | Self::Rewind(..)
+            Self::Update(..)
+            | Self::Delete(..)
+            | Self::Fork(..)
+            | Self::Rewind(..)
             | Self::Sweep(..) => 0,
         }
     }
@@ -90,4 +93,3 @@ pub(super) fn carry_out<T: Send + 'static>(
 pub(super) fn ready<T: Send + 'static>(reply: Reply<T>, result: Result<T, Error>) -> Ready {
     Box::new(move |failure| drop(reply.send(failure.map_or(result, Err))))
 }
-

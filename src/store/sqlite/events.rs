@@ -17,6 +17,7 @@ use crate::{
         limits::PAGE_SCANNED,
         page::{EventPage, EventSelection, Rest, narrow},
         scope::SessionKey,
+        time::Time,
         visible::{Marker, Visible},
     },
     store::{SessionQuery, SessionView},
@@ -91,8 +92,9 @@ impl Search {
         mut missing: u64,
     ) -> Outcome<Result<Sequence, (Sequence, u64)>> {
         let filter = &self.selection.filter;
-        let all_pass =
-            filter.author.is_none() && filter.invocation_id.is_none() && filter.after_time.is_none();
+        let all_pass = filter.author.is_none()
+            && filter.invocation_id.is_none()
+            && filter.after_time.is_none();
         if missing == 0 {
             return Ok(Ok(self.limit));
         }
@@ -206,12 +208,26 @@ impl Reads<'_> {
         if page.is_some() {
             search = None;
         }
-        found.info.last_sequence = as_of.unwrap_or(last_sequence);
+        if let Some(sequence) = as_of {
+            found.info.last_sequence = sequence;
+            found.info.last_event_time = self.last_event_time(&found, sequence)?;
+        }
         Ok((SessionView { info: found.info, state, events: page }, search))
     }
 
+    /// When a session was last used, as of an event.
+    fn last_event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
+        let events = (position(found.id(), 0), position(found.id(), sequence));
+        let newest = self.newest_event.query_row(events, |row| row::time(row, 1)).optional()?;
+        Ok(newest.unwrap_or(found.info.create_time))
+    }
+
     /// What rewinds leave visible as of an event.
-    pub(super) fn visible(&mut self, session: NodeId, as_of: Sequence) -> rusqlite::Result<Visible> {
+    pub(super) fn visible(
+        &mut self,
+        session: NodeId,
+        as_of: Sequence,
+    ) -> rusqlite::Result<Visible> {
         let mut markers = Vec::new();
         let mut rows = self.markers.query((session, as_of.cast_signed()))?;
         while let Some(row) = rows.next()? {

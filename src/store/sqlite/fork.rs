@@ -194,10 +194,12 @@ impl Writer<'_> {
         let initial = self.reads.initial_state(source)?;
         let initial_bytes = initial.iter().map(|(name, value)| name.len() + value.len()).sum();
         let bytes = state.iter().map(|entry| entry.key.name().len() + entry.value.len()).sum();
-        let newest = self.reads.newest_event.query_row(
-            (position(id, 0), position(id, LAST_SEQUENCE)),
-            |row| Ok((row::time(row, 1)?, row::time(row, 3)?)),
-        );
+        let newest = self
+            .reads
+            .newest_event
+            .query_row((position(id, 0), position(id, LAST_SEQUENCE)), |row| {
+                Ok((row::time(row, 1)?, row::time(row, 3)?))
+            });
         let newest = newest.optional()?;
         let info = SessionInfo {
             key: key.clone(),

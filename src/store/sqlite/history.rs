@@ -162,8 +162,10 @@ impl Reads<'_> {
             };
             if !known.contains_key(&name) {
                 let parameters = (log.node, &name, at.cast_signed() + 1, 1);
-                let version =
-                    self.change_before.query_row(parameters, |row| row::count(row, 0)).optional()?;
+                let version = self
+                    .change_before
+                    .query_row(parameters, |row| row::count(row, 0))
+                    .optional()?;
                 if let Some(version) = version {
                     newest.insert(name.clone(), version);
                 }

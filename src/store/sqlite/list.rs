@@ -9,12 +9,7 @@ use std::{
 };
 
 use super::{
-    fault::Outcome,
-    listed::Listed,
-    lookup::Found,
-    row,
-    schema::NodeId,
-    state::Nodes,
+    fault::Outcome, listed::Listed, lookup::Found, row, schema::NodeId, state::Nodes,
     statements::Reads,
 };
 use crate::{
@@ -52,7 +47,9 @@ impl Place {
             SessionOrder::LeastRecent => self.time.cmp(&other.time),
             SessionOrder::MostRecent => other.time.cmp(&self.time),
         };
-        times.then_with(|| self.user.cmp(&other.user)).then_with(|| self.session.cmp(&other.session))
+        times
+            .then_with(|| self.user.cmp(&other.user))
+            .then_with(|| self.session.cmp(&other.session))
     }
 }
 
@@ -121,9 +118,8 @@ impl Reads<'_> {
             }
             scanned += 1;
             let found = self.session_of_app(place.id, app_name)?;
-            let passes = |found: &Found| {
-                !found.info.expired(query.now) && found.info.labels.contain(labels)
-            };
+            let passes =
+                |found: &Found| !found.info.expired(query.now) && found.info.labels.contain(labels);
             if let Some(found) = found.filter(passes) {
                 if page.sessions.len() == *max_items {
                     page.rest = rest(last);

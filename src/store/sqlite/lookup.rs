@@ -147,13 +147,11 @@ impl Reads<'_> {
         let (app_scope, user_scope, id) = (row.app, row.user, row.id);
         let mut bytes = row.initial_bytes;
         let mut info = row.into_info(app);
-        let newest = self.newest_event.query_row(
-            (position(id, 0), position(id, LAST_SEQUENCE)),
-            |row| {
+        let newest =
+            self.newest_event.query_row((position(id, 0), position(id, LAST_SEQUENCE)), |row| {
                 let times = (row::time(row, 1)?, row::time(row, 3)?);
                 Ok((sequence_at(row.get(0)?), times, row::bytes(row, 5)?))
-            },
-        );
+            });
         if let Some((sequence, (event_time, commit_time), size)) = newest.optional()? {
             info.last_sequence = sequence;
             info.last_event_time = event_time;

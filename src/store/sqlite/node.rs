@@ -136,7 +136,10 @@ impl Node {
             reads.state_of(self.id, self.kind(), &mut rows)?;
             for StateEntry { key, value, version } in rows {
                 if !self.keys.contains_key(key.name()) {
-                    self.remember(key.name(), Key { current: Some((value, version)), dirty: false });
+                    self.remember(
+                        key.name(),
+                        Key { current: Some((value, version)), dirty: false },
+                    );
                 }
             }
             self.complete = true;

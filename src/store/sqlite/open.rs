@@ -167,8 +167,7 @@ fn whole_path(path: &Path) -> Result<PathBuf, OpenError> {
 fn lock(path: &Path) -> Result<File, OpenError> {
     let mut name = OsString::from(path.as_os_str());
     name.push("-lock");
-    let opened =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&name);
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&name);
     let mut file = opened.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::ReadOnly(path.into())

@@ -32,8 +32,7 @@ struct Inner<T> {
 
 impl<T> Queue<T> {
     pub(super) fn new(max_items: usize, max_bytes: usize) -> Self {
-        let inner =
-            Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
+        let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
         Self { inner: Mutex::new(inner), filled: Condvar::new(), max_items, max_bytes }
     }
 

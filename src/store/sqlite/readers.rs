@@ -72,10 +72,9 @@ impl Readers {
             good
         });
         self.queue.push(job, 0).map_err(|rejected| match rejected {
-            Rejected::Full => Error::Overloaded {
-                what: "the read queue",
-                retry_after_millis: RETRY_AFTER_MILLIS,
-            },
+            Rejected::Full => {
+                Error::Overloaded { what: "the read queue", retry_after_millis: RETRY_AFTER_MILLIS }
+            }
             Rejected::Closed => Error::Draining,
         })?;
         answer.await.unwrap_or(Err(Error::StoreUnavailable))

@@ -74,11 +74,8 @@ impl Writer<'_> {
         put_all(&mut trio, results);
         self.writes.store_event(id, &event, fingerprint, live.own.bytes)?;
         live.count_id(event.event_id.as_str());
-        let entry = TailEntry {
-            version: sequence,
-            names,
-            event_id: Some(event.event_id.as_str().into()),
-        };
+        let entry =
+            TailEntry { version: sequence, names, event_id: Some(event.event_id.as_str().into()) };
         self.writes.follow(&mut live.own, entry)?;
         live.found.bytes = live.own.bytes;
         let info = &mut live.found.info;

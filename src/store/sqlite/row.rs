@@ -75,7 +75,8 @@ pub(super) fn removed(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<StateKey
     let Some(text) = optional_text(row, at)? else {
         return Ok(Vec::new());
     };
-    let names: Vec<String> = serde_json::from_str(text).map_err(|error| not_as_written(at, error))?;
+    let names: Vec<String> =
+        serde_json::from_str(text).map_err(|error| not_as_written(at, error))?;
     Ok(names.into_iter().map(StateKey::from_stored).collect())
 }
 

@@ -2,14 +2,7 @@
 
 use rusqlite::OptionalExtension;
 
-use super::{
-    fault::Outcome,
-    history::Log,
-    lookup::Found,
-    row,
-    schema::NodeId,
-    statements::Reads,
-};
+use super::{fault::Outcome, history::Log, lookup::Found, row, schema::NodeId, statements::Reads};
 use crate::{
     domain::{
         Sequence, Version,

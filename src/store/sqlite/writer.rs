@@ -1,10 +1,6 @@
 //! The one thread that writes. It takes what waits, does it all in one transaction, commits, wakes watchers, and answers then.
 
-use std::{
-    collections::VecDeque,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use rusqlite::{Connection, ErrorCode};
 use tracing::{error, info, warn};
@@ -109,12 +105,8 @@ impl<'c> Writer<'c> {
         let mut commands = Vec::with_capacity(shared.group_commands);
         loop {
             let idle = self.forks.is_empty();
-            let more = shared.queue.take(
-                &mut commands,
-                shared.group_commands,
-                shared.group_bytes,
-                idle,
-            );
+            let more =
+                shared.queue.take(&mut commands, shared.group_commands, shared.group_bytes, idle);
             if commands.is_empty() && idle {
                 if more {
                     continue;
