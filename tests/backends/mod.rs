@@ -1,7 +1,8 @@
 //! Every store there is: listed here once, for the suite and for the model test.
 
 use std::{
-    path::Path,
+    path::PathBuf,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -10,7 +11,11 @@ use std::{
 
 use sessiond::{
     domain::token::StoreId,
-    store::{Store, memory::MemoryStore},
+    store::{
+        Store,
+        memory::MemoryStore,
+        sqlite::{self, SqliteOptions},
+    },
 };
 
 /// A kind of store.
@@ -18,17 +23,25 @@ pub struct Backend {
     /// What tests call it.
     pub name: &'static str,
     /// Opens the store in a folder: a new one, or the one that is there.
-    pub open: fn(&Path) -> Arc<dyn Store>,
+    pub open: fn(PathBuf) -> Opening,
     /// Cases that it is not held to, as `concept::case`, each with the reason.
     pub excluded: &'static [(&'static str, &'static str)],
 }
 
-/// The list. Makes one test of a case for every store: `$run(&BACKEND, $($argument),*)`.
+/// A store about to be open.
+pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
+
+/// The list: makes one test of a case for every store. `$run(&BACKEND, $argument, …)`
 macro_rules! for_each_backend {
-    ($run:path, $($argument:expr),*) => {
+    ($run:path, $($argument:expr),* $(,)?) => {
         #[test]
         fn memory() {
             $run(&$crate::backends::MEMORY, $($argument),*);
+        }
+
+        #[test]
+        fn sqlite() {
+            $run(&$crate::backends::SQLITE, $($argument),*);
         }
     };
 }
@@ -40,10 +53,22 @@ pub const MEMORY: Backend = Backend {
     open: |_| {
         static OPENED: AtomicU8 = AtomicU8::new(0);
         let id = StoreId([OPENED.fetch_add(1, Ordering::Relaxed); 16]);
-        Arc::new(MemoryStore::new(id))
+        Box::pin(async move { Arc::new(MemoryStore::new(id)) as Arc<dyn Store> })
     },
     excluded: &[(
         "durability::everything_is_there_after_a_restart",
         "it lives as long as its process, and promises nothing beyond",
     )],
+};
+
+/// A file.
+pub const SQLITE: Backend = Backend {
+    name: "sqlite",
+    open: |folder| {
+        Box::pin(async move {
+            let options = SqliteOptions::new(folder.join("sessiond.db"));
+            Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
+        })
+    },
+    excluded: &[],
 };

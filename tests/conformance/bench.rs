@@ -24,29 +24,18 @@ pub struct Bench {
 }
 
 /// Runs a case on a store.
-pub fn run<F: Future<Output = ()>>(
-    backend: &'static Backend,
-    name: &str,
-    case: impl FnOnce(Bench) -> F,
-) {
-    if let Some((_, reason)) = backend.excluded.iter().find(|(case, _)| *case == name) {
-        println!("{} is not held to {name}: {reason}", backend.name);
+pub fn run(backend: &'static Backend, name: &str, case: impl AsyncFnOnce(&mut Bench)) {
+    if backend.excluded.iter().any(|(excluded, _)| *excluded == name) {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let folder = TempDir::new().unwrap();
-        let store = (backend.open)(folder.path());
-        let bench = Bench {
-            backend,
-            folder,
-            store,
-        };
-        case(bench).await;
+        let store = (backend.open)(folder.path().into()).await;
+        let mut bench = Bench { backend, folder, store };
+        case(&mut bench).await;
+        bench.close().await;
     });
 }
 
@@ -59,14 +48,14 @@ impl Bench {
     /// Closes the store and opens it again.
     pub async fn reopen(&mut self) {
         self.store.close().await;
-        self.store = (self.backend.open)(self.folder.path());
+        self.store = (self.backend.open)(self.folder.path().into()).await;
     }
 
     /// Closes the store and opens another one.
     pub async fn elsewhere(&mut self) {
         self.store.close().await;
         self.folder = TempDir::new().unwrap();
-        self.store = (self.backend.open)(self.folder.path());
+        self.store = (self.backend.open)(self.folder.path().into()).await;
     }
 
     /// Creates a session that has to be new.
@@ -145,9 +134,7 @@ pub fn text(state: &State) -> String {
 /// The keys of a state with their versions.
 pub fn versions(state: &State) -> Vec<(String, Version)> {
     let entries = state.0.iter();
-    entries
-        .map(|entry| (entry.key.to_string(), entry.version))
-        .collect()
+    entries.map(|entry| (entry.key.to_string(), entry.version)).collect()
 }
 
 /// Changes in one line: what was set, then the keys that were removed.

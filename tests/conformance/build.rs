@@ -118,9 +118,7 @@ pub fn nothing() -> Delta {
 pub fn set(values: &[(&str, &str)]) -> Delta {
     let values = values.iter();
     Delta {
-        set: values
-            .map(|&(name, value)| (key(name), json(value)))
-            .collect(),
+        set: values.map(|&(name, value)| (key(name), json(value))).collect(),
         ..Delta::default()
     }
 }
@@ -182,10 +180,7 @@ pub fn sealed(event: NewEvent) -> NewEvent {
         &event.delta,
         event.body.as_ref(),
     );
-    NewEvent {
-        fingerprint,
-        ..event
-    }
+    NewEvent { fingerprint, ..event }
 }
 
 pub fn append(path: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {
@@ -205,10 +200,7 @@ pub fn plain(path: &str, id: &str) -> Append {
 }
 
 pub fn request(id: &str, content: u128) -> Option<Request> {
-    Some(Request {
-        id: RequestId::new(id).unwrap(),
-        fingerprint: Fingerprint(content),
-    })
+    Some(Request { id: RequestId::new(id).unwrap(), fingerprint: Fingerprint(content) })
 }
 
 pub fn rewind(path: &str, to: Sequence, id: &str) -> RewindSession {
@@ -235,19 +227,14 @@ pub fn update(path: &str, delta: Delta) -> StateUpdate {
 }
 
 pub fn expect_sequence(version: Version) -> Precondition {
-    Precondition {
-        expected_sequence: Some(version),
-        keys: Vec::new(),
-    }
+    Precondition { expected_sequence: Some(version), keys: Vec::new() }
 }
 
 pub fn expect_keys(keys: &[(&str, Condition)]) -> Precondition {
     let keys = keys.iter();
     Precondition {
         expected_sequence: None,
-        keys: keys
-            .map(|(name, condition)| (key(name), condition.clone()))
-            .collect(),
+        keys: keys.map(|(name, condition)| (key(name), condition.clone())).collect(),
     }
 }
 
@@ -276,20 +263,11 @@ pub fn everything() -> EventSelection {
 }
 
 pub fn events(path: &str) -> EventQuery {
-    EventQuery {
-        key: address(path),
-        as_of: None,
-        selection: everything(),
-        now: NOW,
-    }
+    EventQuery { key: address(path), as_of: None, selection: everything(), now: NOW }
 }
 
 pub fn read_state(path: &str) -> StateQuery {
-    StateQuery {
-        scope: scope(path),
-        keys: None,
-        now: NOW,
-    }
+    StateQuery { scope: scope(path), keys: None, now: NOW }
 }
 
 pub fn sessions(app: &str) -> SessionsQuery {

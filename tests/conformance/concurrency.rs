@@ -26,7 +26,7 @@ where
     results
 }
 
-pub async fn increments_of_one_session_are_never_lost(bench: Bench) {
+pub async fn increments_of_one_session_are_never_lost(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     let stored: Vec<Vec<Event>> = together(|writer| {
         let store = bench.share();
@@ -62,7 +62,7 @@ pub async fn increments_of_one_session_are_never_lost(bench: Bench) {
 }
 
 /// Sessions of two users and updates without a session, all on one application.
-pub async fn sessions_that_share_a_scope_lose_nothing(bench: Bench) {
+pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
     for writer in 0..WRITERS {
         let path = format!("a/u{}/s{writer}", writer % 2);
         bench.new_session(&path, &[]).await;
@@ -73,10 +73,7 @@ pub async fn sessions_that_share_a_scope_lose_nothing(bench: Bench) {
             let path = format!("a/u{}/s{writer}", writer % 2);
             for at in 0..EVENTS {
                 let delta = || add("n", 1).add("app:n", 1).add("user:n", 1);
-                let batch = [
-                    event(&format!("{at}"), delta()),
-                    event(&format!("{at}+"), delta()),
-                ];
+                let batch = [event(&format!("{at}"), delta()), event(&format!("{at}+"), delta())];
                 store.append(append(&path, batch)).await.unwrap();
                 let alone = update(&format!("a/u{}", writer % 2), add("app:n", 1));
                 store.update_state(alone).await.unwrap();
@@ -121,7 +118,7 @@ pub async fn sessions_that_share_a_scope_lose_nothing(bench: Bench) {
     assert_eq!(bench.position("a").await.versions.application, of_app);
 }
 
-pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: Bench) {
+pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for round in 0..10 {
         let results: Vec<Result<Appended, Error>> = together(|writer| {
@@ -149,7 +146,7 @@ pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
 }
 
-pub async fn of_the_same_event_from_many_one_is_stored(bench: Bench) {
+pub async fn of_the_same_event_from_many_one_is_stored(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for round in 1..=10 {
         let answers: Vec<Appended> = together(|_| {
@@ -168,13 +165,10 @@ pub async fn of_the_same_event_from_many_one_is_stored(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
 }
 
-pub async fn of_the_same_request_from_many_one_is_carried_out(bench: Bench) {
+pub async fn of_the_same_request_from_many_one_is_carried_out(bench: &mut Bench) {
     let replayed: Vec<bool> = together(|_| {
         let store = bench.share();
-        let same = StateUpdate {
-            request: request("r", 1),
-            ..update("a/u", add("user:n", 1))
-        };
+        let same = StateUpdate { request: request("r", 1), ..update("a/u", add("user:n", 1)) };
         async move { store.update_state(same).await.unwrap().replayed }
     })
     .await;
@@ -182,18 +176,13 @@ pub async fn of_the_same_request_from_many_one_is_carried_out(bench: Bench) {
     assert_eq!(bench.state("a/u").await, r#"{"user:n":1}"#);
 }
 
-pub async fn of_racing_creations_one_creates(bench: Bench) {
+pub async fn of_racing_creations_one_creates(bench: &mut Bench) {
     for round in 0..10 {
         let path = format!("a/u/{round}");
         let results: Vec<Result<bool, Error>> = together(|writer| {
             let store = bench.share();
             let create = create(&path, &[("n", &writer.to_string()), ("app:n", "1")]);
-            async move {
-                store
-                    .create_session(create)
-                    .await
-                    .map(|created| created.created)
-            }
+            async move { store.create_session(create).await.map(|created| created.created) }
         })
         .await;
         let created = results.iter().filter(|result| **result == Ok(true));
@@ -207,7 +196,7 @@ pub async fn of_racing_creations_one_creates(bench: Bench) {
     }
 }
 
-pub async fn a_refused_command_does_not_harm_its_neighbours(bench: Bench) {
+pub async fn a_refused_command_does_not_harm_its_neighbours(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("s", "\"x\"")]).await;
     together(|writer| {
         let store = bench.share();
@@ -236,18 +225,13 @@ pub async fn a_refused_command_does_not_harm_its_neighbours(bench: Bench) {
 }
 
 /// A read is of one point of time: what one commit writes is seen together.
-pub async fn a_read_sees_whole_commits_only(bench: Bench) {
-    bench
-        .new_session("a/u/s", &[("n", "0"), ("app:n", "0"), ("user:n", "0")])
-        .await;
+pub async fn a_read_sees_whole_commits_only(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("n", "0"), ("app:n", "0"), ("user:n", "0")]).await;
     let store = bench.share();
     let writer = tokio::spawn(async move {
         for at in 0..200 {
             let delta = || add("n", 1).add("app:n", 1).add("user:n", 1);
-            let batch = [
-                event(&format!("{at}"), delta()),
-                event(&format!("{at}+"), delta()),
-            ];
+            let batch = [event(&format!("{at}"), delta()), event(&format!("{at}+"), delta())];
             store.append(append("a/u/s", batch)).await.unwrap();
         }
     });
@@ -271,7 +255,7 @@ pub async fn a_read_sees_whole_commits_only(bench: Bench) {
 }
 
 /// A write stands also where nobody waits for its answer.
-pub async fn a_caller_that_leaves_harms_nobody(bench: Bench) {
+pub async fn a_caller_that_leaves_harms_nobody(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for at in 0..50 {
         let store = bench.share();
@@ -287,9 +271,7 @@ pub async fn a_caller_that_leaves_harms_nobody(bench: Bench) {
     }
     let log = bench.log("a/u/s").await;
     assert_eq!(sequences(&log), (1..=log.len() as u64).collect::<Vec<_>>());
-    let left = log
-        .iter()
-        .filter(|event| event.event_id.as_str().starts_with("left"));
+    let left = log.iter().filter(|event| event.event_id.as_str().starts_with("left"));
     let state = bench.read_state(read_state("a/u/s")).await.unwrap().state;
     assert_eq!(state.get("m"), Some(&json("50")));
     let left = left.count();

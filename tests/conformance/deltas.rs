@@ -10,10 +10,7 @@ use sessiond::domain::{
 use crate::{bench::*, build::*};
 
 fn list(values: &str, max_length: usize) -> Operation {
-    Operation::ListAppend {
-        values: json(values),
-        max_length,
-    }
+    Operation::ListAppend { values: json(values), max_length }
 }
 
 fn patch(text: &str) -> Operation {
@@ -32,7 +29,7 @@ fn violation<T>(result: Result<T, Error>) -> (String, Reason) {
     }
 }
 
-pub async fn sets_come_before_removals_and_removals_before_operations(bench: Bench) {
+pub async fn sets_come_before_removals_and_removals_before_operations(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("n", "1"), ("m", "1")]).await;
     let delta = set(&[("n", "10"), ("m", "10"), ("l", "10")])
         .remove(&["m", "l"])
@@ -44,7 +41,7 @@ pub async fn sets_come_before_removals_and_removals_before_operations(bench: Ben
     assert_eq!(became(&stored.changes), r#"{"n":11,"m":5}"#);
 }
 
-pub async fn every_operation_sees_what_is_there_in_every_scope(bench: Bench) {
+pub async fn every_operation_sees_what_is_there_in_every_scope(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for prefix in ["app:", "user:", ""] {
         let name = |name: &str| format!("{prefix}{name}");
@@ -66,10 +63,8 @@ pub async fn every_operation_sees_what_is_there_in_every_scope(bench: Bench) {
     }
 }
 
-pub async fn an_event_keeps_what_its_keys_became(bench: Bench) {
-    bench
-        .new_session("a/u/s", &[("n", "1"), ("gone", "1"), ("app:gone", "1")])
-        .await;
+pub async fn an_event_keeps_what_its_keys_became(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("n", "1"), ("gone", "1"), ("app:gone", "1")]).await;
     let delta = set(&[("app:s", "{ \"a\" : 1.0 }")])
         .remove(&["gone", "app:gone", "never"])
         .add("n", 5)
@@ -80,7 +75,7 @@ pub async fn an_event_keeps_what_its_keys_became(bench: Bench) {
     assert_eq!(bench.log("a/u/s").await, [stored]);
 }
 
-pub async fn a_wider_scope_takes_updates_without_a_session(bench: Bench) {
+pub async fn a_wider_scope_takes_updates_without_a_session(bench: &mut Bench) {
     let delta = set(&[("app:l", "[1]")]).operate("app:l", list("[2]", 0));
     let updated = bench.update_state(update("a", delta)).await.unwrap();
     assert_eq!(text(&updated.state), r#"{"app:l":[1,2]}"#);
@@ -92,7 +87,7 @@ pub async fn a_wider_scope_takes_updates_without_a_session(bench: Bench) {
     assert_eq!(bench.state("a/v").await, r#"{"app:n":3}"#);
 }
 
-pub async fn events_of_a_batch_see_those_before_them(bench: Bench) {
+pub async fn events_of_a_batch_see_those_before_them(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "1")]).await;
     let mut batch = append(
         "a/u/s",
@@ -105,49 +100,31 @@ pub async fn events_of_a_batch_see_those_before_them(bench: Bench) {
     );
     batch.return_state = true;
     let appended = bench.append(batch).await.unwrap();
-    let stored: Vec<String> = appended
-        .events
-        .iter()
-        .map(|appended| became(&appended.event.changes))
-        .collect();
+    let stored: Vec<String> =
+        appended.events.iter().map(|appended| became(&appended.event.changes)).collect();
     assert_eq!(
         stored,
-        [
-            r#"{"app:n":1} -k"#,
-            r#"{"k2":[1]}"#,
-            r#"{"k":7,"app:n":2}"#,
-            r#"{"k2":[1,2]}"#
-        ]
+        [r#"{"app:n":1} -k"#, r#"{"k2":[1]}"#, r#"{"k":7,"app:n":2}"#, r#"{"k2":[1,2]}"#]
     );
     let state = text(&appended.state.unwrap());
     assert_eq!(state, r#"{"app:n":2,"k":7,"k2":[1,2]}"#);
     assert_eq!(bench.state("a/u/s").await, state);
 }
 
-pub async fn null_is_a_value_and_values_are_replaced_whole(bench: Bench) {
+pub async fn null_is_a_value_and_values_are_replaced_whole(bench: &mut Bench) {
     let null = [("k", "null"), ("app:k", "null"), ("o", r#"{"a":1}"#)];
     bench.new_session("a/u/s", &null).await;
-    assert_eq!(
-        bench.state("a/u/s").await,
-        r#"{"app:k":null,"k":null,"o":{"a":1}}"#
-    );
+    assert_eq!(bench.state("a/u/s").await, r#"{"app:k":null,"k":null,"o":{"a":1}}"#);
     let default = Operation::SetIfAbsent(json("1"));
     let delta = set(&[("o", r#"{"b":2}"#)]).operate("k", default);
     bench.put("a/u/s", "e", delta).await;
-    assert_eq!(
-        bench.state("a/u/s").await,
-        r#"{"app:k":null,"k":null,"o":{"b":2}}"#
-    );
+    assert_eq!(bench.state("a/u/s").await, r#"{"app:k":null,"k":null,"o":{"b":2}}"#);
 }
 
-pub async fn an_operation_on_another_type_is_refused(bench: Bench) {
+pub async fn an_operation_on_another_type_is_refused(bench: &mut Bench) {
     let state = [("user:s", "\"x\""), ("o", "{}")];
     bench.new_session("a/u/s", &state).await;
-    let found = |name: &str, wanted, found| Error::TypeMismatch {
-        key: key(name),
-        wanted,
-        found,
-    };
+    let found = |name: &str, wanted, found| Error::TypeMismatch { key: key(name), wanted, found };
     let refused = bench.append(append("a/u/s", [event("1", add("user:s", 1))]));
     let mismatch = found("user:s", JsonType::Number, JsonType::String);
     assert_eq!(refused.await.unwrap_err(), mismatch);
@@ -160,30 +137,22 @@ pub async fn an_operation_on_another_type_is_refused(bench: Bench) {
     assert_eq!(bench.info("a/u/s").await.last_sequence, 0);
 }
 
-pub async fn a_fault_of_an_operation_names_its_place(bench: Bench) {
+pub async fn a_fault_of_an_operation_names_its_place(bench: &mut Bench) {
     let state = [("app:n", "9223372036854775807")];
     bench.new_session("a/u/s", &state).await;
-    let batch = [
-        event("1", nothing()),
-        event("2", add("x", 1).add("app:n", 1)),
-    ];
+    let batch = [event("1", nothing()), event("2", add("x", 1).add("app:n", 1))];
     let refused = bench.append(append("a/u/s", batch)).await;
     let field = "events[1].state_delta.operations[1]".to_owned();
     assert_eq!(violation(refused), (field, Reason::NumberOverflow));
     let refused = bench.update_state(update("a/u", add("app:n", 1))).await;
     let field = "delta.operations[0]".to_owned();
     assert_eq!(violation(refused), (field, Reason::NumberOverflow));
-    assert_eq!(
-        bench.state("a/u/s").await,
-        r#"{"app:n":9223372036854775807}"#
-    );
+    assert_eq!(bench.state("a/u/s").await, r#"{"app:n":9223372036854775807}"#);
 }
 
-pub async fn what_a_delta_resolves_to_has_a_limit(bench: Bench) {
+pub async fn what_a_delta_resolves_to_has_a_limit(bench: &mut Bench) {
     let long = |bytes: usize| format!("[\"{}\"]", "x".repeat(bytes - 4));
-    bench
-        .new_session("a/u/s", &[("l", &long(VALUE_BYTES - 1))])
-        .await;
+    bench.new_session("a/u/s", &[("l", &long(VALUE_BYTES - 1))]).await;
     let delta = nothing().operate("l", list("[1]", 0));
     let refused = bench.append(append("a/u/s", [event("1", delta.clone())]));
     let field = "events[0].state_delta.operations[0]".to_owned();
@@ -192,18 +161,12 @@ pub async fn what_a_delta_resolves_to_has_a_limit(bench: Bench) {
     bench.put("a/u/s", "1", fits).await;
     // Four lists of a quarter of what a delta may be, one in another scope, so that their scopes have room.
     let quarter = long(DELTA_BYTES / 4 - 10);
-    let state = [
-        ("a", &*quarter),
-        ("b", &*quarter),
-        ("c", &*quarter),
-        ("app:d", &*quarter),
-    ];
+    let state = [("a", &*quarter), ("b", &*quarter), ("c", &*quarter), ("app:d", &*quarter)];
     bench.new_session("a/u/t", &state).await;
     let names = ["a", "b", "c", "app:d"];
     let grow = |values: &str| {
-        let grown = names.into_iter().fold(nothing(), |delta, name| {
-            delta.operate(name, list(values, 0))
-        });
+        let grown =
+            names.into_iter().fold(nothing(), |delta, name| delta.operate(name, list(values, 0)));
         append("a/u/t", [event(values, grown)])
     };
     bench.append(grow("[1]")).await.unwrap();
@@ -215,7 +178,7 @@ pub async fn what_a_delta_resolves_to_has_a_limit(bench: Bench) {
 }
 
 /// A small batch must not resolve to more than one can be answered with.
-pub async fn what_a_batch_resolves_to_has_a_limit(bench: Bench) {
+pub async fn what_a_batch_resolves_to_has_a_limit(bench: &mut Bench) {
     let member = format!(r#"{{"k":"{}"}}"#, "x".repeat(VALUE_BYTES - 100));
     bench.new_session("a/u/s", &[("app:o", &member)]).await;
     let batch = |events: usize| {
@@ -227,10 +190,7 @@ pub async fn what_a_batch_resolves_to_has_a_limit(bench: Bench) {
     };
     let fits = BATCH_BYTES / VALUE_BYTES;
     let refused = bench.append(batch(fits + 1)).await;
-    assert_eq!(
-        violation(refused),
-        ("events".to_owned(), Reason::BatchTooLarge)
-    );
+    assert_eq!(violation(refused), ("events".to_owned(), Reason::BatchTooLarge));
     assert_eq!(bench.info("a/u/s").await.last_sequence, 0);
     let appended = bench.append(batch(fits)).await.unwrap();
     assert_eq!(appended.info.last_sequence, fits as u64);

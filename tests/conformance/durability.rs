@@ -7,7 +7,7 @@ use sessiond::{
 
 use crate::{bench::*, build::*};
 
-pub async fn everything_is_there_after_a_restart(mut bench: Bench) {
+pub async fn everything_is_there_after_a_restart(bench: &mut Bench) {
     let create = CreateSession {
         labels: labels(&[("a", "b")]),
         expire_time: Some(at(50_000)),
@@ -18,34 +18,24 @@ pub async fn everything_is_there_after_a_restart(mut bench: Bench) {
         body: Some(json("{ \"a\" : 1.0 }")),
         ..event(&at.to_string(), add("k", 1).add("app:k", 1))
     });
-    bench
-        .append(append("a/u/s", events_of_a_batch))
-        .await
-        .unwrap();
+    bench.append(append("a/u/s", events_of_a_batch)).await.unwrap();
     bench.rewind_session(rewind("a/u/s", 2, "m")).await.unwrap();
-    bench
-        .fork_session(fork("a/u/s", Some(4), "t"))
-        .await
-        .unwrap();
+    bench.fork_session(fork("a/u/s", Some(4), "t")).await.unwrap();
     let gone = bench.new_session("a/v/s", &[]).await.incarnation;
     bench.delete_session(address("a/v/s"), NOW).await.unwrap();
-    let asked = || StateUpdate {
-        request: request("r", 1),
-        ..update("a/u", set(&[("user:x", "1")]))
-    };
+    let asked =
+        || StateUpdate { request: request("r", 1), ..update("a/u", set(&[("user:x", "1")])) };
     bench.update_state(asked()).await.unwrap();
-    let asked_of_session = || Append {
-        request: request("r", 1),
-        ..append("a/u/s", [event("asked", add("k", 1))])
-    };
+    let asked_of_session =
+        || Append { request: request("r", 1), ..append("a/u/s", [event("asked", add("k", 1))]) };
     bench.append(asked_of_session()).await.unwrap();
 
     let id = bench.id();
-    let before = snapshot(&bench).await;
+    let before = snapshot(bench).await;
     for _ in 0..2 {
         bench.reopen().await;
         assert_eq!(bench.id(), id);
-        assert_eq!(snapshot(&bench).await, before);
+        assert_eq!(snapshot(bench).await, before);
     }
     assert!(bench.update_state(asked()).await.unwrap().replayed);
     let asked = bench.append(asked_of_session()).await.unwrap();
@@ -56,11 +46,7 @@ pub async fn everything_is_there_after_a_restart(mut bench: Bench) {
     assert_eq!(bench.put("a/u/s", "next", nothing()).await.sequence, 8);
     let taken: Vec<_> = bench.list_sessions(sessions("a")).await.unwrap().sessions;
     let anew = bench.new_session("a/v/s", &[]).await;
-    assert!(
-        taken
-            .iter()
-            .all(|(info, _)| info.incarnation != anew.incarnation)
-    );
+    assert!(taken.iter().all(|(info, _)| info.incarnation != anew.incarnation));
     assert_ne!(anew.incarnation, gone);
 }
 
@@ -88,17 +74,10 @@ async fn snapshot(bench: &Bench) -> Vec<String> {
     all
 }
 
-pub async fn two_stores_are_not_the_same(mut bench: Bench) {
+pub async fn two_stores_are_not_the_same(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     let id = bench.id();
     bench.elsewhere().await;
     assert_ne!(bench.id(), id);
-    assert!(
-        bench
-            .list_sessions(sessions("a"))
-            .await
-            .unwrap()
-            .sessions
-            .is_empty()
-    );
+    assert!(bench.list_sessions(sessions("a")).await.unwrap().sessions.is_empty());
 }

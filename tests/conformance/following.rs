@@ -43,44 +43,30 @@ async fn in_pages(
     panic!("the pages do not end");
 }
 
-pub async fn small_pages_lead_to_the_same_end(bench: Bench) {
+pub async fn small_pages_lead_to_the_same_end(bench: &mut Bench) {
     let created = bench.new_session("a/u/s", &[]).await;
     bench.new_session("a/u/t", &[]).await;
     for at in 0..30 {
         let id = at.to_string();
         let path = if at % 3 == 0 { "a/u/s" } else { "a/u/t" };
-        let delta = set(&[
-            (&format!("app:{}", at % 7), &*id),
-            (&format!("user:{}", at % 11), &*id),
-        ]);
+        let delta =
+            set(&[(&format!("app:{}", at % 7), &*id), (&format!("user:{}", at % 11), &*id)]);
         bench.put(path, &id, delta).await;
     }
     let start = beginning(created.incarnation);
-    let page = whole(&bench, "a/u/s", start).await;
+    let page = whole(bench, "a/u/s", start).await;
     assert_eq!(page.events.len(), 10);
     assert!(page.changes.len() > 8, "{}", page.changes.len());
-    let bounds = [
-        (1, usize::MAX),
-        (2, usize::MAX),
-        (7, usize::MAX),
-        (usize::MAX, 0),
-        (usize::MAX, 300),
-    ];
+    let bounds =
+        [(1, usize::MAX), (2, usize::MAX), (7, usize::MAX), (usize::MAX, 0), (usize::MAX, 300)];
     for (max_items, max_bytes) in bounds {
-        let query = WatchQuery {
-            max_items,
-            max_bytes,
-            ..follow("a/u/s", start)
-        };
-        let (events, changes, end) = in_pages(&bench, query).await;
+        let query = WatchQuery { max_items, max_bytes, ..follow("a/u/s", start) };
+        let (events, changes, end) = in_pages(bench, query).await;
         assert_eq!(events, page.events);
         assert_eq!(changes, page.changes);
         assert_eq!(end, page.position);
     }
-    let bounded = WatchQuery {
-        max_bytes: 700,
-        ..follow("a/u/s", start)
-    };
+    let bounded = WatchQuery { max_bytes: 700, ..follow("a/u/s", start) };
     let some = bench.read_changes(bounded).await.unwrap();
     assert!(!some.complete);
     let bytes: usize = some.events.iter().map(Event::bytes).sum();
@@ -88,7 +74,7 @@ pub async fn small_pages_lead_to_the_same_end(bench: Bench) {
 }
 
 /// A long stretch that has nothing to say is crossed piece by piece.
-pub async fn a_long_silence_ends(bench: Bench) {
+pub async fn a_long_silence_ends(bench: &mut Bench) {
     let created = bench.new_session("a/u/s", &[]).await;
     bench.new_session("a/u/t", &[]).await;
     let total = PAGE_SCANNED + 500;
@@ -97,14 +83,14 @@ pub async fn a_long_silence_ends(bench: Bench) {
         bench.append(append("a/u/t", batch)).await.unwrap();
     }
     let query = follow("a/u/s", beginning(created.incarnation));
-    let (_, changes, end) = in_pages(&bench, query).await;
+    let (_, changes, end) = in_pages(bench, query).await;
     let last = format!("a{total}: {{\"app:n\":{total}}}");
     assert_eq!(changes.iter().map(line).collect::<Vec<_>>(), [last]);
     assert_eq!(end.versions.application, total as Version);
 }
 
 /// Whoever follows while others write gets every event once, and of every key the value that it ends with.
-pub async fn following_live_misses_and_repeats_nothing(bench: Bench) {
+pub async fn following_live_misses_and_repeats_nothing(bench: &mut Bench) {
     const WRITES: u64 = 120;
     let created = bench.new_session("a/u/s", &[]).await;
     bench.new_session("a/u/t", &[]).await;
@@ -117,18 +103,12 @@ pub async fn following_live_misses_and_repeats_nothing(bench: Bench) {
                     let delta = set(&[(&format!("app:{path}{}", at % 5), &*at.to_string())])
                         .add("user:n", 1);
                     let id = at.to_string();
-                    store
-                        .append(append(path, [event(&id, delta)]))
-                        .await
-                        .unwrap();
+                    store.append(append(path, [event(&id, delta)])).await.unwrap();
                 }
             })
         })
         .collect();
-    let mut query = WatchQuery {
-        max_items: 3,
-        ..follow("a/u/s", beginning(created.incarnation))
-    };
+    let mut query = WatchQuery { max_items: 3, ..follow("a/u/s", beginning(created.incarnation)) };
     let mut events = Vec::new();
     let mut seen = ScopeVersions::default();
     let mut newest = BTreeMap::new();

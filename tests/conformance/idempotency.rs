@@ -15,7 +15,7 @@ fn reused(id: &str) -> Error {
     Error::EventIdReused(EventId::new(id).unwrap())
 }
 
-pub async fn the_same_event_again_is_answered_as_stored(bench: Bench) {
+pub async fn the_same_event_again_is_answered_as_stored(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     let full = || NewEvent {
         body: Some(json(r#"{ "text": "hi" }"#)),
@@ -24,11 +24,7 @@ pub async fn the_same_event_again_is_answered_as_stored(bench: Bench) {
     let stored = only_new(bench.append(append("a/u/s", [full()])).await.unwrap());
     bench.put("a/u/s", "2", nothing()).await;
     let before = bench.info("a/u/s").await;
-    let again = Append {
-        return_state: true,
-        now: at(5_000),
-        ..append("a/u/s", [full()])
-    };
+    let again = Append { return_state: true, now: at(5_000), ..append("a/u/s", [full()]) };
     let appended = bench.append(again).await.unwrap();
     assert!(appended.events[0].replayed);
     assert_eq!(appended.events[0].event, stored);
@@ -38,13 +34,11 @@ pub async fn the_same_event_again_is_answered_as_stored(bench: Bench) {
     assert_eq!(bench.position("a").await.versions.application, 1);
 }
 
-pub async fn another_event_of_the_same_id_is_refused(bench: Bench) {
+pub async fn another_event_of_the_same_id_is_refused(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", add("n", 1)).await;
-    let other_author = NewEvent {
-        author: Author::new("other").unwrap(),
-        ..event("1", add("n", 1))
-    };
+    let other_author =
+        NewEvent { author: Author::new("other").unwrap(), ..event("1", add("n", 1)) };
     for other in [event("1", add("n", 2)), event("1", nothing()), other_author] {
         let batch = [event("0", add("n", 5)), other, event("2", nothing())];
         let refused = bench.append(append("a/u/s", batch)).await;
@@ -54,7 +48,7 @@ pub async fn another_event_of_the_same_id_is_refused(bench: Bench) {
     assert_eq!(bench.info("a/u/s").await.last_sequence, 1);
 }
 
-pub async fn an_event_may_come_twice_in_a_batch(bench: Bench) {
+pub async fn an_event_may_come_twice_in_a_batch(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     let twice = ["1", "2", "1", "2", "3"].map(|id| event(id, add("n", 1)));
     let appended = bench.append(append("a/u/s", twice)).await.unwrap();
@@ -73,7 +67,7 @@ pub async fn an_event_may_come_twice_in_a_batch(bench: Bench) {
     assert_eq!(bench.info("a/u/s").await.last_sequence, 3);
 }
 
-pub async fn replays_and_new_events_mix_in_a_batch(bench: Bench) {
+pub async fn replays_and_new_events_mix_in_a_batch(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", add("n", 1)).await;
     bench.put("a/u/s", "2", add("n", 1)).await;
@@ -89,16 +83,13 @@ pub async fn replays_and_new_events_mix_in_a_batch(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, r#"{"n":4}"#);
 }
 
-pub async fn a_replay_knows_what_a_rewind_hid_since(bench: Bench) {
+pub async fn a_replay_knows_what_a_rewind_hid_since(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", nothing()).await;
     bench.put("a/u/s", "2", add("n", 1)).await;
     bench.rewind_session(rewind("a/u/s", 1, "m")).await.unwrap();
     for at in 0..500 {
-        bench
-            .append(plain("a/u/s", &format!("later {at}")))
-            .await
-            .unwrap();
+        bench.append(plain("a/u/s", &format!("later {at}"))).await.unwrap();
     }
     let both = [event("1", nothing()), event("2", add("n", 1))];
     let appended = bench.append(append("a/u/s", both)).await.unwrap();
@@ -111,7 +102,7 @@ pub async fn a_replay_knows_what_a_rewind_hid_since(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, "{}");
 }
 
-pub async fn event_ids_belong_to_one_life_of_one_session(bench: Bench) {
+pub async fn event_ids_belong_to_one_life_of_one_session(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.new_session("a/u/t", &[]).await;
     bench.put("a/u/s", "1", add("n", 1)).await;
@@ -122,17 +113,14 @@ pub async fn event_ids_belong_to_one_life_of_one_session(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, r#"{"n":3}"#);
 }
 
-pub async fn a_rewind_again_is_answered_with_its_marker(bench: Bench) {
+pub async fn a_rewind_again_is_answered_with_its_marker(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("n", "1")]).await;
     bench.put("a/u/s", "1", add("n", 1)).await;
     let marker = bench.rewind_session(rewind("a/u/s", 0, "m")).await.unwrap();
     assert!(!marker.events[0].replayed);
     bench.put("a/u/s", "2", add("n", 5)).await;
     let before = bench.info("a/u/s").await;
-    let late = RewindSession {
-        now: at(9_000),
-        ..rewind("a/u/s", 0, "m")
-    };
+    let late = RewindSession { now: at(9_000), ..rewind("a/u/s", 0, "m") };
     let replay = bench.rewind_session(late).await.unwrap();
     assert!(replay.events[0].replayed);
     assert_eq!(replay.events[0].event, marker.events[0].event);
@@ -147,7 +135,7 @@ pub async fn a_rewind_again_is_answered_with_its_marker(bench: Bench) {
     assert_eq!(bench.info("a/u/s").await, before);
 }
 
-pub async fn a_request_of_a_session_is_carried_out_once(bench: Bench) {
+pub async fn a_request_of_a_session_is_carried_out_once(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     let ask = |event_id: &str, content| Append {
         request: request("r", content),
@@ -158,10 +146,7 @@ pub async fn a_request_of_a_session_is_carried_out_once(bench: Bench) {
     assert!(!first.request_replayed);
     assert_eq!(first.events.len(), 1);
     for at in 0..300 {
-        bench
-            .append(plain("a/u/s", &format!("later {at}")))
-            .await
-            .unwrap();
+        bench.append(plain("a/u/s", &format!("later {at}"))).await.unwrap();
     }
     let before = bench.info("a/u/s").await;
     // Its event has another id each time, for the caller did not name one.
@@ -176,13 +161,10 @@ pub async fn a_request_of_a_session_is_carried_out_once(bench: Bench) {
     assert_eq!(bench.info("a/u/s").await, before);
 }
 
-pub async fn a_request_belongs_to_its_scope(bench: Bench) {
+pub async fn a_request_belongs_to_its_scope(bench: &mut Bench) {
     for path in ["a/u/s", "a/u/t", "a/v/s"] {
         bench.new_session(path, &[]).await;
-        let ask = Append {
-            request: request("r", 1),
-            ..append(path, [event("1", add("n", 1))])
-        };
+        let ask = Append { request: request("r", 1), ..append(path, [event("1", add("n", 1))]) };
         assert!(!bench.append(ask).await.unwrap().request_replayed);
     }
     for (path, content) in [("a", 2), ("a/u", 3), ("a/v", 4), ("b", 5), ("b/u", 6)] {
@@ -202,13 +184,10 @@ pub async fn a_request_belongs_to_its_scope(bench: Bench) {
     assert_eq!(bench.position("a").await.versions.application, 3);
 }
 
-pub async fn a_request_that_changes_nothing_is_remembered(bench: Bench) {
+pub async fn a_request_that_changes_nothing_is_remembered(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for path in ["a", "a/u"] {
-        let ask = || StateUpdate {
-            request: request("r", 1),
-            ..update(path, remove(&["app:k"]))
-        };
+        let ask = || StateUpdate { request: request("r", 1), ..update(path, remove(&["app:k"])) };
         assert!(!bench.update_state(ask()).await.unwrap().replayed);
         let delta = set(&[("app:k", "1")]);
         bench.update_state(update("a", delta)).await.unwrap();
@@ -219,27 +198,18 @@ pub async fn a_request_that_changes_nothing_is_remembered(bench: Bench) {
     }
 }
 
-pub async fn what_was_refused_is_not_remembered(bench: Bench) {
+pub async fn what_was_refused_is_not_remembered(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("s", "\"x\"")]).await;
     let refused = append("a/u/s", [event("1", nothing()), event("2", add("s", 1))]);
     bench.append(refused).await.unwrap_err();
     bench.put("a/u/s", "1", add("n", 1)).await;
-    let ask = |precondition| Append {
-        precondition,
-        request: request("r", 1),
-        ..plain("a/u/s", "2")
-    };
+    let ask =
+        |precondition| Append { precondition, request: request("r", 1), ..plain("a/u/s", "2") };
     bench.append(ask(expect_sequence(9))).await.unwrap_err();
     let accepted = bench.append(ask(expect_sequence(1))).await.unwrap();
     assert!(!accepted.request_replayed);
-    let ask = |delta| StateUpdate {
-        request: request("r", 1),
-        ..update("a/u", delta)
-    };
-    bench
-        .update_state(update("a/u", set(&[("user:s", "{}")])))
-        .await
-        .unwrap();
+    let ask = |delta| StateUpdate { request: request("r", 1), ..update("a/u", delta) };
+    bench.update_state(update("a/u", set(&[("user:s", "{}")]))).await.unwrap();
     bench.update_state(ask(add("user:s", 1))).await.unwrap_err();
     let accepted = bench.update_state(ask(add("user:n", 1))).await.unwrap();
     assert!(!accepted.replayed);

@@ -26,54 +26,25 @@ async fn many(bench: &Bench) {
             ..create(&path, &[("k", "\"0123456789\"")])
         };
         bench.create_session(create).await.unwrap();
-        let timed = NewEvent {
-            event_time: Some(at(time)),
-            ..event("1", nothing())
-        };
+        let timed = NewEvent { event_time: Some(at(time)), ..event("1", nothing()) };
         bench.append(append(&path, [timed])).await.unwrap();
     }
     bench.new_session("b/u/1", &[]).await;
-    let expired = CreateSession {
-        expire_time: Some(NOW),
-        now: at(10),
-        ..create("a/u/expired", &[])
-    };
+    let expired =
+        CreateSession { expire_time: Some(NOW), now: at(10), ..create("a/u/expired", &[]) };
     bench.create_session(expired).await.unwrap();
     bench.new_session("a/u/deleted", &[]).await;
-    bench
-        .delete_session(address("a/u/deleted"), NOW)
-        .await
-        .unwrap();
+    bench.delete_session(address("a/u/deleted"), NOW).await.unwrap();
 }
 
-const LEAST_RECENT: [&str; 9] = [
-    "U/1",
-    "u/2",
-    "v/0",
-    "u/1",
-    "u/3",
-    "v/1",
-    "\u{ffff}/z",
-    "\u{10ffff}/é",
-    "v/9",
-];
-const MOST_RECENT: [&str; 9] = [
-    "v/9",
-    "u/1",
-    "u/3",
-    "v/1",
-    "\u{ffff}/z",
-    "\u{10ffff}/é",
-    "U/1",
-    "u/2",
-    "v/0",
-];
+const LEAST_RECENT: [&str; 9] =
+    ["U/1", "u/2", "v/0", "u/1", "u/3", "v/1", "\u{ffff}/z", "\u{10ffff}/é", "v/9"];
+const MOST_RECENT: [&str; 9] =
+    ["v/9", "u/1", "u/3", "v/1", "\u{ffff}/z", "\u{10ffff}/é", "U/1", "u/2", "v/0"];
 
 fn listed(page: &SessionPage) -> Vec<String> {
     let infos = page.sessions.iter().map(|(info, _)| &info.key);
-    infos
-        .map(|key| format!("{}/{}", key.user_id, key.session_id))
-        .collect()
+    infos.map(|key| format!("{}/{}", key.user_id, key.session_id)).collect()
 }
 
 /// Reads pages until nothing is left.
@@ -91,16 +62,12 @@ async fn page_by_page(bench: &Bench, mut query: SessionsQuery) -> Vec<String> {
     }
 }
 
-pub async fn sessions_come_by_their_last_event_with_ties_ascending(bench: Bench) {
-    many(&bench).await;
-    for (order, expected) in [
-        (SessionOrder::LeastRecent, LEAST_RECENT),
-        (SessionOrder::MostRecent, MOST_RECENT),
-    ] {
-        let query = SessionsQuery {
-            order,
-            ..sessions("a")
-        };
+pub async fn sessions_come_by_their_last_event_with_ties_ascending(bench: &mut Bench) {
+    many(bench).await;
+    for (order, expected) in
+        [(SessionOrder::LeastRecent, LEAST_RECENT), (SessionOrder::MostRecent, MOST_RECENT)]
+    {
+        let query = SessionsQuery { order, ..sessions("a") };
         let page = bench.list_sessions(query.clone()).await.unwrap();
         assert_eq!(listed(&page), expected);
         assert_eq!(page.rest, None);
@@ -110,17 +77,14 @@ pub async fn sessions_come_by_their_last_event_with_ties_ascending(bench: Bench)
             assert!(state.is_none());
         }
         for max_items in 1..=10 {
-            let query = SessionsQuery {
-                max_items,
-                ..query.clone()
-            };
-            assert_eq!(page_by_page(&bench, query).await, expected);
+            let query = SessionsQuery { max_items, ..query.clone() };
+            assert_eq!(page_by_page(bench, query).await, expected);
         }
     }
 }
 
-pub async fn a_users_sessions_come_alone(bench: Bench) {
-    many(&bench).await;
+pub async fn a_users_sessions_come_alone(bench: &mut Bench) {
+    many(bench).await;
     for (user, order, expected) in [
         ("u", SessionOrder::LeastRecent, vec!["u/2", "u/1", "u/3"]),
         ("u", SessionOrder::MostRecent, vec!["u/1", "u/3", "u/2"]),
@@ -135,50 +99,35 @@ pub async fn a_users_sessions_come_alone(bench: Bench) {
                 max_items,
                 ..sessions("a")
             };
-            assert_eq!(page_by_page(&bench, query).await, expected, "{user}");
+            assert_eq!(page_by_page(bench, query).await, expected, "{user}");
         }
     }
-    assert_eq!(page_by_page(&bench, sessions("nothing")).await, [""; 0]);
+    assert_eq!(page_by_page(bench, sessions("nothing")).await, [""; 0]);
 }
 
-pub async fn all_labels_have_to_match(bench: Bench) {
-    many(&bench).await;
+pub async fn all_labels_have_to_match(bench: &mut Bench) {
+    many(bench).await;
     for (wanted, expected) in [
-        (
-            labels(&[("colour", "blue")]),
-            vec!["u/2", "v/1", "\u{ffff}/z"],
-        ),
-        (
-            labels(&[("colour", "red"), ("user", "u")]),
-            vec!["u/1", "u/3"],
-        ),
+        (labels(&[("colour", "blue")]), vec!["u/2", "v/1", "\u{ffff}/z"]),
+        (labels(&[("colour", "red"), ("user", "u")]), vec!["u/1", "u/3"]),
         (labels(&[("colour", "red"), ("missing", "")]), vec![]),
         (labels(&[("colour", "re%")]), vec![]),
         (labels(&[("colour", "")]), vec![]),
     ] {
         for max_items in [1, 2, 100] {
-            let query = SessionsQuery {
-                labels: wanted.clone(),
-                max_items,
-                ..sessions("a")
-            };
-            assert_eq!(page_by_page(&bench, query).await, expected, "{wanted:?}");
+            let query = SessionsQuery { labels: wanted.clone(), max_items, ..sessions("a") };
+            assert_eq!(page_by_page(bench, query).await, expected, "{wanted:?}");
         }
     }
 }
 
-pub async fn labels_are_those_of_the_last_update(bench: Bench) {
+pub async fn labels_are_those_of_the_last_update(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for odd in ["'", "\"", "%", "é\u{1}", "a=b,c", "\\"] {
-        let update = SessionUpdate {
-            labels: Some(labels(&[(odd, odd), ("x", "")])),
-            ..touch("a/u/s")
-        };
+        let update =
+            SessionUpdate { labels: Some(labels(&[(odd, odd), ("x", "")])), ..touch("a/u/s") };
         bench.update_session(update).await.unwrap();
-        let wanting = |wanted| SessionsQuery {
-            labels: wanted,
-            ..sessions("a")
-        };
+        let wanting = |wanted| SessionsQuery { labels: wanted, ..sessions("a") };
         for wanted in [labels(&[(odd, odd)]), labels(&[("x", ""), (odd, odd)])] {
             let page = bench.list_sessions(wanting(wanted)).await.unwrap();
             assert_eq!(page.sessions.len(), 1, "{odd}");
@@ -188,20 +137,11 @@ pub async fn labels_are_those_of_the_last_update(bench: Bench) {
     }
 }
 
-pub async fn a_list_carries_state_when_asked(bench: Bench) {
-    many(&bench).await;
-    bench
-        .update_state(update("a", set(&[("app:k", "1")])))
-        .await
-        .unwrap();
-    bench
-        .update_state(update("a/u", set(&[("user:k", "2")])))
-        .await
-        .unwrap();
-    let query = SessionsQuery {
-        with_state: true,
-        ..sessions("a")
-    };
+pub async fn a_list_carries_state_when_asked(bench: &mut Bench) {
+    many(bench).await;
+    bench.update_state(update("a", set(&[("app:k", "1")]))).await.unwrap();
+    bench.update_state(update("a/u", set(&[("user:k", "2")]))).await.unwrap();
+    let query = SessionsQuery { with_state: true, ..sessions("a") };
     let page = bench.list_sessions(query.clone()).await.unwrap();
     assert_eq!(listed(&page), LEAST_RECENT);
     for (info, state) in &page.sessions {
@@ -214,10 +154,7 @@ pub async fn a_list_carries_state_when_asked(bench: Bench) {
     }
     // A bound on bytes ends pages, but never before the first session.
     for (max_bytes, pages) in [(1, 9), (1_000_000, 1)] {
-        let mut query = SessionsQuery {
-            max_bytes,
-            ..query.clone()
-        };
+        let mut query = SessionsQuery { max_bytes, ..query.clone() };
         let mut found = 0;
         for at in 1..=pages {
             let page = bench.list_sessions(query.clone()).await.unwrap();
@@ -227,72 +164,41 @@ pub async fn a_list_carries_state_when_asked(bench: Bench) {
         }
         assert_eq!(found, 9);
     }
-    let some = SessionsQuery {
-        max_bytes: 200,
-        ..query
-    };
+    let some = SessionsQuery { max_bytes: 200, ..query };
     let page = bench.list_sessions(some.clone()).await.unwrap();
-    assert!(
-        (2..9).contains(&page.sessions.len()),
-        "{}",
-        page.sessions.len()
-    );
-    let bytes: usize = page
-        .sessions
-        .iter()
-        .map(|(_, state)| text(state.as_ref().unwrap()).len())
-        .sum();
+    assert!((2..9).contains(&page.sessions.len()), "{}", page.sessions.len());
+    let bytes: usize =
+        page.sessions.iter().map(|(_, state)| text(state.as_ref().unwrap()).len()).sum();
     assert!(bytes <= 200);
-    assert_eq!(page_by_page(&bench, some).await, LEAST_RECENT);
+    assert_eq!(page_by_page(bench, some).await, LEAST_RECENT);
 }
 
 /// Client clocks decide the order, to the nanosecond.
-pub async fn the_order_follows_the_last_events(bench: Bench) {
+pub async fn the_order_follows_the_last_events(bench: &mut Bench) {
     for id in ["1", "2", "3"] {
         bench.new_session(&format!("a/u/{id}"), &[]).await;
     }
     let time = |nanos| Time::new(-1, nanos);
     for (id, nanos) in [("2", 5), ("3", 6), ("1", 7)] {
         let path = format!("a/u/{id}");
-        let timed = NewEvent {
-            event_time: time(nanos),
-            ..event("1", nothing())
-        };
+        let timed = NewEvent { event_time: time(nanos), ..event("1", nothing()) };
         bench.append(append(&path, [timed])).await.unwrap();
     }
-    assert_eq!(
-        page_by_page(&bench, sessions("a")).await,
-        ["u/2", "u/3", "u/1"]
-    );
-    let back = NewEvent {
-        event_time: time(0),
-        ..event("2", nothing())
-    };
+    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/2", "u/3", "u/1"]);
+    let back = NewEvent { event_time: time(0), ..event("2", nothing()) };
     bench.append(append("a/u/1", [back])).await.unwrap();
-    assert_eq!(
-        page_by_page(&bench, sessions("a")).await,
-        ["u/1", "u/2", "u/3"]
-    );
+    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/1", "u/2", "u/3"]);
     bench.rewind_session(rewind("a/u/2", 0, "m")).await.unwrap();
-    assert_eq!(
-        page_by_page(&bench, sessions("a")).await,
-        ["u/1", "u/3", "u/2"]
-    );
-    bench
-        .fork_session(fork("a/u/1", Some(1), "0"))
-        .await
-        .unwrap();
+    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/1", "u/3", "u/2"]);
+    bench.fork_session(fork("a/u/1", Some(1), "0")).await.unwrap();
     let expected = ["u/1", "u/3", "u/0", "u/2"];
-    assert_eq!(page_by_page(&bench, sessions("a")).await, expected);
+    assert_eq!(page_by_page(bench, sessions("a")).await, expected);
 }
 
 /// Sessions that come and go between two pages disturb no other.
-pub async fn pages_stay_in_place_while_sessions_come_and_go(bench: Bench) {
-    many(&bench).await;
-    let mut query = SessionsQuery {
-        max_items: 4,
-        ..sessions("a")
-    };
+pub async fn pages_stay_in_place_while_sessions_come_and_go(bench: &mut Bench) {
+    many(bench).await;
+    let mut query = SessionsQuery { max_items: 4, ..sessions("a") };
     let first = bench.list_sessions(query.clone()).await.unwrap();
     assert_eq!(listed(&first), LEAST_RECENT[..4]);
     // The very one behind which the next page begins, one before it, one after it.
@@ -302,5 +208,5 @@ pub async fn pages_stay_in_place_while_sessions_come_and_go(bench: Bench) {
     bench.new_session("a/w/new", &[]).await;
     query.after = first.rest;
     let rest = ["u/3", "\u{ffff}/z", "\u{10ffff}/é", "v/9", "w/new"];
-    assert_eq!(page_by_page(&bench, query).await, rest);
+    assert_eq!(page_by_page(bench, query).await, rest);
 }

@@ -2,10 +2,7 @@
 //!
 //! Cases are listed here once and stores in `tests/backends` once. A store that is not held to a case says why, there.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a case ends where what it takes for granted does not hold"
-)]
+#![allow(clippy::unwrap_used, reason = "a case ends where what it takes for granted does not hold")]
 
 #[path = "../backends/mod.rs"]
 mod backends;
@@ -241,7 +238,7 @@ suite! {
 
 #[test]
 fn an_exclusion_names_a_case_and_a_reason() {
-    for backend in [&backends::MEMORY] {
+    for backend in [&backends::MEMORY, &backends::SQLITE] {
         for (case, reason) in backend.excluded {
             assert!(CASES.contains(case), "{}: no case {case}", backend.name);
             assert!(reason.len() > 20, "{}: {case} needs a reason", backend.name);

@@ -30,10 +30,7 @@ async fn log(bench: &Bench) {
                         turn => Some(InvocationId::new(turn.to_string()).unwrap()),
                     },
                     event_time: Some(at(number * 7 % 10)),
-                    body: Some(json(&format!(
-                        "{{\"n\":\"{}\"}}",
-                        "x".repeat(number as usize)
-                    ))),
+                    body: Some(json(&format!("{{\"n\":\"{}\"}}", "x".repeat(number as usize)))),
                     ..event(&id, nothing())
                 };
                 bench.append(append(PATH, [entry])).await.unwrap();
@@ -50,17 +47,8 @@ fn select(all: &[Event], as_of: u64, selection: &EventSelection) -> Vec<u64> {
         .filter(|event| event.sequence <= as_of && event.sequence > selection.after)
         .filter(|event| selection.up_to.is_none_or(|up_to| event.sequence <= up_to))
         .filter(|event| filter.include_rewound || !event.rewound)
-        .filter(|event| {
-            filter
-                .after_time
-                .is_none_or(|time| event.event_time >= time)
-        })
-        .filter(|event| {
-            filter
-                .author
-                .as_ref()
-                .is_none_or(|author| event.author == *author)
-        })
+        .filter(|event| filter.after_time.is_none_or(|time| event.event_time >= time))
+        .filter(|event| filter.author.as_ref().is_none_or(|author| event.author == *author))
         .filter(|event| {
             let wanted = filter.invocation_id.as_ref();
             wanted.is_none_or(|wanted| event.invocation_id.as_ref() == Some(wanted))
@@ -109,17 +97,12 @@ fn selections() -> Vec<EventSelection> {
         after.to_vec()
     });
     vary(&|s| {
-        let up_to = [0, 13, 24, 99].map(|up_to| EventSelection {
-            up_to: Some(up_to),
-            ..s.clone()
-        });
+        let up_to = [0, 13, 24, 99].map(|up_to| EventSelection { up_to: Some(up_to), ..s.clone() });
         up_to.to_vec()
     });
     vary(&|s| {
-        let recent = [0, 1, 5, u64::MAX].map(|recent| EventSelection {
-            recent: Some(recent),
-            ..s.clone()
-        });
+        let recent =
+            [0, 1, 5, u64::MAX].map(|recent| EventSelection { recent: Some(recent), ..s.clone() });
         recent.to_vec()
     });
     all
@@ -142,8 +125,8 @@ async fn page_by_page(bench: &Bench, mut query: EventQuery) -> Vec<u64> {
     }
 }
 
-pub async fn every_selection_agrees_with_its_definition(bench: Bench) {
-    log(&bench).await;
+pub async fn every_selection_agrees_with_its_definition(bench: &mut Bench) {
+    log(bench).await;
     for as_of in [None, Some(24), Some(16), Some(8), Some(0)] {
         let mut whole = events(PATH);
         whole.as_of = as_of;
@@ -151,16 +134,9 @@ pub async fn every_selection_agrees_with_its_definition(bench: Bench) {
         let all = bench.list_events(whole).await.unwrap().1.events;
         for selection in selections() {
             for descending in [false, true] {
-                let selection = EventSelection {
-                    descending,
-                    ..selection.clone()
-                };
+                let selection = EventSelection { descending, ..selection.clone() };
                 let expected = select(&all, as_of.unwrap_or(24), &selection);
-                let query = EventQuery {
-                    as_of,
-                    selection,
-                    ..events(PATH)
-                };
+                let query = EventQuery { as_of, selection, ..events(PATH) };
                 let page = bench.list_events(query.clone()).await.unwrap().1;
                 assert_eq!(sequences(&page.events), expected, "{query:?}");
                 assert_eq!(page.rest, None, "{query:?}");
@@ -172,8 +148,8 @@ pub async fn every_selection_agrees_with_its_definition(bench: Bench) {
     }
 }
 
-pub async fn pages_put_together_are_the_whole(bench: Bench) {
-    log(&bench).await;
+pub async fn pages_put_together_are_the_whole(bench: &mut Bench) {
+    log(bench).await;
     let mut whole = events(PATH);
     whole.selection.filter.include_rewound = true;
     let all = bench.list_events(whole).await.unwrap().1.events;
@@ -182,26 +158,19 @@ pub async fn pages_put_together_are_the_whole(bench: Bench) {
         for descending in [false, true] {
             let (max_items, max_bytes) =
                 [(1, usize::MAX), (3, usize::MAX), (100, 1), (4, 500)][at % 4];
-            let selection = EventSelection {
-                descending,
-                max_items,
-                max_bytes,
-                ..selection.clone()
-            };
+            let selection =
+                EventSelection { descending, max_items, max_bytes, ..selection.clone() };
             let expected = select(&all, 24, &selection);
-            let query = EventQuery {
-                selection,
-                ..events(PATH)
-            };
-            let found = page_by_page(&bench, query.clone()).await;
+            let query = EventQuery { selection, ..events(PATH) };
+            let found = page_by_page(bench, query.clone()).await;
             assert_eq!(found, expected, "{query:?}");
         }
     }
 }
 
 /// A page is as full as its bounds let it, and has a rest only where something is left.
-pub async fn a_page_ends_at_its_bounds_and_not_before(bench: Bench) {
-    log(&bench).await;
+pub async fn a_page_ends_at_its_bounds_and_not_before(bench: &mut Bench) {
+    log(bench).await;
     for descending in [false, true] {
         let mut query = events(PATH);
         query.selection.descending = descending;
@@ -222,21 +191,13 @@ pub async fn a_page_ends_at_its_bounds_and_not_before(bench: Bench) {
     }
 }
 
-pub async fn a_read_of_a_session_selects_alike(bench: Bench) {
-    log(&bench).await;
+pub async fn a_read_of_a_session_selects_alike(bench: &mut Bench) {
+    log(bench).await;
     for selection in selections().into_iter().step_by(5) {
         for as_of in [None, Some(16)] {
-            let listed = EventQuery {
-                as_of,
-                selection: selection.clone(),
-                ..events(PATH)
-            };
+            let listed = EventQuery { as_of, selection: selection.clone(), ..events(PATH) };
             let listed: EventPage = bench.list_events(listed).await.unwrap().1;
-            let read = SessionQuery {
-                as_of,
-                events: Some(selection.clone()),
-                ..read(PATH)
-            };
+            let read = SessionQuery { as_of, events: Some(selection.clone()), ..read(PATH) };
             let view = bench.read_session(read).await.unwrap();
             assert_eq!(view.events.unwrap(), listed);
         }
@@ -244,18 +205,14 @@ pub async fn a_read_of_a_session_selects_alike(bench: Bench) {
 }
 
 /// What comes in between two pages neither shifts nor repeats anything.
-pub async fn pages_stay_in_place_while_the_log_grows(bench: Bench) {
+pub async fn pages_stay_in_place_while_the_log_grows(bench: &mut Bench) {
     bench.new_session(PATH, &[]).await;
     for number in 1..=6 {
-        bench
-            .append(plain(PATH, &number.to_string()))
-            .await
-            .unwrap();
+        bench.append(plain(PATH, &number.to_string())).await.unwrap();
     }
-    for (descending, first, rest) in [
-        (true, [6, 5], vec![4, 3, 2, 1]),
-        (false, [1, 2], vec![3, 4, 5, 6, 7, 8]),
-    ] {
+    for (descending, first, rest) in
+        [(true, [6, 5], vec![4, 3, 2, 1]), (false, [1, 2], vec![3, 4, 5, 6, 7, 8])]
+    {
         let mut query = events(PATH);
         query.selection.descending = descending;
         query.selection.max_items = 2;
@@ -266,30 +223,27 @@ pub async fn pages_stay_in_place_while_the_log_grows(bench: Bench) {
         query.selection.up_to = left.up_to;
         let id = format!("after {first:?}");
         bench.append(plain(PATH, &id)).await.unwrap();
-        assert_eq!(page_by_page(&bench, query).await, rest);
+        assert_eq!(page_by_page(bench, query).await, rest);
     }
 }
 
 /// A filter that nothing passes costs a page at a time, not a log at a time; what it looks for is found in the end.
-pub async fn a_filter_that_little_passes_finds_it_in_the_end(bench: Bench) {
+pub async fn a_filter_that_little_passes_finds_it_in_the_end(bench: &mut Bench) {
     bench.new_session(PATH, &[]).await;
     let total = PAGE_SCANNED + 500;
     for from in (0..total).step_by(500) {
         let batch = (from..from + 500).map(|at| {
             let author = if at == total - 1 { "rare" } else { "common" };
-            NewEvent {
-                author: Author::new(author).unwrap(),
-                ..event(&at.to_string(), nothing())
-            }
+            NewEvent { author: Author::new(author).unwrap(), ..event(&at.to_string(), nothing()) }
         });
         bench.append(append(PATH, batch)).await.unwrap();
     }
     let mut query = events(PATH);
     query.selection.filter.author = Some(Author::new("rare").unwrap());
     let last = total as u64;
-    assert_eq!(page_by_page(&bench, query.clone()).await, [last]);
+    assert_eq!(page_by_page(bench, query.clone()).await, [last]);
     query.selection.descending = true;
-    assert_eq!(page_by_page(&bench, query.clone()).await, [last]);
+    assert_eq!(page_by_page(bench, query.clone()).await, [last]);
     query.selection.filter.author = Some(Author::new("nobody").unwrap());
-    assert_eq!(page_by_page(&bench, query).await, [0; 0]);
+    assert_eq!(page_by_page(bench, query).await, [0; 0]);
 }

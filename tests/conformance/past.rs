@@ -8,14 +8,10 @@ use sessiond::{
 use crate::{bench::*, build::*};
 
 fn as_of(path: &str, sequence: u64) -> SessionQuery {
-    SessionQuery {
-        as_of: Some(sequence),
-        events: Some(everything()),
-        ..read(path)
-    }
+    SessionQuery { as_of: Some(sequence), events: Some(everything()), ..read(path) }
 }
 
-pub async fn every_event_left_its_state_also_in_a_batch(bench: Bench) {
+pub async fn every_event_left_its_state_also_in_a_batch(bench: &mut Bench) {
     let state = [("app:k", "0"), ("user:k", "0"), ("k", "0"), ("gone", "0")];
     bench.new_session("a/u/s", &state).await;
     let all = |value: &str| set(&[("app:k", value), ("user:k", value), ("k", value)]);
@@ -41,23 +37,15 @@ pub async fn every_event_left_its_state_also_in_a_batch(bench: Bench) {
     }
 }
 
-pub async fn others_changes_show_as_the_event_saw_them(bench: Bench) {
+pub async fn others_changes_show_as_the_event_saw_them(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.new_session("a/u/t", &[("user:k", "1")]).await;
     bench.new_session("a/v/s", &[("app:k", "1")]).await;
     bench.put("a/u/s", "1", nothing()).await;
-    bench
-        .put("a/v/s", "1", set(&[("app:k", "2"), ("app:l", "2")]))
-        .await;
-    bench
-        .update_state(update("a/u", add("user:k", 1)))
-        .await
-        .unwrap();
+    bench.put("a/v/s", "1", set(&[("app:k", "2"), ("app:l", "2")])).await;
+    bench.update_state(update("a/u", add("user:k", 1))).await.unwrap();
     bench.put("a/u/s", "2", set(&[("app:m", "3")])).await;
-    bench
-        .update_state(update("a", remove(&["app:k"])))
-        .await
-        .unwrap();
+    bench.update_state(update("a", remove(&["app:k"]))).await.unwrap();
     bench.put("a/u/t", "1", remove(&["user:k"])).await;
     bench.put("a/u/s", "3", nothing()).await;
     bench.put("a/u/t", "2", set(&[("app:k", "9")])).await;
@@ -75,31 +63,24 @@ pub async fn others_changes_show_as_the_event_saw_them(bench: Bench) {
     assert_eq!(bench.state("a/u/s").await, now);
 }
 
-pub async fn keys_have_the_versions_that_they_had(bench: Bench) {
-    bench
-        .new_session("a/u/s", &[("k", "0"), ("app:k", "0")])
-        .await;
+pub async fn keys_have_the_versions_that_they_had(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("k", "0"), ("app:k", "0")]).await;
     bench.put("a/u/s", "1", set(&[("k", "1")])).await;
     bench.put("a/u/s", "2", set(&[("app:k", "2")])).await;
     bench.put("a/u/s", "3", remove(&["k"])).await;
     bench.put("a/u/s", "4", set(&[("k", "4")])).await;
     for (sequence, expected) in [(0, [1, 0]), (1, [1, 1]), (2, [2, 1]), (4, [2, 4])] {
         let view = bench.read_session(as_of("a/u/s", sequence)).await.unwrap();
-        let found: Vec<u64> = versions(&view.state.unwrap())
-            .into_iter()
-            .map(|(_, version)| version)
-            .collect();
+        let found: Vec<u64> =
+            versions(&view.state.unwrap()).into_iter().map(|(_, version)| version).collect();
         assert_eq!(found, expected, "as of {sequence}");
     }
 }
 
-pub async fn the_session_ends_at_that_event(bench: Bench) {
+pub async fn the_session_ends_at_that_event(bench: &mut Bench) {
     let created = bench.new_session("a/u/s", &[]).await;
     for (id, time) in [("1", 70), ("2", 9_000), ("3", 50)] {
-        let timed = NewEvent {
-            event_time: Some(at(time)),
-            ..event(id, nothing())
-        };
+        let timed = NewEvent { event_time: Some(at(time)), ..event(id, nothing()) };
         bench.append(append("a/u/s", [timed])).await.unwrap();
     }
     for (sequence, last_event_time) in [(0, NOW), (1, at(70)), (2, at(9_000)), (3, at(50))] {
@@ -118,14 +99,11 @@ pub async fn the_session_ends_at_that_event(bench: Bench) {
     }
 }
 
-pub async fn there_is_no_future(bench: Bench) {
+pub async fn there_is_no_future(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", nothing()).await;
     for asked in [2, u64::from(u32::MAX), i64::MAX as u64] {
-        let beyond = Error::BeyondLastSequence {
-            asked,
-            last_sequence: 1,
-        };
+        let beyond = Error::BeyondLastSequence { asked, last_sequence: 1 };
         let refused = bench.read_session(as_of("a/u/s", asked)).await;
         assert_eq!(refused.unwrap_err(), beyond);
         let mut query = events("a/u/s");
@@ -138,7 +116,7 @@ pub async fn there_is_no_future(bench: Bench) {
     }
 }
 
-pub async fn before_a_rewind_everything_is_still_there(bench: Bench) {
+pub async fn before_a_rewind_everything_is_still_there(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "0")]).await;
     for id in ["1", "2", "3"] {
         bench.put("a/u/s", id, set(&[("k", id), (id, id)])).await;
@@ -154,10 +132,7 @@ pub async fn before_a_rewind_everything_is_still_there(bench: Bench) {
         (&[1, 5], r#"{"1":1,"k":5}"#),
     ];
     for (sequence, (events, state)) in shown.iter().enumerate() {
-        let view = bench
-            .read_session(as_of("a/u/s", sequence as u64))
-            .await
-            .unwrap();
+        let view = bench.read_session(as_of("a/u/s", sequence as u64)).await.unwrap();
         let page = view.events.unwrap();
         assert_eq!(sequences(&page.events), *events, "as of {sequence}");
         assert!(page.events.iter().all(|event| !event.rewound));
@@ -177,17 +152,14 @@ pub async fn before_a_rewind_everything_is_still_there(bench: Bench) {
     }
 }
 
-pub async fn the_newest_event_is_as_of_now(bench: Bench) {
+pub async fn the_newest_event_is_as_of_now(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("app:k", "0")]).await;
     bench.put("a/u/s", "1", add("app:k", 1).add("k", 1)).await;
     let now = bench.read_session(read("a/u/s")).await.unwrap();
     let then = bench.read_session(as_of("a/u/s", 1)).await.unwrap();
     assert_eq!(then.state, now.state);
     assert_eq!(then.info, now.info);
-    let without = SessionQuery {
-        with_state: false,
-        ..read("a/u/s")
-    };
+    let without = SessionQuery { with_state: false, ..read("a/u/s") };
     let view = bench.read_session(without).await.unwrap();
     assert!(view.state.is_none() && view.events.is_none());
 }

@@ -13,20 +13,14 @@ use crate::{bench::*, build::*};
 
 fn conflict(sequence: Option<(Version, Version)>, keys: &[&str]) -> Error {
     let sequence = sequence.map(|(expected, actual)| SequenceConflict { expected, actual });
-    Error::Conflict {
-        sequence,
-        keys: keys.iter().map(|name| key(name)).collect(),
-    }
+    Error::Conflict { sequence, keys: keys.iter().map(|name| key(name)).collect() }
 }
 
 fn guarded(path: &str, id: &str, precondition: Precondition) -> Append {
-    Append {
-        precondition,
-        ..plain(path, id)
-    }
+    Append { precondition, ..plain(path, id) }
 }
 
-pub async fn a_sequence_is_that_of_the_session(bench: Bench) {
+pub async fn a_sequence_is_that_of_the_session(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("app:k", "1")]).await;
     for sequence in 0..3u64 {
         let id = sequence.to_string();
@@ -42,10 +36,8 @@ pub async fn a_sequence_is_that_of_the_session(bench: Bench) {
     }
 }
 
-pub async fn for_a_wider_scope_it_is_that_scopes_version(bench: Bench) {
-    bench
-        .new_session("a/u/s", &[("app:k", "1"), ("user:k", "1")])
-        .await;
+pub async fn for_a_wider_scope_it_is_that_scopes_version(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("app:k", "1"), ("user:k", "1")]).await;
     bench.put("a/u/s", "1", set(&[("app:k", "2")])).await;
     let guarded = |path: &str, version| StateUpdate {
         precondition: expect_sequence(version),
@@ -61,12 +53,10 @@ pub async fn for_a_wider_scope_it_is_that_scopes_version(bench: Bench) {
     bench.update_state(guarded("b", 0)).await.unwrap();
 }
 
-pub async fn each_condition_on_a_key_holds_or_not_in_every_scope(bench: Bench) {
-    for (app, wide, name) in [
-        ("a", Some("a"), "app:k"),
-        ("b", Some("b/u"), "user:k"),
-        ("c", None, "k"),
-    ] {
+pub async fn each_condition_on_a_key_holds_or_not_in_every_scope(bench: &mut Bench) {
+    for (app, wide, name) in
+        [("a", Some("a"), "app:k"), ("b", Some("b/u"), "user:k"), ("c", None, "k")]
+    {
         let path = &*format!("{app}/u/s");
         bench.new_session(path, &[]).await;
         bench.put(path, "1", nothing()).await;
@@ -87,16 +77,12 @@ pub async fn each_condition_on_a_key_holds_or_not_in_every_scope(bench: Bench) {
             let precondition = expect_keys(&[condition]);
             let append = guarded(path, "never", precondition.clone());
             assert_eq!(bench.append(append).await.unwrap_err(), expected);
-            let rewind = RewindSession {
-                precondition: precondition.clone(),
-                ..rewind(path, 0, "never")
-            };
+            let rewind =
+                RewindSession { precondition: precondition.clone(), ..rewind(path, 0, "never") };
             assert_eq!(bench.rewind_session(rewind).await.unwrap_err(), expected);
             if let Some(wide) = wide {
-                let update = StateUpdate {
-                    precondition,
-                    ..update(wide, set(&[("app:never", "1")]))
-                };
+                let update =
+                    StateUpdate { precondition, ..update(wide, set(&[("app:never", "1")])) };
                 assert_eq!(bench.update_state(update).await.unwrap_err(), expected);
             }
         }
@@ -109,33 +95,25 @@ pub async fn each_condition_on_a_key_holds_or_not_in_every_scope(bench: Bench) {
             (missing, Condition::Exists(false)),
         ]);
         if let Some(wide) = wide {
-            let update = StateUpdate {
-                precondition: holding.clone(),
-                ..update(wide, nothing())
-            };
+            let update = StateUpdate { precondition: holding.clone(), ..update(wide, nothing()) };
             bench.update_state(update).await.unwrap();
         }
         let append = guarded(path, "3", holding.clone());
         only_new(bench.append(append).await.unwrap());
-        let rewind = RewindSession {
-            precondition: holding,
-            ..rewind(path, 1, "4")
-        };
+        let rewind = RewindSession { precondition: holding, ..rewind(path, 1, "4") };
         bench.rewind_session(rewind).await.unwrap();
     }
 }
 
-pub async fn the_version_of_a_key_from_the_creation_is_0(bench: Bench) {
+pub async fn the_version_of_a_key_from_the_creation_is_0(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "1")]).await;
     let precondition = expect_keys(&[("k", Condition::Version(0))]);
     let accepted = bench.append(guarded("a/u/s", "1", precondition)).await;
     only_new(accepted.unwrap());
 }
 
-pub async fn all_that_fails_is_reported_at_once_and_nothing_is_written(bench: Bench) {
-    bench
-        .new_session("a/u/s", &[("k", "1"), ("app:k", "1")])
-        .await;
+pub async fn all_that_fails_is_reported_at_once_and_nothing_is_written(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("k", "1"), ("app:k", "1")]).await;
     let keys = [
         ("app:k", Condition::Value(json("2"))),
         ("k", Condition::Exists(true)),
@@ -143,21 +121,13 @@ pub async fn all_that_fails_is_reported_at_once_and_nothing_is_written(bench: Be
         ("k", Condition::Version(7)),
         ("user:k", Condition::Version(0)),
     ];
-    let precondition = Precondition {
-        expected_sequence: Some(4),
-        ..expect_keys(&keys)
-    };
+    let precondition = Precondition { expected_sequence: Some(4), ..expect_keys(&keys) };
     let delta = set(&[("k", "9"), ("app:k", "9"), ("user:k", "9")]);
-    let refused = Append {
-        precondition: precondition.clone(),
-        ..append("a/u/s", [event("1", delta)])
-    };
+    let refused =
+        Append { precondition: precondition.clone(), ..append("a/u/s", [event("1", delta)]) };
     let expected = conflict(Some((4, 0)), &["app:k", "user:k", "k"]);
     assert_eq!(bench.append(refused).await.unwrap_err(), expected);
-    let refused = RewindSession {
-        precondition,
-        ..rewind("a/u/s", 0, "m")
-    };
+    let refused = RewindSession { precondition, ..rewind("a/u/s", 0, "m") };
     assert_eq!(bench.rewind_session(refused).await.unwrap_err(), expected);
     assert_eq!(bench.state("a/u/s").await, r#"{"app:k":1,"k":1}"#);
     assert_eq!(bench.info("a/u/s").await.last_sequence, 0);
@@ -165,22 +135,16 @@ pub async fn all_that_fails_is_reported_at_once_and_nothing_is_written(bench: Be
     assert_eq!(bench.position("a/u").await.versions.user, 0);
 }
 
-pub async fn a_batch_is_checked_once_before_its_first_event(bench: Bench) {
+pub async fn a_batch_is_checked_once_before_its_first_event(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "1")]).await;
     let keys = [("k", Condition::Value(json("1")))];
-    let precondition = Precondition {
-        expected_sequence: Some(0),
-        ..expect_keys(&keys)
-    };
+    let precondition = Precondition { expected_sequence: Some(0), ..expect_keys(&keys) };
     let events = [event("1", add("k", 1)), event("2", add("k", 1))];
-    let batch = Append {
-        precondition,
-        ..append("a/u/s", events)
-    };
+    let batch = Append { precondition, ..append("a/u/s", events) };
     assert_eq!(bench.append(batch).await.unwrap().info.last_sequence, 2);
 }
 
-pub async fn replays_are_not_checked(bench: Bench) {
+pub async fn replays_are_not_checked(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", nothing()).await;
     bench.put("a/u/s", "2", nothing()).await;
@@ -197,10 +161,7 @@ pub async fn replays_are_not_checked(bench: Bench) {
     };
     let replays = bench.append(both).await.unwrap().events;
     assert!(replays.iter().all(|appended| appended.replayed));
-    let replay = RewindSession {
-        precondition: impossible(),
-        ..rewind("a/u/s", 1, "m")
-    };
+    let replay = RewindSession { precondition: impossible(), ..rewind("a/u/s", 1, "m") };
     let replay = bench.rewind_session(replay).await.unwrap();
     assert_eq!(replay.events[0].event, marker.events[0].event);
     // One new event among replays, and all is checked.
@@ -211,37 +172,24 @@ pub async fn replays_are_not_checked(bench: Bench) {
     let expected = conflict(Some((99, 3)), &["k"]);
     assert_eq!(bench.append(mixed).await.unwrap_err(), expected);
     for path in ["a", "a/u"] {
-        let request = || StateUpdate {
-            request: request("r", 1),
-            ..update(path, set(&[("app:x", "1")]))
-        };
+        let request =
+            || StateUpdate { request: request("r", 1), ..update(path, set(&[("app:x", "1")])) };
         bench.update_state(request()).await.unwrap();
-        let replay = StateUpdate {
-            precondition: impossible(),
-            ..request()
-        };
+        let replay = StateUpdate { precondition: impossible(), ..request() };
         assert!(bench.update_state(replay).await.unwrap().replayed);
     }
-    let request = || Append {
-        request: request("r", 1),
-        ..plain("a/u/s", "4")
-    };
+    let request = || Append { request: request("r", 1), ..plain("a/u/s", "4") };
     bench.append(request()).await.unwrap();
-    let replay = Append {
-        precondition: impossible(),
-        ..request()
-    };
+    let replay = Append { precondition: impossible(), ..request() };
     assert!(bench.append(replay).await.unwrap().request_replayed);
 }
 
 /// A reused id is no replay: the precondition comes first.
-pub async fn a_precondition_comes_before_a_reused_id(bench: Bench) {
+pub async fn a_precondition_comes_before_a_reused_id(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", nothing()).await;
-    let reused = Append {
-        precondition: expect_sequence(7),
-        ..append("a/u/s", [event("1", add("k", 1))])
-    };
+    let reused =
+        Append { precondition: expect_sequence(7), ..append("a/u/s", [event("1", add("k", 1))]) };
     let expected = conflict(Some((7, 1)), &[]);
     assert_eq!(bench.append(reused).await.unwrap_err(), expected);
 }

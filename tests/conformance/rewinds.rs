@@ -11,27 +11,13 @@ fn hidden(log: &[Event]) -> Vec<u64> {
     hidden.map(|event| event.sequence).collect()
 }
 
-pub async fn a_rewind_restores_the_sessions_own_state(bench: Bench) {
-    let state = [
-        ("stays", "0"),
-        ("changes", "0"),
-        ("goes", "0"),
-        ("app:k", "0"),
-    ];
+pub async fn a_rewind_restores_the_sessions_own_state(bench: &mut Bench) {
+    let state = [("stays", "0"), ("changes", "0"), ("goes", "0"), ("app:k", "0")];
     bench.new_session("a/u/s", &state).await;
-    bench
-        .put("a/u/s", "1", set(&[("changes", "1"), ("app:k", "1")]))
-        .await;
-    let delta = set(&[
-        ("changes", "2"),
-        ("new", "2"),
-        ("app:k", "2"),
-        ("user:k", "2"),
-    ]);
+    bench.put("a/u/s", "1", set(&[("changes", "1"), ("app:k", "1")])).await;
+    let delta = set(&[("changes", "2"), ("new", "2"), ("app:k", "2"), ("user:k", "2")]);
     bench.put("a/u/s", "2", delta.remove(&["goes"])).await;
-    bench
-        .put("a/u/s", "3", set(&[("stays", "0")]).remove(&["app:k"]))
-        .await;
+    bench.put("a/u/s", "3", set(&[("stays", "0")]).remove(&["app:k"])).await;
     let rewound = bench.rewind_session(rewind("a/u/s", 1, "m")).await.unwrap();
     let restored = r#"{"user:k":2,"changes":1,"goes":0,"stays":0}"#;
     assert_eq!(text(rewound.state.as_ref().unwrap()), restored);
@@ -64,7 +50,7 @@ pub async fn a_rewind_restores_the_sessions_own_state(bench: Bench) {
     );
 }
 
-pub async fn what_a_rewind_hides_shows_when_asked_for(bench: Bench) {
+pub async fn what_a_rewind_hides_shows_when_asked_for(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for id in ["1", "2", "3"] {
         bench.put("a/u/s", id, nothing()).await;
@@ -79,7 +65,7 @@ pub async fn what_a_rewind_hides_shows_when_asked_for(bench: Bench) {
     assert_eq!(markers, [None, None, None, Some(1), None]);
 }
 
-pub async fn to_the_last_event_only_the_marker_is_hidden(bench: Bench) {
+pub async fn to_the_last_event_only_the_marker_is_hidden(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     bench.put("a/u/s", "1", set(&[("k", "1")])).await;
     let rewound = bench.rewind_session(rewind("a/u/s", 1, "m")).await.unwrap();
@@ -90,13 +76,11 @@ pub async fn to_the_last_event_only_the_marker_is_hidden(bench: Bench) {
     assert_eq!(sequences(&bench.log("a/u/s").await), [1, 3]);
 }
 
-pub async fn to_0_it_is_as_created(bench: Bench) {
+pub async fn to_0_it_is_as_created(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "0"), ("l", "0")]).await;
     // Also where nothing happened yet.
     bench.rewind_session(rewind("a/u/s", 0, "m")).await.unwrap();
-    bench
-        .put("a/u/s", "2", set(&[("k", "2"), ("n", "2")]))
-        .await;
+    bench.put("a/u/s", "2", set(&[("k", "2"), ("n", "2")])).await;
     bench.put("a/u/s", "3", remove(&["k", "l"])).await;
     let rewound = bench.rewind_session(rewind("a/u/s", 0, "n")).await.unwrap();
     assert_eq!(text(&rewound.state.unwrap()), r#"{"k":0,"l":0}"#);
@@ -105,41 +89,29 @@ pub async fn to_0_it_is_as_created(bench: Bench) {
     assert_eq!(rewound.info.last_sequence, 4);
 }
 
-pub async fn a_rewind_can_be_rewound(bench: Bench) {
+pub async fn a_rewind_can_be_rewound(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for id in ["1", "2", "3"] {
         bench.put("a/u/s", id, set(&[("k", id)])).await;
     }
-    bench
-        .rewind_session(rewind("a/u/s", 1, "m4"))
-        .await
-        .unwrap();
+    bench.rewind_session(rewind("a/u/s", 1, "m4")).await.unwrap();
     bench.put("a/u/s", "5", set(&[("l", "5")])).await;
     // Back to before the first rewind: what that had hidden is there again.
-    let back = bench
-        .rewind_session(rewind("a/u/s", 3, "m6"))
-        .await
-        .unwrap();
+    let back = bench.rewind_session(rewind("a/u/s", 3, "m6")).await.unwrap();
     assert_eq!(text(&back.state.unwrap()), r#"{"k":3}"#);
     assert_eq!(sequences(&bench.log("a/u/s").await), [1, 2, 3]);
     assert_eq!(hidden(&bench.whole_log("a/u/s").await), [4, 5, 6]);
     // And to a marker: as it was right after that.
-    let back = bench
-        .rewind_session(rewind("a/u/s", 4, "m7"))
-        .await
-        .unwrap();
+    let back = bench.rewind_session(rewind("a/u/s", 4, "m7")).await.unwrap();
     assert_eq!(text(&back.state.unwrap()), r#"{"k":1}"#);
     assert_eq!(sequences(&bench.log("a/u/s").await), [1]);
-    let back = bench
-        .rewind_session(rewind("a/u/s", 5, "m8"))
-        .await
-        .unwrap();
+    let back = bench.rewind_session(rewind("a/u/s", 5, "m8")).await.unwrap();
     assert_eq!(text(&back.state.unwrap()), r#"{"k":1,"l":5}"#);
     assert_eq!(sequences(&bench.log("a/u/s").await), [1, 5]);
     assert_eq!(hidden(&bench.whole_log("a/u/s").await), [2, 3, 4, 6, 7, 8]);
 }
 
-pub async fn hidden_events_do_not_count_as_recent(bench: Bench) {
+pub async fn hidden_events_do_not_count_as_recent(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
     for id in ["1", "2", "3", "4"] {
         bench.put("a/u/s", id, nothing()).await;
@@ -155,14 +127,11 @@ pub async fn hidden_events_do_not_count_as_recent(bench: Bench) {
     assert_eq!(sequences(&page.events), [5, 6]);
 }
 
-pub async fn a_rewind_needs_a_session(bench: Bench) {
+pub async fn a_rewind_needs_a_session(bench: &mut Bench) {
     let refused = bench.rewind_session(rewind("a/u/s", 0, "m")).await;
     assert_eq!(refused.unwrap_err(), Error::not_found(&address("a/u/s")));
     bench.new_session("a/u/s", &[]).await;
-    let who = RewindSession {
-        author: Author::new("someone").unwrap(),
-        ..rewind("a/u/s", 0, "m")
-    };
+    let who = RewindSession { author: Author::new("someone").unwrap(), ..rewind("a/u/s", 0, "m") };
     let rewound = bench.rewind_session(who).await.unwrap();
     assert_eq!(rewound.events[0].event.author.as_str(), "someone");
 }

@@ -12,11 +12,8 @@ use sessiond::{
 
 use crate::{bench::*, build::*};
 
-const SCOPES: [(&str, ScopeKind); 3] = [
-    ("app:", ScopeKind::Application),
-    ("user:", ScopeKind::User),
-    ("", ScopeKind::Session),
-];
+const SCOPES: [(&str, ScopeKind); 3] =
+    [("app:", ScopeKind::Application), ("user:", ScopeKind::User), ("", ScopeKind::Session)];
 
 /// A string that takes so many bytes as JSON text.
 fn text_of(bytes: usize) -> String {
@@ -26,27 +23,20 @@ fn text_of(bytes: usize) -> String {
 /// Five keys of one scope that are together so many bytes: names without prefix, and values.
 fn filling(prefix: &str, bytes: usize) -> Vec<(String, String)> {
     let value = VALUE_BYTES - 1_000;
-    let mut keys: Vec<_> = (0..4)
-        .map(|at| (format!("{prefix}k{at}"), text_of(value)))
-        .collect();
-    keys.push((
-        format!("{prefix}last"),
-        text_of(bytes - 4 * (value + 2) - 4),
-    ));
+    let mut keys: Vec<_> = (0..4).map(|at| (format!("{prefix}k{at}"), text_of(value))).collect();
+    keys.push((format!("{prefix}last"), text_of(bytes - 4 * (value + 2) - 4)));
     keys
 }
 
 fn pairs(keys: &[(String, String)]) -> Vec<(&str, &str)> {
-    keys.iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect()
+    keys.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 fn creation(path: &str, keys: &[(String, String)]) -> CreateSession {
     create(path, &pairs(keys))
 }
 
-pub async fn a_creation_fills_a_scope_to_its_limit(bench: Bench) {
+pub async fn a_creation_fills_a_scope_to_its_limit(bench: &mut Bench) {
     for (prefix, kind) in SCOPES {
         let path = format!("{kind}/u/s");
         let refused = creation(&path, &filling(prefix, SCOPE_BYTES + 1));
@@ -59,7 +49,7 @@ pub async fn a_creation_fills_a_scope_to_its_limit(bench: Bench) {
     }
 }
 
-pub async fn an_event_fills_a_scope_to_its_limit(bench: Bench) {
+pub async fn an_event_fills_a_scope_to_its_limit(bench: &mut Bench) {
     for (prefix, kind) in SCOPES {
         let path = &*format!("{kind}/u/s");
         let name = |name: &str| format!("{prefix}{name}");
@@ -69,9 +59,7 @@ pub async fn an_event_fills_a_scope_to_its_limit(bench: Bench) {
         let too_much = set(&[(&name("new"), "12345678")]);
         let refused = bench.append(append(path, [event("1", too_much)])).await;
         assert_eq!(refused.unwrap_err(), Error::StateTooLarge(kind));
-        bench
-            .put(path, "1", set(&[(&name("new"), "1234567")]))
-            .await;
+        bench.put(path, "1", set(&[(&name("new"), "1234567")])).await;
         // Full: nothing that grows is taken, whatever it is.
         let last = name("last");
         let longer = text_of(almost[4].1.len() + 1);
@@ -94,7 +82,7 @@ pub async fn an_event_fills_a_scope_to_its_limit(bench: Bench) {
     }
 }
 
-pub async fn an_update_fills_a_scope_to_its_limit(bench: Bench) {
+pub async fn an_update_fills_a_scope_to_its_limit(bench: &mut Bench) {
     for (prefix, kind, path) in [
         ("app:", ScopeKind::Application, "a"),
         ("app:", ScopeKind::Application, "b/u"),
@@ -119,7 +107,7 @@ pub async fn an_update_fills_a_scope_to_its_limit(bench: Bench) {
 }
 
 /// The prefix does not count, so that a key costs the same in every scope; bytes count, not characters.
-pub async fn names_count_without_prefix_and_in_bytes(bench: Bench) {
+pub async fn names_count_without_prefix_and_in_bytes(bench: &mut Bench) {
     for (prefix, kind) in SCOPES {
         let path = &*format!("{kind}/u/s");
         let almost = filling(prefix, SCOPE_BYTES - 6);
@@ -133,29 +121,20 @@ pub async fn names_count_without_prefix_and_in_bytes(bench: Bench) {
 }
 
 /// A scope that is full does not keep others from being written to.
-pub async fn a_full_scope_stops_nothing_else(bench: Bench) {
+pub async fn a_full_scope_stops_nothing_else(bench: &mut Bench) {
     let full = filling("app:", SCOPE_BYTES);
-    bench
-        .create_session(creation("a/u/s", &full))
-        .await
-        .unwrap();
+    bench.create_session(creation("a/u/s", &full)).await.unwrap();
     let delta = set(&[("user:k", "1"), ("k", "1"), ("app:k0", "0")]);
     bench.put("a/u/s", "1", delta).await;
     bench.new_session("a/v/s", &[("user:k", "1")]).await;
-    bench
-        .update_state(update("a/v", add("user:k", 1)))
-        .await
-        .unwrap();
+    bench.update_state(update("a/v", add("user:k", 1))).await.unwrap();
     bench.new_session("b/u/s", &[("app:k", "1")]).await;
 }
 
 /// Of several events each has to fit by itself: state as of every one of them is within the limit.
-pub async fn a_batch_fits_event_by_event(bench: Bench) {
+pub async fn a_batch_fits_event_by_event(bench: &mut Bench) {
     let full = filling("", SCOPE_BYTES);
-    bench
-        .create_session(creation("a/u/s", &full))
-        .await
-        .unwrap();
+    bench.create_session(creation("a/u/s", &full)).await.unwrap();
     let over = [event("1", set(&[("n", "1")])), event("2", remove(&["k0"]))];
     let refused = bench.append(append("a/u/s", over)).await.unwrap_err();
     assert_eq!(refused, Error::StateTooLarge(ScopeKind::Session));
@@ -164,26 +143,18 @@ pub async fn a_batch_fits_event_by_event(bench: Bench) {
 }
 
 /// What was taken once can be gone back to, and forked.
-pub async fn the_past_always_fits(bench: Bench) {
+pub async fn the_past_always_fits(bench: &mut Bench) {
     let full = filling("", SCOPE_BYTES);
-    bench
-        .create_session(creation("a/u/s", &full))
-        .await
-        .unwrap();
+    bench.create_session(creation("a/u/s", &full)).await.unwrap();
     let names: Vec<&str> = full.iter().map(|(name, _)| name.as_str()).collect();
     bench.put("a/u/s", "1", remove(&names)).await;
-    let others: Vec<_> = full
-        .iter()
-        .map(|(name, value)| (format!("{}!", &name[1..]), value.clone()))
-        .collect();
+    let others: Vec<_> =
+        full.iter().map(|(name, value)| (format!("{}!", &name[1..]), value.clone())).collect();
     bench.put("a/u/s", "2", set(&pairs(&others[..4]))).await;
     let back = bench.rewind_session(rewind("a/u/s", 0, "m")).await.unwrap();
     assert_eq!(back.state.unwrap().0.len(), 5);
     bench.rewind_session(rewind("a/u/s", 2, "n")).await.unwrap();
-    let fork = bench
-        .fork_session(fork("a/u/s", Some(3), "t"))
-        .await
-        .unwrap();
+    let fork = bench.fork_session(fork("a/u/s", Some(3), "t")).await.unwrap();
     assert_eq!(fork.state.unwrap().0.len(), 5);
     // And it is counted: there is no room in the fork.
     let grown = append("a/u/t", [event("3", set(&[("n", "1")]))]);

@@ -29,25 +29,20 @@ impl Tails {
     }
 }
 
-pub async fn every_write_tells_the_scopes_that_it_changed(bench: Bench) {
-    let mut tails = Tails::new(&bench);
+pub async fn every_write_tells_the_scopes_that_it_changed(bench: &mut Bench) {
+    let mut tails = Tails::new(bench);
     bench.new_session("a/u/s", &[("app:k", "1")]).await;
     assert_eq!(tails.moved()[..2], [Some(1), None]);
     bench.put("a/u/s", "1", set(&[("k", "1")])).await;
     assert_eq!(tails.moved(), [None, None, Some(1)]);
-    bench
-        .put("a/u/s", "2", set(&[("user:k", "1"), ("app:k", "1")]))
-        .await;
+    bench.put("a/u/s", "2", set(&[("user:k", "1"), ("app:k", "1")])).await;
     assert_eq!(tails.moved(), [Some(2), Some(1), Some(2)]);
     let batch = ["3", "4", "5"].map(|id| event(id, add("app:k", 1)));
     bench.append(append("a/u/s", batch)).await.unwrap();
     assert_eq!(tails.moved(), [Some(5), None, Some(5)]);
     bench.rewind_session(rewind("a/u/s", 2, "6")).await.unwrap();
     assert_eq!(tails.moved(), [None, None, Some(6)]);
-    bench
-        .update_state(update("a", add("app:k", 1)))
-        .await
-        .unwrap();
+    bench.update_state(update("a", add("app:k", 1))).await.unwrap();
     assert_eq!(tails.moved(), [Some(6), None, None]);
     let both = add("app:k", 1).add("user:k", 1);
     bench.update_state(update("a/u", both)).await.unwrap();
@@ -57,14 +52,12 @@ pub async fn every_write_tells_the_scopes_that_it_changed(bench: Bench) {
     bench.put("a/u/t", "1", add("app:k", 1)).await;
     assert_eq!(tails.moved(), [Some(8), None, None]);
     bench.new_session("a/v/s", &[("user:k", "1")]).await;
-    bench
-        .new_session("b/u/s", &[("user:k", "1"), ("app:k", "1")])
-        .await;
+    bench.new_session("b/u/s", &[("user:k", "1"), ("app:k", "1")]).await;
     bench.put("b/u/s", "1", add("app:k", 1)).await;
     assert_eq!(tails.moved(), [None; 3]);
 }
 
-pub async fn what_changes_nothing_tells_nobody(bench: Bench) {
+pub async fn what_changes_nothing_tells_nobody(bench: &mut Bench) {
     bench.new_session("a/u/s", &[("k", "\"x\"")]).await;
     bench.put("a/u/s", "1", nothing()).await;
     bench.rewind_session(rewind("a/u/s", 0, "m")).await.unwrap();
@@ -73,26 +66,17 @@ pub async fn what_changes_nothing_tells_nobody(bench: Bench) {
         ..update("a/u", set(&[("app:k", "1"), ("user:k", "1")]))
     };
     bench.update_state(asked()).await.unwrap();
-    let mut tails = Tails::new(&bench);
+    let mut tails = Tails::new(bench);
     bench.append(plain("a/u/s", "1")).await.unwrap();
     bench.rewind_session(rewind("a/u/s", 0, "m")).await.unwrap();
     assert!(bench.update_state(asked()).await.unwrap().replayed);
     let nothing = remove(&["app:missing", "user:missing"]);
     bench.update_state(update("a/u", nothing)).await.unwrap();
-    let refused = [
-        event("2", set(&[("app:k", "1"), ("user:k", "1")])),
-        event("3", add("k", 1)),
-    ];
+    let refused = [event("2", set(&[("app:k", "1"), ("user:k", "1")])), event("3", add("k", 1))];
     bench.append(append("a/u/s", refused)).await.unwrap_err();
-    let refused = Append {
-        precondition: expect_sequence(9),
-        ..plain("a/u/s", "4")
-    };
+    let refused = Append { precondition: expect_sequence(9), ..plain("a/u/s", "4") };
     bench.append(refused).await.unwrap_err();
-    let refused = RewindSession {
-        precondition: expect_sequence(9),
-        ..rewind("a/u/s", 1, "n")
-    };
+    let refused = RewindSession { precondition: expect_sequence(9), ..rewind("a/u/s", 1, "n") };
     bench.rewind_session(refused).await.unwrap_err();
     let taken = create("a/u/s", &[("app:k", "1"), ("user:k", "1")]);
     bench.create_session(taken).await.unwrap_err();
@@ -100,11 +84,11 @@ pub async fn what_changes_nothing_tells_nobody(bench: Bench) {
     assert_eq!(tails.moved(), [None; 3]);
 }
 
-pub async fn a_deletion_tells_that_the_session_is_gone(bench: Bench) {
+pub async fn a_deletion_tells_that_the_session_is_gone(bench: &mut Bench) {
     for round in 0..3 {
         bench.new_session("a/u/s", &[("user:k", "1")]).await;
         bench.put("a/u/s", "1", nothing()).await;
-        let mut tails = Tails::new(&bench);
+        let mut tails = Tails::new(bench);
         tails.moved();
         bench.delete_session(address("a/u/s"), NOW).await.unwrap();
         assert_eq!(tails.moved(), [None, None, Some(GONE)], "round {round}");
@@ -112,38 +96,25 @@ pub async fn a_deletion_tells_that_the_session_is_gone(bench: Bench) {
 }
 
 /// Who follows an earlier life learns that it is over when the address is taken again, or swept.
-pub async fn the_end_of_an_expired_session_is_told(bench: Bench) {
-    let short = || CreateSession {
-        expire_time: Some(at(2_000)),
-        ..create("a/u/s", &[])
-    };
+pub async fn the_end_of_an_expired_session_is_told(bench: &mut Bench) {
+    let short = || CreateSession { expire_time: Some(at(2_000)), ..create("a/u/s", &[]) };
     bench.create_session(short()).await.unwrap();
     let position = bench.position("a/u/s").await;
-    let mut tails = Tails::new(&bench);
-    let anew = CreateSession {
-        now: at(2_000),
-        expire_time: Some(at(3_000)),
-        ..short()
-    };
+    let mut tails = Tails::new(bench);
+    let anew = CreateSession { now: at(2_000), expire_time: Some(at(3_000)), ..short() };
     bench.create_session(anew).await.unwrap();
     assert!(tails.moved()[2].is_some());
-    let query = WatchQuery {
-        now: at(2_000),
-        ..follow("a/u/s", position)
-    };
+    let query = WatchQuery { now: at(2_000), ..follow("a/u/s", position) };
     bench.read_changes(query).await.unwrap_err();
     while bench.sweep(at(3_000)).await.unwrap() {}
     assert_eq!(tails.moved(), [None, None, Some(GONE)]);
 }
 
 /// Who waits for the end of a session has to know when it is moved.
-pub async fn a_new_expiry_is_told(bench: Bench) {
+pub async fn a_new_expiry_is_told(bench: &mut Bench) {
     bench.new_session("a/u/s", &[]).await;
-    let mut tails = Tails::new(&bench);
-    let moved = SessionUpdate {
-        expire_time: Some(Some(at(2_000))),
-        ..touch("a/u/s")
-    };
+    let mut tails = Tails::new(bench);
+    let moved = SessionUpdate { expire_time: Some(Some(at(2_000))), ..touch("a/u/s") };
     bench.update_session(moved).await.unwrap();
     let [application, user, session] = tails.moved();
     assert_eq!((application, user), (None, None));
@@ -151,7 +122,7 @@ pub async fn a_new_expiry_is_told(bench: Bench) {
 }
 
 /// Waiting after reading loses nothing: what is committed in between has moved the tail.
-pub async fn reading_and_waiting_in_turn_sees_everything(bench: Bench) {
+pub async fn reading_and_waiting_in_turn_sees_everything(bench: &mut Bench) {
     const WRITES: u64 = 200;
     bench.new_session("a/u/s", &[]).await;
     let mut tail = bench.tails().subscribe(&scope("a/u/s"));
