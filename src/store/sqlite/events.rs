@@ -210,18 +210,16 @@ impl Reads<'_> {
         }
         if let Some(sequence) = as_of {
             found.info.last_sequence = sequence;
-            found.info.last_event_time = self.event_time(&found, sequence)?;
+            found.info.last_event_time = self.last_event_time(&found, sequence)?;
         }
         Ok((SessionView { info: found.info, state, events: page }, search))
     }
 
-    /// The time of an event; 0: of the creation.
-    fn event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
-        if sequence == 0 {
-            return Ok(found.info.create_time);
-        }
-        let at = position(found.id(), sequence);
-        self.newest_event.query_row((at - 1, at), |row| row::time(row, 1))
+    /// When a session was last used, as of an event.
+    fn last_event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
+        let events = (position(found.id(), 0), position(found.id(), sequence));
+        let newest = self.newest_event.query_row(events, |row| row::time(row, 1)).optional()?;
+        Ok(newest.unwrap_or(found.info.create_time))
     }
 
     /// What rewinds leave visible as of an event.

@@ -1,0 +1,74 @@
+//! Every store there is: listed here once, for the suite and for the model test.
+
+use std::{
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use sessiond::{
+    domain::token::StoreId,
+    store::{
+        Store,
+        memory::MemoryStore,
+        sqlite::{self, SqliteOptions},
+    },
+};
+
+/// A kind of store.
+pub struct Backend {
+    /// What tests call it.
+    pub name: &'static str,
+    /// Opens the store in a folder: a new one, or the one that is there.
+    pub open: fn(PathBuf) -> Opening,
+    /// Cases that it is not held to, as `concept::case`, each with the reason.
+    pub excluded: &'static [(&'static str, &'static str)],
+}
+
+/// A store about to be open.
+pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
+
+/// The list: makes one test of a case for every store. `$run(&BACKEND, $argument, …)`
+macro_rules! for_each_backend {
+    ($run:path, $($argument:expr),* $(,)?) => {
+        #[test]
+        fn memory() {
+            $run(&$crate::backends::MEMORY, $($argument),*);
+        }
+
+        #[test]
+        fn sqlite() {
+            $run(&$crate::backends::SQLITE, $($argument),*);
+        }
+    };
+}
+pub(crate) use for_each_backend;
+
+/// The specification.
+pub const MEMORY: Backend = Backend {
+    name: "memory",
+    open: |_| {
+        static OPENED: AtomicU8 = AtomicU8::new(0);
+        let id = StoreId([OPENED.fetch_add(1, Ordering::Relaxed); 16]);
+        Box::pin(async move { Arc::new(MemoryStore::new(id)) as Arc<dyn Store> })
+    },
+    excluded: &[(
+        "durability::everything_is_there_after_a_restart",
+        "it lives as long as its process, and promises nothing beyond",
+    )],
+};
+
+/// A file.
+pub const SQLITE: Backend = Backend {
+    name: "sqlite",
+    open: |folder| {
+        Box::pin(async move {
+            let options = SqliteOptions::new(folder.join("sessiond.db"));
+            Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
+        })
+    },
+    excluded: &[],
+};

@@ -1,0 +1,280 @@
+//! Several writers at once.
+
+use std::collections::BTreeSet;
+
+use sessiond::{
+    domain::{error::Error, event::Event},
+    store::{Append, Appended, StateUpdate},
+};
+
+use crate::{bench::*, build::*};
+
+const WRITERS: u64 = 8;
+const EVENTS: u64 = 25;
+
+/// Runs one task for each writer and waits for all.
+async fn together<F, T>(writer: impl Fn(u64) -> F) -> Vec<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let tasks: Vec<_> = (0..WRITERS).map(|at| tokio::spawn(writer(at))).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    results
+}
+
+pub async fn increments_of_one_session_are_never_lost(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[]).await;
+    let stored: Vec<Vec<Event>> = together(|writer| {
+        let store = bench.share();
+        async move {
+            let mut stored = Vec::new();
+            for at in 0..EVENTS {
+                let delta = add("n", 1).add("app:n", 1).add("user:n", 1);
+                let id = format!("{writer}.{at}");
+                let appended = store.append(append("a/u/s", [event(&id, delta)])).await;
+                stored.push(only_new(appended.unwrap()));
+            }
+            stored
+        }
+    })
+    .await;
+    let total = WRITERS * EVENTS;
+    let state = format!(r#"{{"app:n":{total},"user:n":{total},"n":{total}}}"#);
+    assert_eq!(bench.state("a/u/s").await, state);
+    let log = bench.log("a/u/s").await;
+    assert_eq!(sequences(&log), (1..=total).collect::<Vec<_>>());
+    for event in &log {
+        let n = event.sequence;
+        let changes = format!(r#"{{"n":{n},"app:n":{n},"user:n":{n}}}"#);
+        assert_eq!(became(&event.changes), changes);
+        assert_eq!((event.versions.application, event.versions.user), (n, n));
+    }
+    for stored in stored {
+        assert!(stored.is_sorted_by_key(|event| event.sequence));
+        for event in stored {
+            assert_eq!(event, log[event.sequence as usize - 1]);
+        }
+    }
+}
+
+/// Sessions of two users and updates without a session, all on one application.
+pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
+    for writer in 0..WRITERS {
+        let path = format!("a/u{}/s{writer}", writer % 2);
+        bench.new_session(&path, &[]).await;
+    }
+    together(|writer| {
+        let store = bench.share();
+        async move {
+            let path = format!("a/u{}/s{writer}", writer % 2);
+            for at in 0..EVENTS {
+                let delta = || add("n", 1).add("app:n", 1).add("user:n", 1);
+                let batch = [event(&format!("{at}"), delta()), event(&format!("{at}+"), delta())];
+                store.append(append(&path, batch)).await.unwrap();
+                let alone = update(&format!("a/u{}", writer % 2), add("app:n", 1));
+                store.update_state(alone).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let of_user = WRITERS * EVENTS;
+    let of_app = 3 * WRITERS * EVENTS;
+    let mut seen = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
+    for writer in 0..WRITERS {
+        let user = writer % 2;
+        let path = format!("a/u{user}/s{writer}");
+        let own = 2 * EVENTS;
+        let state = format!(r#"{{"app:n":{of_app},"user:n":{of_user},"n":{own}}}"#);
+        assert_eq!(bench.state(&path).await, state);
+        let log = bench.log(&path).await;
+        assert_eq!(sequences(&log), (1..=own).collect::<Vec<_>>());
+        for pair in log.chunks(2) {
+            // A batch is one commit: nothing comes in between.
+            let [first, second] = [pair[0].versions, pair[1].versions];
+            assert_eq!(second.application, first.application + 1);
+            assert_eq!(second.user, first.user + 1);
+        }
+        for event in log {
+            // Every change adds one, so that a counter is its scope's version.
+            let versions = event.versions;
+            let (app, user_n) = (versions.application, versions.user);
+            let n = event.sequence;
+            let changes = format!(r#"{{"n":{n},"app:n":{app},"user:n":{user_n}}}"#);
+            assert_eq!(became(&event.changes), changes);
+            let as_of = format!(r#"{{"app:n":{app},"user:n":{user_n},"n":{n}}}"#);
+            assert_eq!(bench.state_as_of(&path, n).await, as_of);
+            assert!(seen[2].insert(app));
+            assert!(seen[user as usize].insert(user_n));
+        }
+    }
+    for user in &seen[..2] {
+        assert_eq!(user.len() as u64, of_user);
+        assert_eq!(user.last(), Some(&of_user));
+    }
+    assert_eq!(bench.position("a").await.versions.application, of_app);
+}
+
+pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[]).await;
+    for round in 0..10 {
+        let results: Vec<Result<Appended, Error>> = together(|writer| {
+            let store = bench.share();
+            let id = format!("{round}.{writer}");
+            let guarded = Append {
+                precondition: expect_sequence(round),
+                ..append("a/u/s", [event(&id, add("n", 1))])
+            };
+            async move { store.append(guarded).await }
+        })
+        .await;
+        let mut won = 0;
+        for result in results {
+            match result {
+                Ok(_) => won += 1,
+                Err(Error::Conflict { sequence, .. }) => {
+                    assert_eq!(sequence.unwrap().actual, round + 1);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(won, 1);
+    }
+    assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
+}
+
+pub async fn of_the_same_event_from_many_one_is_stored(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[]).await;
+    for round in 1..=10 {
+        let answers: Vec<Appended> = together(|_| {
+            let store = bench.share();
+            let same = append("a/u/s", [event(&round.to_string(), add("n", 1))]);
+            async move { store.append(same).await.unwrap() }
+        })
+        .await;
+        let new = answers.iter().filter(|answer| !answer.events[0].replayed);
+        assert_eq!(new.count(), 1);
+        for answer in &answers {
+            assert_eq!(answer.events[0].event, answers[0].events[0].event);
+            assert_eq!(answer.events[0].event.sequence, round);
+        }
+    }
+    assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
+}
+
+pub async fn of_the_same_request_from_many_one_is_carried_out(bench: &mut Bench) {
+    let replayed: Vec<bool> = together(|_| {
+        let store = bench.share();
+        let same = StateUpdate { request: request("r", 1), ..update("a/u", add("user:n", 1)) };
+        async move { store.update_state(same).await.unwrap().replayed }
+    })
+    .await;
+    assert_eq!(replayed.iter().filter(|replayed| !**replayed).count(), 1);
+    assert_eq!(bench.state("a/u").await, r#"{"user:n":1}"#);
+}
+
+pub async fn of_racing_creations_one_creates(bench: &mut Bench) {
+    for round in 0..10 {
+        let path = format!("a/u/{round}");
+        let results: Vec<Result<bool, Error>> = together(|writer| {
+            let store = bench.share();
+            let create = create(&path, &[("n", &writer.to_string()), ("app:n", "1")]);
+            async move { store.create_session(create).await.map(|created| created.created) }
+        })
+        .await;
+        let created = results.iter().filter(|result| **result == Ok(true));
+        assert_eq!(created.count(), 1);
+        let refused = Err(Error::SessionExists(address(&path)));
+        let refused = results.iter().filter(|result| **result == refused);
+        assert_eq!(refused.count() as u64, WRITERS - 1);
+        // What was refused has written nothing into the application either.
+        let version = bench.position("a").await.versions.application;
+        assert_eq!(version, round + 1);
+    }
+}
+
+pub async fn a_refused_command_does_not_harm_its_neighbours(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("s", "\"x\"")]).await;
+    together(|writer| {
+        let store = bench.share();
+        async move {
+            for at in 0..EVENTS {
+                let id = format!("{writer}.{at}");
+                let delta = add("app:n", 1).add("n", 1);
+                if writer % 2 == 0 {
+                    let good = append("a/u/s", [event(&id, delta)]);
+                    store.append(good).await.unwrap();
+                } else {
+                    let bad = [event(&id, delta), event("never", add("s", 1))];
+                    let refused = store.append(append("a/u/s", bad)).await;
+                    assert!(matches!(refused, Err(Error::TypeMismatch { .. })));
+                }
+            }
+        }
+    })
+    .await;
+    let good = WRITERS / 2 * EVENTS;
+    let state = format!(r#"{{"app:n":{good},"n":{good},"s":"x"}}"#);
+    assert_eq!(bench.state("a/u/s").await, state);
+    let log = bench.log("a/u/s").await;
+    assert_eq!(sequences(&log), (1..=good).collect::<Vec<_>>());
+    assert_eq!(bench.position("a").await.versions.application, good);
+}
+
+/// A read is of one point of time: what one commit writes is seen together.
+pub async fn a_read_sees_whole_commits_only(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[("n", "0"), ("app:n", "0"), ("user:n", "0")]).await;
+    let store = bench.share();
+    let writer = tokio::spawn(async move {
+        for at in 0..200 {
+            let delta = || add("n", 1).add("app:n", 1).add("user:n", 1);
+            let batch = [event(&format!("{at}"), delta()), event(&format!("{at}+"), delta())];
+            store.append(append("a/u/s", batch)).await.unwrap();
+        }
+    });
+    let mut seen = 0;
+    while seen < 400 {
+        let mut query = read("a/u/s");
+        query.events = Some(everything());
+        let view = bench.read_session(query).await.unwrap();
+        let n = view.info.last_sequence;
+        assert_eq!(n % 2, 0);
+        assert!(n >= seen);
+        let state = format!(r#"{{"app:n":{n},"user:n":{n},"n":{n}}}"#);
+        assert_eq!(text(&view.state.unwrap()), state);
+        assert_eq!(view.events.unwrap().events.len() as u64, n);
+        let position = bench.position("a/u/s").await;
+        assert_eq!(position.versions.user, position.sequence + 1);
+        seen = n;
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+}
+
+/// A write stands also where nobody waits for its answer.
+pub async fn a_caller_that_leaves_harms_nobody(bench: &mut Bench) {
+    bench.new_session("a/u/s", &[]).await;
+    for at in 0..50 {
+        let store = bench.share();
+        let left = append("a/u/s", [event(&format!("left {at}"), add("n", 1))]);
+        let caller = tokio::spawn(async move { store.append(left).await });
+        if at % 2 == 0 {
+            tokio::task::yield_now().await;
+        }
+        caller.abort();
+        let _ = caller.await;
+        let stays = append("a/u/s", [event(&format!("stays {at}"), add("m", 1))]);
+        bench.append(stays).await.unwrap();
+    }
+    let log = bench.log("a/u/s").await;
+    assert_eq!(sequences(&log), (1..=log.len() as u64).collect::<Vec<_>>());
+    let left = log.iter().filter(|event| event.event_id.as_str().starts_with("left"));
+    let state = bench.read_state(read_state("a/u/s")).await.unwrap().state;
+    assert_eq!(state.get("m"), Some(&json("50")));
+    let left = left.count();
+    let n = state.get("n").map_or("0", |n| n.as_str());
+    assert_eq!(n, left.to_string());
+}

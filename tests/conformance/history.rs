@@ -1,0 +1,191 @@
+//! How keys came to their values.
+
+use sessiond::{
+    domain::{error::Error, event::NewEvent, id::Author, json::Json, session::Incarnation},
+    store::{Append, ForkSession, KeyChange, KeyChangeQuery, RewindSession, StateUpdate},
+};
+
+use crate::{bench::*, build::*};
+
+/// A change in one line: `version author@time session.sequence: value`.
+fn line(change: &KeyChange) -> String {
+    let source = match &change.source {
+        Some((key, sequence)) => format!(" {}.{sequence}", key.session_id),
+        None => String::new(),
+    };
+    let value = change.value.as_ref().map_or("-", Json::as_str);
+    let secs = change.commit_time.secs();
+    format!("{} {}@{secs}{source}: {value}", change.version, change.author)
+}
+
+async fn history(bench: &Bench, path: &str, name: &str) -> Vec<String> {
+    let page = bench.list_key_changes(changes(path, name)).await.unwrap();
+    assert!(!page.more);
+    page.changes.iter().map(line).collect()
+}
+
+/// One session after the other writes the same keys, in every way there is.
+async fn write(bench: &Bench) {
+    let state = [("app:k", "0"), ("user:k", "0"), ("k", "0"), ("other", "0")];
+    bench.new_session("a/u/s", &state).await;
+    let by = |author: &str, id: &str, delta| NewEvent {
+        author: Author::new(author).unwrap(),
+        ..event(id, delta)
+    };
+    let all = |value: &str| set(&[("app:k", value), ("user:k", value), ("k", value)]);
+    let batch = Append {
+        now: at(1_100),
+        ..append(
+            "a/u/s",
+            [
+                by("ann", "1", all("1")),
+                by("ann", "2", nothing()),
+                by("bob", "3", remove(&["app:k", "user:k", "k"])),
+            ],
+        )
+    };
+    bench.append(batch).await.unwrap();
+    let updated = StateUpdate {
+        author: Author::new("cli").unwrap(),
+        now: at(1_050),
+        ..update("a/u", set(&[("app:k", "2"), ("user:k", "2")]))
+    };
+    bench.update_state(updated).await.unwrap();
+    bench.new_session("a/u/t", &[("app:k", "3"), ("k", "9")]).await;
+    bench.put("a/u/t", "1", add("app:k", 1).add("user:k", 1)).await;
+    bench.put("a/u/s", "4", set(&[("k", "4"), ("app:other", "4")])).await;
+    let back = RewindSession { now: at(1_200), ..rewind("a/u/s", 1, "m") };
+    bench.rewind_session(back).await.unwrap();
+}
+
+const APP: [&str; 6] = [
+    "6 agent@1000 t.1: 4",
+    "5 @1000: 3",
+    "4 cli@1050: 2",
+    "3 bob@1100 s.3: -",
+    "2 ann@1100 s.1: 1",
+    "1 @1000: 0",
+];
+const USER: [&str; 5] = [
+    "5 agent@1000 t.1: 3",
+    "4 cli@1050: 2",
+    "3 bob@1100 s.3: -",
+    "2 ann@1100 s.1: 1",
+    "1 @1000: 0",
+];
+const OWN: [&str; 5] = [
+    "5 system@1200 s.5: 1",
+    "4 agent@1100 s.4: 4",
+    "3 bob@1100 s.3: -",
+    "1 ann@1100 s.1: 1",
+    "0 @1000: 0",
+];
+
+pub async fn every_change_is_listed_newest_first(bench: &mut Bench) {
+    write(bench).await;
+    for path in ["a", "a/u", "a/v", "a/u/s", "a/u/t"] {
+        assert_eq!(history(bench, path, "app:k").await, APP, "from {path}");
+    }
+    for path in ["a/u", "a/u/s", "a/u/t"] {
+        assert_eq!(history(bench, path, "user:k").await, USER, "from {path}");
+    }
+    assert_eq!(history(bench, "a/u/s", "k").await, OWN);
+    assert_eq!(history(bench, "a/u/t", "k").await, ["0 @1000: 9"]);
+    assert_eq!(history(bench, "a/u/s", "other").await, ["0 @1000: 0"]);
+    for (path, name) in [
+        ("a/u/s", "missing"),
+        ("a/u/s", "app:missing"),
+        ("a/v", "user:k"),
+        ("b", "app:k"),
+        ("a/u/s", "K"),
+        ("a/u/s", "app:K"),
+    ] {
+        assert_eq!(history(bench, path, name).await, [""; 0], "{path} {name}");
+    }
+}
+
+pub async fn history_comes_page_by_page(bench: &mut Bench) {
+    write(bench).await;
+    for (name, expected) in [("app:k", &APP[..]), ("user:k", &USER), ("k", &OWN)] {
+        for (max_items, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (100, 1), (100, 0)] {
+            let mut query = KeyChangeQuery { max_items, max_bytes, ..changes("a/u/s", name) };
+            let mut found = Vec::new();
+            loop {
+                let page = bench.list_key_changes(query.clone()).await.unwrap();
+                assert!(page.changes.len() <= max_items);
+                found.extend(page.changes.iter().map(line));
+                query.before = page.changes.last().map(|change| change.version);
+                if !page.more {
+                    break;
+                }
+            }
+            assert_eq!(found, expected);
+        }
+    }
+    let oldest = KeyChangeQuery { before: Some(0), ..changes("a/u/s", "k") };
+    let page = bench.list_key_changes(oldest).await.unwrap();
+    assert!(page.changes.is_empty() && !page.more);
+}
+
+pub async fn the_incarnation_tells_lives_of_a_session_apart(bench: &mut Bench) {
+    let created = bench.new_session("a/u/s", &[("k", "1"), ("app:k", "1")]).await;
+    let page = bench.list_key_changes(changes("a/u/s", "k")).await.unwrap();
+    assert_eq!(page.incarnation, created.incarnation);
+    let page = bench.list_key_changes(changes("a/u/s", "app:k")).await.unwrap();
+    assert_eq!(page.incarnation, Incarnation(0));
+    bench.delete_session(address("a/u/s"), NOW).await.unwrap();
+    let created = bench.new_session("a/u/s", &[("k", "2")]).await;
+    let page = bench.list_key_changes(changes("a/u/s", "k")).await.unwrap();
+    assert_eq!(page.incarnation, created.incarnation);
+    assert_eq!(history(bench, "a/u/s", "k").await, ["0 @1000: 2"]);
+}
+
+pub async fn shared_history_outlives_the_sessions_that_made_it(bench: &mut Bench) {
+    write(bench).await;
+    for path in ["a/u/s", "a/u/t"] {
+        bench.delete_session(address(path), NOW).await.unwrap();
+    }
+    while bench.sweep(NOW).await.unwrap() {}
+    assert_eq!(history(bench, "a", "app:k").await, APP);
+    assert_eq!(history(bench, "a/u", "user:k").await, USER);
+    bench.new_session("a/u/s", &[]).await;
+    bench.put("a/u/s", "1", set(&[("app:k", "5")])).await;
+    assert_eq!(history(bench, "a", "app:k").await[0], "8 agent@1000 s.1: 5");
+    let missing = bench.list_key_changes(changes("a/u/t", "app:k")).await;
+    assert_eq!(missing.unwrap_err(), Error::not_found(&address("a/u/t")));
+}
+
+pub async fn a_fork_has_the_history_of_what_it_took_over(bench: &mut Bench) {
+    write(bench).await;
+    let forked = ForkSession { now: at(2_000), ..fork("a/u/s", Some(3), "f") };
+    bench.fork_session(forked).await.unwrap();
+    bench.put("a/u/f", "own", set(&[("k", "7")])).await;
+    let mine = history(bench, "a/u/f", "k").await;
+    assert_eq!(mine[0], "4 agent@2000 f.4: 7");
+    assert_eq!(mine[1], "3 bob@1100 f.3: -");
+    assert_eq!(mine[2], "1 ann@1100 f.1: 1");
+    assert!(mine[3].starts_with("0 @") && mine[3].ends_with(": 0"));
+    assert_eq!(mine.len(), 4);
+}
+
+/// The history of a key tells what state was at every version.
+pub async fn history_and_past_agree(bench: &mut Bench) {
+    write(bench).await;
+    for (name, kind) in [("app:k", 0), ("user:k", 1), ("k", 2)] {
+        let page = bench.list_key_changes(changes("a/u/s", name)).await.unwrap();
+        let last = bench.info("a/u/s").await.last_sequence;
+        for sequence in 0..=last {
+            let mut query = read("a/u/s");
+            query.as_of = Some(sequence);
+            let view = bench.read_session(query).await.unwrap();
+            let versions = match sequence.checked_sub(1) {
+                Some(at) => bench.whole_log("a/u/s").await[at as usize].versions,
+                None => view.info.created_versions,
+            };
+            let version = [versions.application, versions.user, sequence][kind];
+            let then = page.changes.iter().find(|change| change.version <= version);
+            let then = then.and_then(|change| change.value.as_ref());
+            assert_eq!(view.state.unwrap().get(name), then, "{name} as of {sequence}");
+        }
+    }
+}
