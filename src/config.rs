@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
 /// Runs the server until it is told to stop (SIGTERM or SIGINT).
 #[derive(Args, Clone, Debug)]
@@ -30,11 +30,11 @@ pub struct Config {
     pub store: String,
 
     /// Listen beyond loopback without transport security: whoever reaches the port reads and writes everything
-    #[arg(long, env = "SESSIOND_INSECURE")]
+    #[arg(long, env = "SESSIOND_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// Refuse session ids without application and user, which are otherwise looked up among all sessions
-    #[arg(long, env = "SESSIOND_REQUIRE_FULL_KEYS")]
+    #[arg(long, env = "SESSIOND_REQUIRE_FULL_KEYS", value_parser = BoolishValueParser::new())]
     pub require_full_keys: bool,
 
     /// Seconds to finish what is under way when told to stop

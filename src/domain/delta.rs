@@ -9,7 +9,7 @@ use super::{
     event::Changes,
     json::{
         Amount, Json, JsonType, ObjectWriter, OperationFault, fingerprint, increment, list_append,
-        merge_patch,
+        merge_patch, text_bytes,
     },
     limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
     scope::{Prefix, ScopeKind, StateKey},
@@ -59,9 +59,10 @@ impl Delta {
         self.set.is_empty() && self.remove.is_empty() && self.operations.is_empty()
     }
 
-    /// Bytes of its keys, values and operands.
+    /// Bytes of its keys, values and operands. Keys count as they are written in JSON, where an odd letter takes up to six bytes, so
+    /// that an event that was accepted can always be answered.
     pub fn bytes(&self) -> usize {
-        let keys: usize = self.keys().map(|key| key.as_str().len()).sum();
+        let keys: usize = self.keys().map(|key| text_bytes(key.as_str())).sum();
         let values: usize = self.set.iter().map(|(_, value)| value.len()).sum();
         let operands: usize = self.operations.iter().map(|(_, operation)| operation.bytes()).sum();
         keys + values + operands
@@ -146,6 +147,7 @@ impl Delta {
             match operation.apply(before) {
                 Ok(None) => {}
                 Ok(Some(value)) if value.len() > VALUE_BYTES => {
+                    written += value.len();
                     violations.push(value_too_large(path, at, key, value.len()));
                 }
                 Ok(Some(value)) => {
@@ -181,10 +183,7 @@ impl Delta {
             }
         }
         let results = keys.into_results();
-        let bytes: usize = results
-            .iter()
-            .map(|(key, value)| key.as_str().len() + value.as_ref().map_or(0, Json::len))
-            .sum();
+        let bytes = results_bytes(&results);
         if violations.is_empty() && bytes > DELTA_BYTES {
             violations.push(
                 Violation::new(
@@ -337,6 +336,13 @@ impl<'a> Touched<'a> {
             .map(|touched| (touched.key.clone(), touched.value))
             .collect()
     }
+}
+
+/// Bytes of keys and of what they became, as [`Delta::bytes`] counts them.
+pub fn results_bytes(results: &[KeyResult]) -> usize {
+    let bytes =
+        |(key, value): &KeyResult| text_bytes(key.as_str()) + value.as_ref().map_or(0, Json::len);
+    results.iter().map(bytes).sum()
 }
 
 /// Writes what keys became as it is kept and answered. Full keys, in the order given.

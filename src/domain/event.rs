@@ -5,8 +5,10 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::{
     Sequence, Version,
     delta::Delta,
+    error::{Error, Reason, Violation},
     id::{Author, Branch, EventId, InvocationId},
     json::{Json, fingerprint},
+    limits::BATCH_BYTES,
     scope::StateKey,
     time::Time,
 };
@@ -35,6 +37,8 @@ pub struct NewEvent {
     pub body: Option<Json>,
     /// Of the content as it came, `temp:` keys included.
     pub fingerprint: Fingerprint,
+    /// Why the event must be refused unless it is a replay: what was found outside of the store, in its `temp:` part.
+    pub refusal: Option<Error>,
 }
 
 impl NewEvent {
@@ -91,6 +95,12 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.set.is_none() && self.remove.is_empty()
     }
+
+    /// Bytes of its text.
+    pub fn bytes(&self) -> usize {
+        let removed: usize = self.remove.iter().map(|key| key.as_str().len()).sum();
+        self.set.as_ref().map_or(0, Json::len) + removed
+    }
 }
 
 /// Versions of the wider scopes.
@@ -129,6 +139,25 @@ pub struct Event {
     pub rewound: bool,
     /// The versions that its commit left, so that the past can be read.
     pub versions: ScopeVersions,
+}
+
+/// Counts the bodies of a batch's events and what their deltas resolved to. Replays count as well, since they are answered whole.
+#[derive(Debug, Default)]
+pub struct BatchSize(usize);
+
+impl BatchSize {
+    /// Adds an event that is stored, or about to be: its body, and the bytes of what its delta resolved to.
+    pub fn add(&mut self, body: Option<&Json>, delta: usize) -> Result<(), Error> {
+        self.0 += body.map_or(0, Json::len) + delta;
+        if self.0 <= BATCH_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
+        );
+        let violation = Violation::new("events", Reason::BatchTooLarge, message);
+        Err(violation.with("bytes", self.0).with("limit", BATCH_BYTES).into())
+    }
 }
 
 impl Event {

@@ -19,8 +19,9 @@ pub const KEY_BYTES: usize = 512;
 /// Bytes of one value's text. Larger things belong into an artifact store; a scope holds four of these.
 pub const VALUE_BYTES: usize = 256 * 1024;
 
-/// Bytes of one scope's state: its keys without prefix and its values' text. Three scopes and their punctuation stay below
-/// [`MESSAGE_BYTES`], so merged state can always be answered as text.
+/// Bytes of one scope's state: its keys without prefix, as they are written in JSON, and its values' text. Three full scopes fit into
+/// one answer beside their punctuation, unless their values are so many and so small that the punctuation outweighs them; then a
+/// read has to name the keys that it wants.
 pub const SCOPE_BYTES: usize = 1024 * 1024;
 
 /// Bytes of an event's body as text: a model's longest answer with its metadata, several times over.
@@ -35,6 +36,10 @@ pub const DELTA_OPERATIONS: usize = 1000;
 /// Bytes that the operations of one delta may write in all, intermediate values included: an operation copies the value that it
 /// changes, so a thousand of them on one large value would hold up the writer.
 pub const OPERATION_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of values that the conditions of one request may look at: more than the three scopes hold, so that only a request that
+/// names a large key over and over meets it.
+pub const PRECONDITION_BYTES: usize = 4 * 1024 * 1024;
 
 /// Events of one batch: one commit that others wait for.
 pub const BATCH_EVENTS: usize = 1000;

@@ -2,8 +2,9 @@
 
 use super::{
     Version,
-    error::{Error, SequenceConflict},
+    error::{Error, Reason, SequenceConflict, Violation},
     json::{Json, same_value},
+    limits::PRECONDITION_BYTES,
     scope::StateKey,
 };
 
@@ -39,8 +40,13 @@ impl Precondition {
             .filter(|&expected| expected != actual)
             .map(|expected| SequenceConflict { expected, actual });
         let mut keys: Vec<StateKey> = Vec::new();
+        let mut looked_at = 0;
         for (key, condition) in &self.keys {
             let found = current(key)?;
+            looked_at += found.as_ref().map_or(0, |(value, _)| value.len());
+            if looked_at > PRECONDITION_BYTES {
+                return Err(too_much());
+            }
             let holds = match (condition, &found) {
                 (Condition::Exists(wanted), found) => found.is_some() == *wanted,
                 (Condition::Version(wanted), Some((_, version))) => version == wanted,
@@ -56,6 +62,18 @@ impl Precondition {
         }
         Err(Error::Conflict { sequence, keys })
     }
+}
+
+fn too_much() -> Error {
+    Violation::new(
+        "precondition.keys",
+        Reason::BadValue,
+        format!(
+            "The conditions look at more than {PRECONDITION_BYTES} bytes of values in all, which no state without repetitions holds; name each key once."
+        ),
+    )
+    .with("limit", PRECONDITION_BYTES)
+    .into()
 }
 
 #[cfg(test)]
@@ -100,6 +118,18 @@ mod tests {
                 Err(Error::Conflict { sequence: None, keys: vec![name] })
             );
         }
+    }
+
+    #[test]
+    fn what_conditions_look_at_is_bounded() {
+        let large = json(&format!("[\"{}\"]", "x".repeat(250_000)));
+        let many = |count| Precondition {
+            expected_sequence: None,
+            keys: vec![(key("list"), Condition::Value(json("[1]"))); count],
+        };
+        let check = |count| many(count).check(0, |_| Ok(Some((large.clone(), 1))));
+        assert!(matches!(check(10), Err(Error::Conflict { .. })));
+        assert!(matches!(check(1000), Err(Error::Invalid(_))));
     }
 
     #[test]

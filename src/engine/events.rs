@@ -256,7 +256,13 @@ impl Engine {
             max_bytes: MESSAGE_BYTES,
         };
         let query = EventQuery { key, as_of, selection, now: self.now() };
-        let (info, page) = self.store.list_events(query).await?;
+        let (info, page) = match self.store.list_events(query).await {
+            // The session that the token saw was longer: this is another one.
+            Err(Error::BeyondLastSequence { .. }) if token.is_some() => {
+                return Err(bad_page_token());
+            }
+            read => read?,
+        };
         if token.as_ref().is_some_and(|token| token.incarnation != info.incarnation) {
             return Err(bad_page_token());
         }
@@ -292,8 +298,17 @@ fn new_event(draft: EventDraft) -> (NewEvent, Delta) {
     );
     let (delta, temp) = delta.split_temp();
     let event_id = event_id.unwrap_or_else(new_event_id);
-    let event =
-        NewEvent { event_id, invocation_id, author, branch, event_time, delta, body, fingerprint };
+    let event = NewEvent {
+        event_id,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        delta,
+        body,
+        fingerprint,
+        refusal: None,
+    };
     (event, temp)
 }
 

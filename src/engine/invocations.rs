@@ -85,6 +85,7 @@ impl Invocations {
         let locks = self.lock_all(incarnation, &temps, append.now).await?;
         let task = AppendWithTemp {
             store: Arc::clone(store),
+            held: Arc::clone(&self.held),
             limit: self.limits.bytes,
             incarnation,
             locks,
@@ -117,7 +118,7 @@ impl Invocations {
     }
 
     fn find_or_begin(&self, id: Id, now: Time) -> Result<Held, Error> {
-        let mut held = self.lock();
+        let mut held = lock(&self.held);
         if held.len() >= self.limits.count && !held.contains_key(&id) {
             self.drop_idle(&mut held, now);
             if held.len() >= self.limits.count {
@@ -154,16 +155,16 @@ impl Invocations {
 
     /// Forgets an invocation's keys.
     pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
-        self.lock().remove(&(incarnation, invocation.clone()));
+        lock(&self.held).remove(&(incarnation, invocation.clone()));
     }
 
     /// Forgets the invocations that nobody has used for too long.
     pub fn sweep(&self, now: Time) {
-        self.drop_idle(&mut self.lock(), now);
+        self.drop_idle(&mut lock(&self.held), now);
     }
 
     fn find(&self, id: &Id, now: Time) -> Option<Held> {
-        let mut held = self.lock();
+        let mut held = lock(&self.held);
         let entry = held.get_mut(id)?;
         if self.is_idle(entry, now) {
             held.remove(id);
@@ -182,14 +183,11 @@ impl Invocations {
     fn drop_idle(&self, held: &mut HashMap<Id, Entry>, now: Time) {
         held.retain(|_, entry| !self.is_idle(entry, now));
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 struct AppendWithTemp {
     store: Arc<dyn Store>,
+    held: Arc<Mutex<HashMap<Id, Entry>>>,
     limit: usize,
     incarnation: Incarnation,
     locks: BTreeMap<InvocationId, OwnedMutexGuard<Values>>,
@@ -197,52 +195,93 @@ struct AppendWithTemp {
 }
 
 impl AppendWithTemp {
-    async fn run(mut self, append: Append) -> Result<Appended, Error> {
-        // Worked out once before the commit, to refuse what cannot be done, and once behind it, when it is known which events are
-        // replays and change nothing.
-        let all = vec![false; append.events.len()];
-        self.apply(&all, self.limit)?;
-        let appended = self.store.append(append).await?;
-        if appended.info.incarnation == self.incarnation {
+    async fn run(mut self, mut append: Append) -> Result<Appended, Error> {
+        // Worked out as if every event were new. What cannot be done refuses its event in the store, which knows the replays.
+        for (at, fault) in self.apply(&vec![false; append.events.len()]).1 {
+            if let Some(event) = append.events.get_mut(at) {
+                event.refusal.get_or_insert(fault);
+            }
+        }
+        let appended = self.store.append(append).await;
+        if let Ok(appended) = &appended
+            && appended.info.incarnation == self.incarnation
+        {
+            // And worked out again without those that turned out to be replays. What they alone made possible or impossible comes
+            // too late for a refusal.
             let replayed: Vec<bool> = appended.events.iter().map(|event| event.replayed).collect();
-            for (invocation, values) in self.apply(&replayed, usize::MAX)? {
+            let (values, faults) = self.apply(&replayed);
+            for (at, fault) in faults {
+                tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
+            }
+            for (invocation, values) in values {
                 if let Some(held) = self.locks.get_mut(&invocation) {
                     **held = values;
                 }
             }
         }
-        Ok(appended)
+        self.forget_empty();
+        appended
     }
 
-    /// What the invocations' keys become.
-    fn apply(
-        &self,
-        replayed: &[bool],
-        limit: usize,
-    ) -> Result<BTreeMap<InvocationId, Values>, Error> {
+    /// What the invocations' keys become, and which events' parts cannot be done.
+    fn apply(&self, replayed: &[bool]) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
         let mut all: BTreeMap<InvocationId, Values> = BTreeMap::new();
+        let mut faults = Vec::new();
         for (at, invocation, delta) in &self.temps {
             if replayed.get(*at).copied().unwrap_or(true) {
                 continue;
             }
-            let Some(held) = self.locks.get(invocation) else {
-                continue;
-            };
+            let Some(held) = self.locks.get(invocation) else { continue };
             let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
-            let path = format!("events[{at}].state_delta");
-            let results = delta.clone().resolve(&path, |key| Ok(values.get(key).cloned()))?;
-            for (key, value) in results {
-                match value {
-                    Some(value) => values.insert(key, value),
-                    None => values.remove(&key),
-                };
-            }
-            let bytes: usize =
-                values.iter().map(|(key, value)| key.name().len() + value.len()).sum();
-            if bytes > limit {
-                return Err(Error::InvocationTooLarge(limit));
+            match changed(values, delta, *at, self.limit) {
+                Ok(changed) => *values = changed,
+                Err(fault) => faults.push((*at, fault)),
             }
         }
-        Ok(all)
+        (all, faults)
     }
+
+    /// Gives back the places of invocations that hold nothing, as after a refusal.
+    fn forget_empty(&mut self) {
+        let locks = std::mem::take(&mut self.locks);
+        let empty: Vec<InvocationId> = locks
+            .iter()
+            .filter(|(_, values)| values.is_empty())
+            .map(|(invocation, _)| invocation.clone())
+            .collect();
+        drop(locks);
+        let mut held = lock(&self.held);
+        for invocation in empty {
+            let id = (self.incarnation, invocation);
+            // Somebody else who holds it is about to fill it.
+            if held.get(&id).is_some_and(|entry| Arc::strong_count(&entry.values) == 1) {
+                held.remove(&id);
+            }
+        }
+    }
+}
+
+/// What an invocation's keys become by the part of the `at`-th event.
+fn changed(values: &Values, delta: &Delta, at: usize, limit: usize) -> Result<Values, Error> {
+    let path = format!("events[{at}].state_delta");
+    let results = delta.clone().resolve(&path, |key| Ok(values.get(key).cloned()))?;
+    let size = |values: &Values| -> usize {
+        values.iter().map(|(key, value)| key.name().len() + value.len()).sum()
+    };
+    let mut after = values.clone();
+    for (key, value) in results {
+        match value {
+            Some(value) => after.insert(key, value),
+            None => after.remove(&key),
+        };
+    }
+    let bytes = size(&after);
+    if bytes > limit && bytes > size(values) {
+        return Err(Error::InvocationTooLarge(limit));
+    }
+    Ok(after)
+}
+
+fn lock(held: &Mutex<HashMap<Id, Entry>>) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }

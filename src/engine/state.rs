@@ -149,6 +149,7 @@ impl Engine {
             delta,
             body: None,
             fingerprint,
+            refusal: None,
         };
         let append = Append {
             session: SessionRef::Full(key),

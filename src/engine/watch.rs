@@ -241,6 +241,8 @@ impl Watch {
 
     /// Reads the next page. Whether the session is still there.
     async fn read(&mut self) -> Result<bool, Error> {
+        // A caller may drop this future: what the tails said is only forgotten together with the claim that nothing is left.
+        self.complete = false;
         for tail in &mut self.tails {
             tail.mark_unchanged();
         }

@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -25,13 +26,24 @@ pub(super) enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// The path of a socket; dropping it removes the file.
-pub(super) struct SocketFile(PathBuf);
+/// The file of a socket; dropping it removes the file, unless another server has put its own there meanwhile.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+/// Device and number of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it already, which is what was wanted.
-        let _ = std::fs::remove_file(&self.0);
+        if identity(&self.path) == self.identity {
+            // Somebody may have removed it already, which is what was wanted.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -48,7 +60,7 @@ impl Listener {
     pub(super) fn address(&self) -> String {
         match self {
             Self::Tcp(_, address) => address.to_string(),
-            Self::Unix(_, file) => format!("unix:{}", file.0.display()),
+            Self::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 
@@ -113,7 +125,6 @@ fn bind_error(address: &str, error: &io::Error) -> StartError {
 
 /// Binds a socket's path. A file left by a process that died is replaced; one that somebody answers on is not, nor is anything else.
 async fn bind_unix(path: &Path) -> Result<Listener, StartError> {
-    use std::os::unix::fs::FileTypeExt as _;
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -127,5 +138,8 @@ async fn bind_unix(path: &Path) -> Result<Listener, StartError> {
         std::fs::remove_file(path).map_err(|error| bind_error(&name, &error))?;
     }
     let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, &error))?;
-    Ok(Listener::Unix(listener, SocketFile(path.to_owned())))
+    Ok(Listener::Unix(
+        listener,
+        SocketFile { path: path.to_owned(), identity: identity(path) },
+    ))
 }

@@ -44,7 +44,7 @@ pub use types::{
 /// * **Errors** are those named; [`Error::StoreUnavailable`], [`Error::OutcomeUnknown`], [`Error::Overloaded`] and
 ///   [`Error::Internal`] can come from everywhere. A driver's words are logged, not returned. Fields of violations begin with
 ///   `events[i]`, `delta`, `state` or `precondition`, whatever the request was.
-/// * **Sizes.** A scope's state (keys without prefix + values) stays within [`SCOPE_BYTES`](crate::domain::limits::SCOPE_BYTES),
+/// * **Sizes.** A scope's state (keys without prefix, each as JSON writes it, + values) stays within [`SCOPE_BYTES`](crate::domain::limits::SCOPE_BYTES),
 ///   otherwise [`Error::StateTooLarge`]; a write that makes it no larger is never refused for its size.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {

@@ -30,7 +30,7 @@ pub use fingerprint::fingerprint;
 pub use merge::merge_patch;
 pub use operate::{Amount, OperationFault, increment, list_append};
 pub use read::{Head, RawString, Reader};
-pub use write::{ObjectWriter, object_text, push_string};
+pub use write::{ObjectWriter, object_text, push_string, text_bytes};
 
 use members::Members;
 
@@ -71,6 +71,10 @@ impl Json {
         text.truncate(start + length);
         if start > 0 {
             text.drain(..start);
+        }
+        if text.capacity() > 2 * text.len() {
+            // White space that was cut off must not stay in memory for as long as the value.
+            text.shrink_to_fit();
         }
         Ok(Json(text))
     }

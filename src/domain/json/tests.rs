@@ -6,6 +6,14 @@ use serde_json::Value;
 use super::samples::{json, nested, tree, value, write_styled};
 use super::*;
 
+#[test]
+fn a_string_takes_as_many_bytes_as_it_is_written_with() {
+    for text in ["", "plain", "\u{1}\u{8}\n\"\\é", "\u{1f}\u{7f}"] {
+        let written = Json::string(text);
+        assert_eq!(text_bytes(text), written.len() - 2, "{text:?}");
+    }
+}
+
 fn fault(text: &str) -> JsonFault {
     Json::parse(text.to_owned()).unwrap_err()
 }

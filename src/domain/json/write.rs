@@ -54,6 +54,16 @@ impl Default for ObjectWriter {
     }
 }
 
+/// How many bytes a string takes within the quotes of its JSON text.
+pub fn text_bytes(value: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    value.len() + value.bytes().map(escaped).sum::<usize>()
+}
+
 /// Appends the string that is `head` and `tail`, one behind the other, in quotes.
 pub fn push_string(text: &mut String, head: &str, tail: &str) {
     text.push('"');

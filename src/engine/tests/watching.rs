@@ -178,3 +178,23 @@ async fn draining_ends_watches_and_their_number_is_bounded() {
     let late = world.watch(&session, WatchFrom::Now).await;
     assert!(matches!(late, Err(Error::Draining)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_not_waited_for_comes_the_next_time() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    // Polled once, so that it waits, and dropped after the commit woke it, at every point where it may stand.
+    for polls in 0..3 {
+        let mut waiting = Box::pin(watch.next());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        world.append(&session, None, Delta::default()).await.unwrap();
+        let seen = (0..polls).any(|_| waiting.as_mut().poll(&mut context).is_ready());
+        drop(waiting);
+        if !seen {
+            sequence(&next(&mut watch).await.0);
+        }
+    }
+}

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::world::{KINDS, Sight};
 use crate::domain::{
     delta::{Delta, KeyResult},
-    error::{Error, Reason, Violation},
-    json::Json,
-    limits::{BATCH_BYTES, SCOPE_BYTES},
+    error::Error,
+    json::{Json, text_bytes},
+    limits::SCOPE_BYTES,
     scope::StateKey,
 };
 
@@ -17,8 +17,6 @@ pub(super) struct Draft<'a> {
     touched: HashMap<StateKey, Option<Json>>,
     /// Size of each scope, by kind.
     bytes: [usize; 3],
-    /// Size of the events drafted so far, with what their deltas resolve to.
-    batch: usize,
 }
 
 impl<'a> Draft<'a> {
@@ -27,7 +25,6 @@ impl<'a> Draft<'a> {
             sight,
             touched: HashMap::new(),
             bytes: KINDS.map(|kind| sight.keys(kind).map_or(0, |keys| keys.bytes())),
-            batch: 0,
         }
     }
 
@@ -37,7 +34,7 @@ impl<'a> Draft<'a> {
         let before = self.bytes;
         for (key, value) in &results {
             let Some(kind) = key.scope() else { continue };
-            let size = |value: &Json| key.name().len() + value.len();
+            let size = |value: &Json| text_bytes(key.name()) + value.len();
             let bytes = self.bytes[kind as usize] + value.as_ref().map_or(0, size);
             self.bytes[kind as usize] = bytes - self.value(key).map_or(0, size);
             self.touched.insert(key.clone(), value.clone());
@@ -49,27 +46,6 @@ impl<'a> Draft<'a> {
             }
         }
         Ok(results)
-    }
-
-    /// Counts an event towards the batch: its body, and what its delta resolves to.
-    pub(super) fn count(
-        &mut self,
-        body: Option<&Json>,
-        results: &[KeyResult],
-    ) -> Result<(), Error> {
-        self.batch += body.map_or(0, Json::len);
-        for (key, value) in results {
-            self.batch += key.as_str().len() + value.as_ref().map_or(0, Json::len);
-        }
-        if self.batch <= BATCH_BYTES {
-            return Ok(());
-        }
-        let bytes = self.batch;
-        let message = format!(
-            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
-        );
-        let violation = Violation::new("events", Reason::BatchTooLarge, message);
-        Err(violation.with("bytes", bytes).with("limit", BATCH_BYTES).into())
     }
 
     fn value(&self, key: &StateKey) -> Option<&Json> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::domain::{
     Version,
     delta::KeyResult,
-    json::Json,
+    json::{Json, text_bytes},
     scope::{ScopeKind, StateKey},
     session::StateEntry,
 };
@@ -53,12 +53,12 @@ impl Keys {
         let before = match &value {
             None => self.now.remove(&name),
             Some(value) => {
-                self.bytes += name.len() + value.len();
+                self.bytes += text_bytes(&name) + value.len();
                 let value = value.clone();
                 self.now.insert(name.clone(), Written { value, version })
             }
         };
-        self.bytes -= before.map_or(0, |before| name.len() + before.value.len());
+        self.bytes -= before.map_or(0, |before| text_bytes(&name) + before.value.len());
         let past = self.past.entry(name).or_default();
         past.push(Change { version, value });
     }
@@ -106,7 +106,7 @@ impl Keys {
             let past = &past[..seen(past, version)];
             let Some(last) = past.last() else { continue };
             if let Some(value) = &last.value {
-                copy.bytes += name.len() + value.len();
+                copy.bytes += text_bytes(&name) + value.len();
                 let value = value.clone();
                 let version = last.version;
                 copy.now.insert(name.clone(), Written { value, version });

@@ -13,8 +13,9 @@ use crate::{
         Sequence,
         delta::{self, Delta, KeyResult},
         error::Error,
-        event::{Event, Fingerprint, NewEvent},
+        event::{BatchSize, Event, Fingerprint, NewEvent},
         id::{Branch, RequestId},
+        json::Json,
         scope::SessionKey,
         time::Time,
     },
@@ -55,6 +56,7 @@ impl World {
             sight.check(&append.precondition, session.info.last_sequence)?;
         }
         let mut draft = Draft::new(sight);
+        let mut size = BatchSize::default();
         let mut new_ids = HashMap::new();
         let mut places = Vec::with_capacity(append.events.len());
         let mut accepted = Vec::new();
@@ -64,11 +66,21 @@ impl World {
                 Some(&(_, fingerprint)) if fingerprint != event.fingerprint => {
                     return Err(Error::EventIdReused(event.event_id));
                 }
-                Some(&(sequence, _)) => places.push((sequence, true)),
+                Some(&(sequence, _)) => {
+                    let (body, bytes) = match session.event(sequence) {
+                        Some(event) => (event.body.as_ref(), event.changes.bytes()),
+                        None => accepted_size(&accepted, sequence - session.info.last_sequence),
+                    };
+                    size.add(body, bytes)?;
+                    places.push((sequence, true));
+                }
                 None => {
+                    if let Some(refusal) = event.refusal {
+                        return Err(refusal);
+                    }
                     let delta = mem::take(&mut event.delta);
                     let results = draft.apply(delta, &format!("events[{at}].state_delta"))?;
-                    draft.count(event.body.as_ref(), &results)?;
+                    size.add(event.body.as_ref(), delta::results_bytes(&results))?;
                     let sequence = session.info.last_sequence + new_ids.len() as Sequence + 1;
                     new_ids.insert(event.event_id.clone(), (sequence, event.fingerprint));
                     places.push((sequence, false));
@@ -109,6 +121,7 @@ impl World {
                 delta: Delta::default(),
                 body: None,
                 fingerprint: rewind.fingerprint,
+                refusal: None,
             },
             results: session.keys.way_back(to),
             rewind_to: Some(to),
@@ -221,6 +234,14 @@ impl World {
         let state = self.sight(&scope, None).state();
         Ok(StateUpdated { state, replayed: false })
     }
+}
+
+/// Body and size of the delta of the n-th accepted event, from 1.
+fn accepted_size(accepted: &[Accepted], nth: Sequence) -> (Option<&Json>, usize) {
+    let at = usize::try_from(nth - 1).unwrap_or(usize::MAX);
+    accepted.get(at).map_or((None, 0), |accepted| {
+        (accepted.event.body.as_ref(), delta::results_bytes(&accepted.results))
+    })
 }
 
 /// Whether a request had been carried out before.

@@ -19,11 +19,9 @@ use super::{
 use crate::{
     domain::{
         Sequence, Version,
-        delta::{KeyResult, changes, changes_in},
-        error::{Error, Reason, Violation},
-        event::{Changes, Event, Fingerprint, NewEvent, ScopeVersions},
-        json::Json,
-        limits::BATCH_BYTES,
+        delta::{KeyResult, changes, changes_in, results_bytes},
+        error::{Error, Violation},
+        event::{BatchSize, Changes, Event, Fingerprint, NewEvent, ScopeVersions},
         precondition::Precondition,
         scope::ScopeKind,
         session::State,
@@ -70,8 +68,7 @@ struct Plan<'a, 'c> {
     events: Vec<AppendedEvent>,
     accepted: Vec<Accepted>,
     undo: Vec<Undo>,
-    /// Bytes of bodies and of what deltas resolved to.
-    bytes: usize,
+    size: BatchSize,
 }
 
 impl Writer<'_> {
@@ -119,7 +116,7 @@ impl Writer<'_> {
             events: Vec::with_capacity(events.len()),
             accepted: Vec::with_capacity(events.len()),
             undo: Vec::new(),
-            bytes: 0,
+            size: BatchSize::default(),
         };
         if let Err(fault) = plan.work_out(events, slots, precondition) {
             let Plan { mut trio, undo, .. } = plan;
@@ -235,10 +232,12 @@ impl Plan<'_, '_> {
             match slot {
                 Slot::New => self.add(at, event)?,
                 Slot::Replay(event) => {
+                    self.size.add(event.body.as_ref(), event.changes.bytes())?;
                     self.events.push(AppendedEvent { event: *event, replayed: true });
                 }
                 Slot::Twin(of) => {
                     let event = self.events[of].event.clone();
+                    self.size.add(event.body.as_ref(), event.changes.bytes())?;
                     self.events.push(AppendedEvent { event, replayed: true });
                 }
                 Slot::Reused => return Err(Error::EventIdReused(event.event_id).into()),
@@ -258,7 +257,11 @@ impl Plan<'_, '_> {
             delta,
             body,
             fingerprint,
+            refusal,
         } = event;
+        if let Some(refusal) = refusal {
+            return Err(refusal.into());
+        }
         let mut smuggler = Smuggler::default();
         let resolved = delta.resolve(&format!("events[{at}].state_delta"), |key| {
             let found = smuggler.hide(self.trio.value(self.reads, key))?;
@@ -270,10 +273,7 @@ impl Plan<'_, '_> {
             return Err(Error::Internal("a session has all events that it can hold".into()).into());
         }
         let (own_bytes, logs) = self.apply(&results, sequence)?;
-        self.bytes += body.as_ref().map_or(0, Json::len) + results_bytes(&results);
-        if self.bytes > BATCH_BYTES {
-            return Err(batch_too_large(self.bytes).into());
-        }
+        self.size.add(body.as_ref(), results_bytes(&results))?;
         let versions = ScopeVersions {
             application: self.trio.node(ScopeKind::Application).version,
             user: self.trio.node(ScopeKind::User).version,
@@ -405,24 +405,6 @@ pub(super) fn check(
     let checked =
         precondition.check(actual, |key| Ok(smuggler.hide(trio.value(reads, key))?.cloned()));
     smuggler.reveal(checked)
-}
-
-/// Bytes of keys and of what they became.
-fn results_bytes(results: &[KeyResult]) -> usize {
-    let results = results.iter();
-    results.map(|(key, value)| key.as_str().len() + value.as_ref().map_or(0, Json::len)).sum()
-}
-
-fn batch_too_large(bytes: usize) -> Violation {
-    Violation::new(
-        "events",
-        Reason::BatchTooLarge,
-        format!(
-            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values; split them over several calls."
-        ),
-    )
-    .with("bytes", bytes)
-    .with("limit", BATCH_BYTES)
 }
 
 impl From<Violation> for Fault {

@@ -12,7 +12,7 @@ use crate::domain::{
     Version,
     delta::KeyResult,
     error::Error,
-    json::Json,
+    json::{Json, text_bytes},
     limits::SCOPE_BYTES,
     scope::{Scope, ScopeKind, StateKey},
     session::StateEntry,
@@ -213,7 +213,7 @@ impl Trio<'_> {
                 continue;
             };
             let before = self.node(kind).value(reads, key.name())?;
-            let name = key.name().len();
+            let name = text_bytes(key.name());
             gone[kind as usize] += before.map_or(0, |(value, _)| name + value.len());
             come[kind as usize] += value.as_ref().map_or(0, |value| name + value.len());
             touched[kind as usize] = true;
