@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::timeout,
+};
 use tonic::{service::Routes, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -63,6 +67,7 @@ pub struct Running {
     address: String,
     engine: Arc<Engine>,
     health: HealthReporter,
+    draining: watch::Sender<bool>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     drain_timeout: Duration,
@@ -75,7 +80,9 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     set_health(&health, ServingStatus::NotServing).await;
     let ready = Arc::new(OnceLock::new());
-    let front = Front::new(Routes::new(health_service.clone()).prepare(), Arc::clone(&ready));
+    let draining = watch::Sender::new(false);
+    let health_alone = Routes::new(health_service.clone()).prepare();
+    let front = Front::new(health_alone, Arc::clone(&ready), draining.subscribe());
     let (stop, stopped) = oneshot::channel();
     let serving = listener.serve(transport(), front, async {
         // A stop that was never sent because its sender is gone is a stop as well.
@@ -96,7 +103,7 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let _ = ready.set(routes.prepare());
     set_health(&health, ServingStatus::Serving).await;
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, health, stop, serving, drain_timeout })
+    Ok(Running { address, engine, health, draining, stop, serving, drain_timeout })
 }
 
 impl Running {
@@ -123,6 +130,7 @@ impl Running {
     async fn drain(self) -> bool {
         tracing::info!(timeout = ?self.drain_timeout, "stopping");
         set_health(&self.health, ServingStatus::NotServing).await;
+        self.draining.send_replace(true);
         self.engine.drain();
         // The listener ends when this is sent, and also when nobody is left to receive it.
         let _ = self.stop.send(());

@@ -1,4 +1,5 @@
-//! What stands before the services: until the store is open, health answers and everything else is told to wait.
+//! What stands before the services: until the store is open, health answers and everything else is told to wait; when the server
+//! stops, streams that no service of ours ends are ended here.
 
 use std::{
     convert::Infallible,
@@ -8,9 +9,12 @@ use std::{
     task::{Context, Poll},
 };
 
+use http_body::Frame;
+use tokio::sync::watch;
 use tonic::{
+    Status,
     body::Body,
-    codegen::{Service, http},
+    codegen::{Bytes, Service, http},
     service::Routes,
 };
 
@@ -19,17 +23,25 @@ use crate::{domain::error::Error, rpc::status::status};
 /// Path of every call of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
+/// Paths of services that are not ours, whose streams would go on for as long as their clients like.
+const FOREIGN: [&str; 2] = [HEALTH, "/grpc.reflection."];
+
 /// Sends calls to the services once they are there.
 #[derive(Clone)]
 pub(super) struct Front {
     health: Routes,
     ready: Arc<OnceLock<Routes>>,
+    draining: watch::Receiver<bool>,
 }
 
 impl Front {
-    /// `ready` is set when the services are.
-    pub(super) fn new(health: Routes, ready: Arc<OnceLock<Routes>>) -> Self {
-        Self { health, ready }
+    /// `ready` is set when the services are; `draining` turns true when the server stops.
+    pub(super) fn new(
+        health: Routes,
+        ready: Arc<OnceLock<Routes>>,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
+        Self { health, ready, draining }
     }
 }
 
@@ -46,12 +58,55 @@ impl Service<http::Request<Body>> for Front {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        match self.ready.get() {
-            Some(services) => Box::pin(services.clone().call(request)),
-            None if request.uri().path().starts_with(HEALTH) => {
-                Box::pin(self.health.call(request))
-            }
-            None => Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
+        let path = request.uri().path();
+        let foreign = FOREIGN.iter().any(|prefix| path.starts_with(prefix));
+        let answer = match self.ready.get() {
+            Some(services) => services.clone().call(request),
+            None if path.starts_with(HEALTH) => self.health.call(request),
+            None => return Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
+        };
+        if !foreign {
+            return Box::pin(answer);
         }
+        let mut draining = self.draining.clone();
+        Box::pin(async move {
+            let stopped = Box::pin(async move {
+                // A server that is gone has stopped as well.
+                let _ = draining.wait_for(|&draining| draining).await;
+            });
+            Ok(answer.await?.map(|inner| Body::new(UntilStopped { inner, stopped, ended: false })))
+        })
+    }
+}
+
+/// The body of an answer, which ends with DRAINING when the server stops and nothing is ready to be sent.
+struct UntilStopped<F> {
+    inner: Body,
+    stopped: F,
+    ended: bool,
+}
+
+impl<F: Future<Output = ()> + Unpin> http_body::Body for UntilStopped<F> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        // First what is ready: that the server no longer serves is the last thing that a health watch tells.
+        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        if Pin::new(&mut self.stopped).poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.ended = true;
+        let mut trailers = http::HeaderMap::new();
+        let written = status(Error::Draining, "").add_header(&mut trailers);
+        Poll::Ready(Some(written.map(|()| Frame::trailers(trailers))))
     }
 }

@@ -82,13 +82,16 @@ async fn a_stop_ends_watches_and_streams_finishes_calls_and_exits_with_zero() {
     server.signal("TERM");
     let second = timeout(PATIENCE, health.message()).await.unwrap().unwrap().unwrap();
     assert_eq!(second.status(), ServingStatus::NotServing);
+    let status = timeout(PATIENCE, health.message()).await.unwrap().unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
     let status = next(&mut watch).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
     let status = timeout(PATIENCE, answers.message()).await.unwrap().unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
-    drop((health, watch, answers, requests, channel));
 
+    // Everything of the client's is still open: none of it may hold up the end.
     let ended = server.wait();
+    drop((health, watch, answers, requests, channel));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     assert!(ended.log.contains("every call was answered"), "{}", ended.log);
 }
