@@ -11,7 +11,7 @@ use crate::{
         limits::MESSAGE_BYTES,
         page::{EventFilter, EventSelection, Rest, narrow},
         precondition::Precondition,
-        scope::{SessionKey, SessionRef},
+        scope::{Prefix, SessionKey, SessionRef},
         session::{SessionInfo, State},
         time::Time,
         token::{EventToken, text_hash},
@@ -52,6 +52,18 @@ pub struct AppendEvents {
     pub precondition: Precondition,
     /// Answer with the merged state.
     pub return_state: bool,
+}
+
+impl AppendEvents {
+    /// Whether the first poll of [`Engine::append_events`] hands these to the store, so that appends that are polled one after the
+    /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
+    pub fn submits_at_once(&self) -> bool {
+        let changes_temp = |event: &EventDraft| {
+            let named = event.invocation_id.is_some() && !event.partial;
+            named && event.delta.keys().any(|key| key.prefix() == Prefix::Temp)
+        };
+        !self.events.iter().any(changes_temp)
+    }
 }
 
 /// What an append did.

@@ -38,8 +38,18 @@ enum Detail {
 }
 
 /// The status of a call that failed. `request_id` is what the log knows the call by; a caller sees it where the cause is only there.
-pub fn status(error: Error, request_id: &str) -> Status {
+pub fn status(error: Error, request_id: impl fmt::Display) -> Status {
     report(error, request_id).into_status()
+}
+
+/// The status of a watch that failed behind this cursor, which a caller who was told to come back begins with.
+pub fn watch_status(error: Error, request_id: impl fmt::Display, cursor: Option<&str>) -> Status {
+    let resumes = error == Error::Draining;
+    let report = report(error, request_id);
+    match cursor.filter(|_| resumes) {
+        Some(cursor) => report.with("cursor", cursor).into_status(),
+        None => report.into_status(),
+    }
 }
 
 /// What is left of a status where an item of a stream failed instead of a call: code, reason (empty where it has none), message.
@@ -49,7 +59,7 @@ pub fn outline(status: &Status) -> (Code, String, &str) {
     (status.code(), reason, status.message())
 }
 
-fn report(error: Error, request_id: &str) -> Report {
+fn report(error: Error, request_id: impl fmt::Display) -> Report {
     match error {
         Error::Invalid(violations) => invalid(violations),
         Error::SessionNotFound(address) => session_not_found(address),
@@ -160,7 +170,7 @@ fn report(error: Error, request_id: &str) -> Report {
             "The store failed during the commit, which may or may not have been applied; send the same call again with the same event id or request id.",
         ),
         Error::Internal(cause) => {
-            tracing::error!(request_id, cause, "a call failed for a cause that is no caller's");
+            tracing::error!(%request_id, cause, "a call failed for a cause that is no caller's");
             Report::new(
                 Code::Internal,
                 Reason::Internal,

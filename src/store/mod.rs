@@ -30,7 +30,8 @@ pub use types::{
 /// * **Atomic.** A write happens whole or not at all, in all scopes, and an error means not at all, but for
 ///   [`Error::OutcomeUnknown`]. A read sees one point of time, whatever it returns.
 /// * **Ordered.** Writes to one scope take effect one after the other; a session's events are numbered in that order, without gaps.
-///   Operations and preconditions see the state that all writes before them left.
+///   Operations and preconditions see the state that all writes before them left. Two writes to one scope whose futures were first
+///   polled one after the other take effect in that order.
 /// * **Durable.** A write that has returned survives a crash of the process and of the machine, as far as the store is one that
 ///   outlives its process.
 /// * **Announced.** After a commit and before the write returns, the store advances the [`Tails`](tails::Tails) of every scope that

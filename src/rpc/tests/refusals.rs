@@ -1,0 +1,209 @@
+//! Refusals over a socket: each with its reason, its metadata and the caller's own field.
+
+use std::sync::Arc;
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{append, key, memory, refusal, serve, server, set};
+use crate::{
+    domain::limits::MESSAGE_BYTES,
+    proto::v1::{
+        AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, GetSessionRequest,
+        GetStateRequest, Increment, JsonForm, KeyCheck, ListEventsRequest, Precondition,
+        RenderTemplateRequest, Scope, SessionKey, StateDelta, StateOperation, UpdateStateRequest,
+        event::BodyForm, increment::Amount, key_check::Condition, state_operation::Operation,
+    },
+    rpc::RpcOptions,
+};
+
+fn metadata(status: &Status, name: &str) -> String {
+    status.get_details_error_info().unwrap().metadata[name].clone()
+}
+
+/// Fields of the violations.
+fn fields(status: &Status) -> Vec<String> {
+    let violations = status.get_details_bad_request().unwrap().field_violations;
+    violations.into_iter().map(|violation| violation.field).collect()
+}
+
+fn scope() -> Option<Scope> {
+    let SessionKey { app_name, user_id, session_id } = key("s");
+    Some(Scope { app_name, user_id, session_id })
+}
+
+/// Adds until the number leaves its range.
+fn overflow() -> Option<StateDelta> {
+    let by = |amount| StateOperation {
+        key: "n".into(),
+        operation: Some(Operation::Increment(Increment { amount: Some(Amount::By(amount)) })),
+    };
+    Some(StateDelta { operations: vec![by(1), by(i64::MAX)], ..Default::default() })
+}
+
+#[tokio::test]
+async fn a_conflict_tells_both_what_was_expected_and_which_keys_differ() {
+    let server = server().await;
+    server.create("s", "{\"a\":1}").await;
+    let check = |key: &str| KeyCheck { key: key.into(), condition: Some(Condition::Exists(false)) };
+    let precondition = Some(Precondition {
+        expected_sequence: Some(3),
+        keys: vec![check("a"), check("b"), check("a")],
+    });
+    let request = AppendEventRequest { precondition, ..append("e", "{}") };
+    let status = server.events().append_event(request).await.unwrap_err();
+    assert_eq!(refusal::<()>(Err(status.clone())), (Code::Aborted, "SEQUENCE_CONFLICT".into()));
+    assert_eq!(metadata(&status, "expected"), "3");
+    assert_eq!(metadata(&status, "actual"), "0");
+    assert_eq!(metadata(&status, "keys"), "[\"a\"]");
+}
+
+#[tokio::test]
+async fn what_a_store_finds_is_named_by_the_field_of_the_request() {
+    let server = server().await;
+    server.create("s", "{}").await;
+    let event = Event { state_delta: overflow(), ..Default::default() };
+    let single = AppendEventRequest { event: Some(event.clone()), ..append("e", "{}") };
+    let status = server.events().append_event(single).await.unwrap_err();
+    assert_eq!(fields(&status), ["event.state_delta.operations[1]"]);
+    assert_eq!(metadata(&status, "field"), "event.state_delta.operations[1]");
+    let events = vec![Event::default(), event];
+    let batch = AppendEventsRequest { key: Some(key("s")), events, ..Default::default() };
+    let status = server.events().append_events(batch).await.unwrap_err();
+    assert_eq!(fields(&status), ["events[1].state_delta.operations[1]"]);
+    let update = UpdateStateRequest { scope: scope(), delta: overflow(), ..Default::default() };
+    let status = server.states().update_state(update).await.unwrap_err();
+    assert_eq!(fields(&status), ["delta.operations[1]"]);
+    assert_eq!(refusal::<()>(Err(status)).1, "NUMBER_OVERFLOW");
+}
+
+#[tokio::test]
+async fn a_bare_id_is_enough_where_it_is_alone_and_where_the_server_takes_it() {
+    let bare =
+        |session: &str| Some(SessionKey { session_id: session.into(), ..Default::default() });
+    let open = server().await;
+    open.create("s", "{}").await;
+    let get = |key| GetSessionRequest { key, ..Default::default() };
+    let found = open.sessions().get_session(get(bare("s"))).await.unwrap().into_inner();
+    assert_eq!(found.session.unwrap().key, Some(key("s")));
+    let missing = open.sessions().get_session(get(bare("t"))).await;
+    assert_eq!(refusal(missing), (Code::NotFound, "SESSION_NOT_FOUND".into()));
+    let other = CreateSessionRequest {
+        app_name: "other".into(),
+        user_id: "user".into(),
+        session_id: "s".into(),
+        ..Default::default()
+    };
+    open.sessions().create_session(other).await.unwrap();
+    let ambiguous = AppendEventRequest { key: bare("s"), ..append("e", "{}") };
+    let ambiguous = open.events().append_event(ambiguous).await;
+    assert_eq!(refusal(ambiguous), (Code::FailedPrecondition, "AMBIGUOUS_SESSION_ID".into()));
+
+    let strict = serve(Arc::new(memory()), RpcOptions { require_full_keys: true }).await;
+    strict.create("s", "{}").await;
+    let status = strict.sessions().get_session(get(bare("s"))).await.unwrap_err();
+    assert_eq!(fields(&status), ["key.app_name", "key.user_id"]);
+    let appended = AppendEventRequest { key: bare("s"), ..append("e", "{}") };
+    assert_eq!(refusal(strict.events().append_event(appended).await).1, "MISSING_FIELD");
+}
+
+#[tokio::test]
+async fn reads_refuse_what_a_struct_cannot_hold_and_writes_do_not() {
+    let server = server().await;
+    server.create("s", "{}").await;
+    let deep = format!("{{\"deep\":{}{}}}", "[".repeat(90), "]".repeat(90));
+    let mut request = append("e", &deep);
+    request.json_form = JsonForm::Struct.into();
+    let written = server.events().append_event(request).await.unwrap().into_inner();
+    let set = written.event.unwrap().state_delta.unwrap().set_form;
+    let text = crate::proto::v1::state_delta::SetForm::SetJson(deep.clone());
+    assert_eq!(set, Some(text));
+    let list = ListEventsRequest { key: Some(key("s")), ..Default::default() };
+    let read = server.events().list_events(list.clone()).await;
+    assert_eq!(refusal(read), (Code::FailedPrecondition, "TOO_DEEP".into()));
+    let get = GetStateRequest { scope: scope(), ..Default::default() };
+    let read = server.states().get_state(get).await;
+    assert_eq!(refusal(read), (Code::FailedPrecondition, "TOO_DEEP".into()));
+    let text = ListEventsRequest { json_form: JsonForm::Text.into(), ..list };
+    assert!(server.events().list_events(text).await.is_ok());
+}
+
+#[tokio::test]
+async fn pages_end_where_the_form_is_full_and_go_on_behind_it() {
+    let server = server().await;
+    server.create("s", "{}").await;
+    let zeros = vec!["0"; 96_000].join(",");
+    let body = |at: i32| BodyForm::BodyJson(format!("{{\"at\":{at},\"zeros\":[{zeros}]}}"));
+    for at in 0..5 {
+        let event = Event { body_form: Some(body(at)), ..Default::default() };
+        let request = AppendEventRequest { event: Some(event), ..append("", "{}") };
+        server.events().append_event(request).await.unwrap();
+    }
+    for (descending, expected) in [(false, vec![1, 2, 3, 4, 5]), (true, vec![5, 4, 3, 2, 1])] {
+        let mut found = Vec::new();
+        let mut pages = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let list = ListEventsRequest {
+                key: Some(key("s")),
+                page_token,
+                descending,
+                ..Default::default()
+            };
+            let page = server.events().list_events(list).await.unwrap().into_inner();
+            pages.push(page.events.len());
+            found.extend(page.events.into_iter().map(|event| event.sequence));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((found, pages), (expected, vec![3, 2]));
+    }
+    let huge = vec!["0"; 400_000].join(",");
+    let event = Event {
+        body_form: Some(BodyForm::BodyJson(format!("{{\"zeros\":[{huge}]}}"))),
+        ..Default::default()
+    };
+    let request = AppendEventRequest { event: Some(event), ..append("", "{}") };
+    server.events().append_event(request).await.unwrap();
+    let descending = true;
+    let list = ListEventsRequest { key: Some(key("s")), descending, ..Default::default() };
+    let read = server.events().list_events(list).await;
+    assert_eq!(refusal(read), (Code::ResourceExhausted, "ANSWER_TOO_LARGE".into()));
+}
+
+#[tokio::test]
+async fn a_template_names_what_it_lacks() {
+    let server = server().await;
+    server.create("s", "{\"name\":\"Ada\"}").await;
+    let render = |template: &str| RenderTemplateRequest {
+        key: Some(key("s")),
+        template: template.into(),
+        ..Default::default()
+    };
+    let text = server.states().render_template(render("Hello {name}{x?}")).await.unwrap();
+    assert_eq!(text.into_inner().text, "Hello Ada");
+    let status = server.states().render_template(render("{x} {app:y} {x}")).await.unwrap_err();
+    assert_eq!(metadata(&status, "keys"), "[\"x\",\"app:y\"]");
+    assert_eq!(refusal::<()>(Err(status)).1, "MISSING_STATE_KEY");
+}
+
+#[tokio::test]
+async fn a_message_beyond_four_megabytes_is_refused_by_the_transport() {
+    let server = server().await;
+    server.create("s", "{}").await;
+    let event = |bytes: usize| Event {
+        body_form: Some(BodyForm::BodyJson(format!("{{\"b\":\"{}\"}}", "x".repeat(bytes)))),
+        state_delta: set("{}"),
+        ..Default::default()
+    };
+    let send = async |bytes| {
+        let request = AppendEventRequest { event: Some(event(bytes)), ..append("", "{}") };
+        server.events().append_event(request).await.unwrap_err()
+    };
+    let ours = send(MESSAGE_BYTES - 1024).await;
+    assert_eq!(refusal::<()>(Err(ours)).1, "EVENT_TOO_LARGE");
+    let theirs = send(MESSAGE_BYTES + 1).await;
+    assert_eq!(refusal::<()>(Err(theirs)), (Code::OutOfRange, String::new()));
+}
