@@ -89,5 +89,6 @@ pub mod domain;
 pub mod engine;
 pub mod proto;
 pub mod rpc;
+pub mod server;
 pub mod store;
 pub mod telemetry;

@@ -143,16 +143,23 @@ impl Running {
         .await;
         match drained {
             Ok(Ok(Ok(()))) => {
-                tracing::info!("stopped: every call was answered and everything accepted is stored");
+                tracing::info!(
+                    "stopped: every call was answered and everything accepted is stored"
+                );
                 true
             }
             Ok(failed) => {
-                tracing::error!(?failed, "stopped: the listener failed; everything accepted is stored");
+                tracing::error!(
+                    ?failed,
+                    "stopped: the listener failed; everything accepted is stored"
+                );
                 false
             }
             Err(_) => {
                 serving.abort();
-                tracing::error!("stopped in the middle of calls, for the time to drain was over; what was acknowledged is stored");
+                tracing::error!(
+                    "stopped in the middle of calls, for the time to drain was over; what was acknowledged is stored"
+                );
                 false
             }
         }
@@ -187,11 +194,12 @@ fn engine_options(config: &Config) -> EngineOptions {
 }
 
 fn store_options(config: &Config) -> Result<StoreOptions, StartError> {
-    let crash = match &config.crash_point {
-        None => None,
-        Some(text) => Some(text.parse().map_err(|error| {
-            StartError::new(format!("'{text}' is no crash point: {error}."))
-        })?),
-    };
+    let crash =
+        match &config.crash_point {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|error| {
+                StartError::new(format!("'{text}' is no crash point: {error}."))
+            })?),
+        };
     Ok(StoreOptions { readers: usize::from(config.readers), new_id: new_store_id(), crash })
 }

@@ -1,6 +1,6 @@
 //! The log on standard error.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -12,6 +12,8 @@ pub fn init(config: &Config) -> Result<(), String> {
         format!("'{}' is no filter of the log ({error}); give a level like info.", config.log)
     })?;
     let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Colours are for people, not for files and collectors.
+    let builder = builder.with_ansi(io::stderr().is_terminal());
     let outcome = match config.log_format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -19,8 +19,10 @@ use crate::{
     proto::{
         DESCRIPTOR_SET,
         v1::{
-            event_service_server::EventServiceServer, session_service_server::SessionServiceServer,
-            state_service_server::StateServiceServer, watch_service_server::WatchServiceServer,
+            event_service_server::{self, EventServiceServer},
+            session_service_server::{self, SessionServiceServer},
+            state_service_server::{self, StateServiceServer},
+            watch_service_server::{self, WatchServiceServer},
         },
     },
 };
@@ -29,6 +31,14 @@ use convert::decode::BareIds;
 /// Bytes that this service sends at most. Answers are cut to [`MESSAGE_BYTES`] by content; this only catches what should not happen,
 /// and leaves room so that it never catches anything else.
 const SENT_BYTES: usize = MESSAGE_BYTES + 64 * 1024;
+
+/// Every service of the contract, by the name that health knows it by.
+pub const SERVICE_NAMES: [&str; 4] = [
+    session_service_server::SERVICE_NAME,
+    event_service_server::SERVICE_NAME,
+    state_service_server::SERVICE_NAME,
+    watch_service_server::SERVICE_NAME,
+];
 
 /// What users decide about the wire.
 #[derive(Clone, Copy, Debug, Default)]

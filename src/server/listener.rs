@@ -12,7 +12,7 @@ use tokio::{
     net::{TcpListener, UnixListener, UnixStream, lookup_host},
     task::JoinHandle,
 };
-use tokio_stream::wrappers::{UnixListenerStream};
+use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::{Server, server::TcpIncoming};
 
 use super::{StartError, front::Front};
@@ -71,7 +71,6 @@ impl Listener {
         front: Front,
         signal: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<Result<(), tonic::transport::Error>> {
-        let mut transport = transport;
         match self {
             Self::Tcp(listener, _) => tokio::spawn(async move {
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -103,7 +102,8 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError>
             "{open} can be reached from other machines, and there is no transport security: everybody there could read and write everything. Listen on 127.0.0.1 or a Unix socket, or say --insecure if this is meant."
         )));
     }
-    let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| bind_error(address, &error))?;
+    let listener =
+        TcpListener::bind(&addresses[..]).await.map_err(|error| bind_error(address, &error))?;
     let bound = listener.local_addr().map_err(|error| bind_error(address, &error))?;
     Ok(Listener::Tcp(listener, bound))
 }
@@ -119,7 +119,9 @@ fn bind_error(address: &str, error: &io::Error) -> StartError {
         io::ErrorKind::AddrNotAvailable => format!(
             "{address} is no address of this machine; choose one that is, as in 127.0.0.1:50051."
         ),
-        _ => format!("{address} cannot be listened on ({error}); choose another address with --listen."),
+        _ => format!(
+            "{address} cannot be listened on ({error}); choose another address with --listen."
+        ),
     })
 }
 
@@ -138,8 +140,5 @@ async fn bind_unix(path: &Path) -> Result<Listener, StartError> {
         std::fs::remove_file(path).map_err(|error| bind_error(&name, &error))?;
     }
     let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, &error))?;
-    Ok(Listener::Unix(
-        listener,
-        SocketFile { path: path.to_owned(), identity: identity(path) },
-    ))
+    Ok(Listener::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
 }

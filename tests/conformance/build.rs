@@ -167,6 +167,7 @@ pub fn event(id: &str, delta: Delta) -> NewEvent {
         delta,
         body: None,
         fingerprint: Fingerprint(0),
+        refusal: None,
     }
 }
 
