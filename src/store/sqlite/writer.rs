@@ -129,6 +129,7 @@ impl<'c> Writer<'c> {
     /// Does a group of commands and answers all of them.
     fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
         let mut answers: Vec<Ready> = Vec::with_capacity(commands.len());
+        let rows_before = self.connection.total_changes();
         let mut trouble = self.writes.begin.execute(()).err().map(Trouble::Driver);
         for command in commands.drain(..) {
             if trouble.is_some() {
@@ -149,7 +150,9 @@ impl<'c> Writer<'c> {
         if let Some(trouble) = trouble {
             return self.give_up(answers, &trouble);
         }
-        shared.commits += 1;
+        // A sweep that found nothing commits nothing.
+        let changed = self.connection.total_changes() != rows_before;
+        shared.commits += u64::from(changed);
         crash(shared, CrashPoint::BeforeCommit);
         if let Err(error) = self.writes.commit.execute(()) {
             return self.commit_failed(answers, &error);
