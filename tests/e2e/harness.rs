@@ -1,0 +1,209 @@
+//! A server under test: started in process on a port of its own, called over a real socket, stopped and drained in the end.
+
+use std::time::Duration;
+
+use clap::Parser;
+use prost::Message;
+use sessiond::{
+    config::Config,
+    proto::v1::{
+        AppendEventRequest, AppendEventResponse, AppendEventsRequest, AppendEventsResponse,
+        CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+        EndInvocationRequest, EndInvocationResponse, ForkSessionRequest, ForkSessionResponse,
+        GetSessionRequest, GetSessionResponse, GetStateRequest, GetStateResponse,
+        ListEventsRequest, ListEventsResponse, ListKeyChangesRequest, ListKeyChangesResponse,
+        ListSessionsRequest, ListSessionsResponse, RenderTemplateRequest, RenderTemplateResponse,
+        RewindSessionRequest, RewindSessionResponse, UpdateSessionRequest, UpdateSessionResponse,
+        UpdateStateRequest, UpdateStateResponse, event_service_client::EventServiceClient,
+        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
+        watch_service_client::WatchServiceClient,
+    },
+    server,
+};
+use tempfile::TempDir;
+use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+use tonic::{Status, transport::Channel};
+
+use crate::judge;
+
+/// Longer than anything that a test waits for takes on a slow and busy machine. It decides nothing but when to give up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Defines a module for each function, with the function as a test on each store. In front, in brackets, flags for the server.
+macro_rules! on_each_store {
+    ($($name:ident)*) => { $crate::harness::on_each_store! { [] $($name)* } };
+    ($flags:tt $($name:ident)*) => { $(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn memory() {
+                let service = crate::harness::Service::in_memory(&$flags).await;
+                super::$name(&service).await;
+                service.stop().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                let service = crate::harness::Service::on_sqlite(&$flags).await;
+                super::$name(&service).await;
+                service.stop().await;
+            }
+        }
+    )* };
+}
+pub(crate) use on_each_store;
+
+#[derive(Debug, Parser)]
+struct Program {
+    #[command(flatten)]
+    config: Config,
+}
+
+/// A running server and a connection to it.
+pub struct Service {
+    /// Where its store's file is, if it has one; removed with the test.
+    directory: TempDir,
+    arguments: Vec<String>,
+    address: String,
+    channel: Channel,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<bool>,
+}
+
+impl Service {
+    /// A server that forgets everything.
+    pub async fn in_memory(flags: &[&str]) -> Self {
+        Self::start(TempDir::new().unwrap(), "memory:".into(), flags).await
+    }
+
+    /// A server on a new SQLite file.
+    pub async fn on_sqlite(flags: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let store = format!("sqlite:{}", directory.path().join("e2e.db").display());
+        Self::start(directory, store, flags).await
+    }
+
+    async fn start(directory: TempDir, store: String, flags: &[&str]) -> Self {
+        let own = ["serve", "--listen", "127.0.0.1:0", "--store", &store];
+        let arguments = own.iter().chain(flags).map(|&argument| argument.to_owned()).collect();
+        Self::run(directory, arguments).await
+    }
+
+    async fn run(directory: TempDir, arguments: Vec<String>) -> Self {
+        let config = Program::parse_from(&arguments).config;
+        let running = server::start(&config).await.unwrap();
+        let address = running.address().to_owned();
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(running.serve_until(async {
+            // A test that panics drops the sender, which ends the server as well.
+            let _ = stopped.await;
+        }));
+        let channel =
+            Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+        Self { directory, arguments, address, channel, stop, ended }
+    }
+
+    /// Stops the server and sees that it drained.
+    pub async fn stop(self) {
+        self.halt().await;
+    }
+
+    async fn halt(self) -> (TempDir, Vec<String>) {
+        let Self { directory, arguments, address: _, channel, stop, ended } = self;
+        drop(channel);
+        let _ = stop.send(());
+        assert!(within("the end of the server", ended).await.unwrap(), "the server did not drain");
+        (directory, arguments)
+    }
+
+    /// Stops the server and starts another on the same store.
+    pub async fn restart(self) -> Self {
+        let (directory, arguments) = self.halt().await;
+        Self::run(directory, arguments).await
+    }
+
+    /// Asks the server to stop, and gives what tells in the end whether it drained.
+    pub fn begin_stop(self) -> JoinHandle<bool> {
+        let _ = self.stop.send(());
+        self.ended
+    }
+
+    /// Another connection.
+    pub async fn connect(&self) -> Channel {
+        let uri = format!("http://{}", self.address);
+        Channel::from_shared(uri).unwrap().connect().await.unwrap()
+    }
+
+    /// The connection that all calls of this harness share.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// The generated client, for what streams.
+    pub fn events(&self) -> EventServiceClient<Channel> {
+        EventServiceClient::new(self.channel())
+    }
+
+    /// The generated client, for what streams.
+    pub fn watches(&self) -> WatchServiceClient<Channel> {
+        WatchServiceClient::new(self.channel())
+    }
+}
+
+/// A method of the harness for each unary call, which judges what comes back.
+macro_rules! calls {
+    ($($method:ident: $client:ident, $request:ident -> $response:ident;)*) => {
+        impl Service { $(
+            pub async fn $method(&self, request: $request) -> Result<$response, Status> {
+                let answer = $client::new(self.channel()).$method(request).await;
+                match within(stringify!($method), async { answer }).await {
+                    Ok(answer) => {
+                        let answer = answer.into_inner();
+                        judge::fits(answer.encoded_len());
+                        Ok(answer)
+                    }
+                    Err(status) => {
+                        judge::well_formed(&status);
+                        Err(status)
+                    }
+                }
+            }
+        )* }
+    };
+}
+
+calls! {
+    create_session: SessionServiceClient, CreateSessionRequest -> CreateSessionResponse;
+    get_session: SessionServiceClient, GetSessionRequest -> GetSessionResponse;
+    list_sessions: SessionServiceClient, ListSessionsRequest -> ListSessionsResponse;
+    update_session: SessionServiceClient, UpdateSessionRequest -> UpdateSessionResponse;
+    delete_session: SessionServiceClient, DeleteSessionRequest -> DeleteSessionResponse;
+    fork_session: SessionServiceClient, ForkSessionRequest -> ForkSessionResponse;
+    rewind_session: SessionServiceClient, RewindSessionRequest -> RewindSessionResponse;
+    append_event: EventServiceClient, AppendEventRequest -> AppendEventResponse;
+    append_events: EventServiceClient, AppendEventsRequest -> AppendEventsResponse;
+    list_events: EventServiceClient, ListEventsRequest -> ListEventsResponse;
+    get_state: StateServiceClient, GetStateRequest -> GetStateResponse;
+    update_state: StateServiceClient, UpdateStateRequest -> UpdateStateResponse;
+    list_key_changes: StateServiceClient, ListKeyChangesRequest -> ListKeyChangesResponse;
+    render_template: StateServiceClient, RenderTemplateRequest -> RenderTemplateResponse;
+    end_invocation: StateServiceClient, EndInvocationRequest -> EndInvocationResponse;
+}
+
+/// What a future gives, or a failed test where it gives nothing for too long.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// Asks again and again until there is an answer: for what happens by itself and tells nobody.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let polling = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            // Bounded poll: `within` ends it.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(what, polling).await
+}

@@ -1,0 +1,11 @@
+//! The server from outside: over a real socket, with the generated client, on every store.
+//!
+//! Each test starts a server of its own through `sessiond::server::start`, as the program does, and stops it in the end; what is
+//! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
+//! size, and every refusal to the table of errors, whatever the test itself is about.
+
+mod guide;
+mod harness;
+mod judge;
+mod make;
+mod read;
