@@ -7,5 +7,7 @@
 mod guide;
 mod harness;
 mod judge;
+mod lists;
 mod make;
 mod read;
+mod sessions;
