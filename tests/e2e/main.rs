@@ -4,10 +4,19 @@
 //! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
 //! size, and every refusal to the table of errors, whatever the test itself is about.
 
+mod addresses;
+mod forks;
 mod guide;
 mod harness;
+mod idempotency;
 mod judge;
 mod lists;
 mod make;
+mod operations;
+mod partial;
+mod past;
+mod preconditions;
 mod read;
+mod rewinds;
 mod sessions;
+mod state;
