@@ -1,6 +1,6 @@
 //! A server under test: started in process on a port of its own, called over a real socket, stopped and drained in the end.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use clap::Parser;
 use prost::Message;
@@ -26,31 +26,53 @@ use tonic::{Status, transport::Channel};
 
 use crate::judge;
 
+/// The file of a store on SQLite.
+const FILE: &str = "e2e.db";
+
 /// Longer than anything that a test waits for takes on a slow and busy machine. It decides nothing but when to give up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Defines a module for each function, with the function as a test on each store. In front, in brackets, flags for the server.
 macro_rules! on_each_store {
     ($($name:ident)*) => { $crate::harness::on_each_store! { [] $($name)* } };
-    ($flags:tt $($name:ident)*) => { $(
+    ($flags:tt $($name:ident)*) => { $crate::harness::tests! {
+        $($name: $flags async |service| {
+            super::$name(&service).await;
+            service.stop().await;
+        };)*
+    } };
+}
+pub(crate) use on_each_store;
+
+/// As [`on_each_store`], for functions that take the server and stop it themselves.
+macro_rules! owning_each_store {
+    ($($name:ident)*) => { $crate::harness::tests! { $($name: [] super::$name;)* } };
+}
+pub(crate) use owning_each_store;
+
+macro_rules! tests {
+    ($($name:ident: $flags:tt $check:expr;)*) => { $(
         mod $name {
+            use crate::harness::{Service, each};
+
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn memory() {
-                let service = crate::harness::Service::in_memory(&$flags).await;
-                super::$name(&service).await;
-                service.stop().await;
+                each(Service::in_memory(&$flags).await, $check).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                let service = crate::harness::Service::on_sqlite(&$flags).await;
-                super::$name(&service).await;
-                service.stop().await;
+                each(Service::on_sqlite(&$flags).await, $check).await;
             }
         }
     )* };
 }
-pub(crate) use on_each_store;
+pub(crate) use tests;
+
+/// Runs one test on one store.
+pub async fn each(service: Service, check: impl AsyncFnOnce(Service)) {
+    check(service).await;
+}
 
 #[derive(Debug, Parser)]
 struct Program {
@@ -78,7 +100,7 @@ impl Service {
     /// A server on a new SQLite file.
     pub async fn on_sqlite(flags: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
-        let store = format!("sqlite:{}", directory.path().join("e2e.db").display());
+        let store = format!("sqlite:{}", directory.path().join(FILE).display());
         Self::start(directory, store, flags).await
     }
 
@@ -117,14 +139,14 @@ impl Service {
 
     /// Stops the server and starts another on the same store.
     pub async fn restart(self) -> Self {
-        let (directory, arguments) = self.halt().await;
-        Self::run(directory, arguments).await
+        self.restart_after(|_| {}).await
     }
 
-    /// Asks the server to stop, and gives what tells in the end whether it drained.
-    pub fn begin_stop(self) -> JoinHandle<bool> {
-        let _ = self.stop.send(());
-        self.ended
+    /// As [`Service::restart`]; in between, something is done to the file of the store.
+    pub async fn restart_after(self, change: impl FnOnce(&Path)) -> Self {
+        let (directory, arguments) = self.halt().await;
+        change(&directory.path().join(FILE));
+        Self::run(directory, arguments).await
     }
 
     /// Another connection.

@@ -5,6 +5,9 @@
 //! size, and every refusal to the table of errors, whatever the test itself is about.
 
 mod addresses;
+mod cursors;
+mod endings;
+mod expiry;
 mod forks;
 mod guide;
 mod harness;
@@ -20,3 +23,7 @@ mod read;
 mod rewinds;
 mod sessions;
 mod state;
+mod streams;
+mod watches;
+mod watching;
+mod writers;

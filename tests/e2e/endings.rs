@@ -1,0 +1,143 @@
+//! How watches and streams end: with their session, with the server, and how a server stops.
+
+use prost_types::Duration;
+use sessiond::{
+    domain::error::Reason,
+    proto::v1::{
+        AppendEventStreamRequest, CreateSessionRequest, DeleteSessionRequest, Session, WatchStart,
+        session::Expiration, watch_response::Kind,
+    },
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use crate::{
+    harness::{Service, on_each_store, owning_each_store, within},
+    judge::refused,
+    make::{app_scope, append, create, get, key, plain, session_scope, user_scope},
+    watching::{Watching, watch},
+};
+
+on_each_store! {
+    a_deleted_session_ends_its_watches_and_no_others
+    an_expired_session_ends_its_watches
+    what_came_before_a_deletion_is_told_first
+    a_watch_ends_with_its_session_though_another_takes_its_place
+}
+
+owning_each_store! {
+    a_stop_ends_watches_with_their_cursor
+    a_stop_ends_streams_of_appends
+}
+
+async fn delete(service: &Service, id: &str) {
+    let request = DeleteSessionRequest { key: Some(key(id)), allow_missing: false };
+    service.delete_session(request).await.unwrap();
+}
+
+/// Sees that the next message says that the session is gone, and that none follows.
+async fn deleted(watching: &mut Watching) {
+    let kind = watching.next().await;
+    assert!(matches!(kind, Kind::SessionDeleted(_)), "{kind:?}");
+    watching.ends().await.unwrap();
+}
+
+async fn a_deleted_session_ends_its_watches_and_no_others(service: &Service) {
+    let mut others = Vec::new();
+    for id in ["s1", "s2"] {
+        service.create_session(create(id, "")).await.unwrap();
+    }
+    let mut own = Vec::new();
+    for _ in 0..2 {
+        own.push(Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await);
+    }
+    for scope in [session_scope("s2"), user_scope(), app_scope()] {
+        others.push(Watching::open(service, watch(scope, WatchStart::Now)).await);
+    }
+    for watching in own.iter_mut().chain(&mut others) {
+        watching.caught_up().await;
+    }
+    delete(service, "s1").await;
+    for watching in &mut own {
+        deleted(watching).await;
+    }
+    let mut request = create("s3", r#"{"app:a":1}"#);
+    request.user_id = "bob".into();
+    service.create_session(request).await.unwrap();
+    for watching in &mut others {
+        assert_eq!(watching.change().await.0, serde_json::json!({"app:a": 1}));
+    }
+}
+
+async fn an_expired_session_ends_its_watches(service: &Service) {
+    let ttl = Duration { seconds: 0, nanos: 400_000_000 };
+    let request = CreateSessionRequest {
+        session: Some(Session { expiration: Some(Expiration::Ttl(ttl)), ..Default::default() }),
+        ..create("s1", "")
+    };
+    service.create_session(request).await.unwrap();
+    let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
+    watching.caught_up().await;
+    deleted(&mut watching).await;
+    refused(service.get_session(get("s1")).await, Reason::SessionNotFound);
+}
+
+async fn what_came_before_a_deletion_is_told_first(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
+    watching.caught_up().await;
+    service.append_event(append("s1", plain())).await.unwrap();
+    assert_eq!(watching.event().await.sequence, 1);
+    delete(service, "s1").await;
+    deleted(&mut watching).await;
+}
+
+async fn a_watch_ends_with_its_session_though_another_takes_its_place(service: &Service) {
+    for _ in 0..20 {
+        service.create_session(create("s1", "")).await.unwrap();
+        let request = watch(session_scope("s1"), WatchStart::Now);
+        let mut watching = Watching::open(service, request).await;
+        watching.caught_up().await;
+        delete(service, "s1").await;
+        // The new session's events are not those of the old one, however fast they come.
+        service.create_session(create("s1", "")).await.unwrap();
+        service.append_event(append("s1", plain())).await.unwrap();
+        deleted(&mut watching).await;
+        delete(service, "s1").await;
+    }
+}
+
+async fn a_stop_ends_watches_with_their_cursor(service: Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let mut all = Vec::new();
+    for scope in [session_scope("s1"), user_scope(), app_scope()] {
+        for _ in 0..5 {
+            let mut watching =
+                Watching::open(&service, watch(scope.clone(), WatchStart::Snapshot)).await;
+            watching.until_caught_up().await;
+            all.push(watching);
+        }
+    }
+    service.stop().await;
+    for mut watching in all {
+        let end = watching.ends().await;
+        refused(end, Reason::Draining);
+        assert!(!watching.cursor.is_empty());
+    }
+}
+
+async fn a_stop_ends_streams_of_appends(service: Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let (items, receiver) = mpsc::unbounded_channel();
+    let stream = UnboundedReceiverStream::new(receiver);
+    let mut answers = service.events().append_event_stream(stream).await.unwrap().into_inner();
+    for _ in 0..3 {
+        items.send(AppendEventStreamRequest { append: Some(append("s1", plain())) }).unwrap();
+        within("an answer", answers.message()).await.unwrap().unwrap();
+    }
+    // The client would go on, but the server does not wait for it.
+    service.stop().await;
+    let end = within("the end of the answers", answers.message()).await;
+    refused(end, Reason::Draining);
+    drop(items);
+}
