@@ -5,14 +5,22 @@
 //! size, and every refusal to the table of errors, whatever the test itself is about.
 
 mod addresses;
+mod answers;
 mod cursors;
 mod endings;
+mod errors;
 mod expiry;
+mod faults;
 mod forks;
 mod guide;
 mod harness;
 mod idempotency;
+mod json_struct;
+mod json_text;
 mod judge;
+mod limits_bounds;
+mod limits_names;
+mod limits_sizes;
 mod lists;
 mod make;
 mod operations;

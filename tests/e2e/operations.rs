@@ -154,7 +154,7 @@ async fn a_number_that_leaves_its_range_is_refused(service: &Service) {
         key: "n".into(),
         operation: Some(Operation::Increment(Default::default())),
     };
-    let field = "event.state_delta.operations[0].increment.amount";
+    let field = "event.state_delta.operations[0].increment";
     faulty(service.append_event(append("s1", operating(none))).await, Reason::MissingField, field);
     let zero = StateOperation {
         key: "n".into(),

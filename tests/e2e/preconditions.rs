@@ -217,7 +217,7 @@ async fn a_condition_must_be_one(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     let one = |key: &str, condition| checking([check(key, condition)]);
     let none = checking([KeyCheck { key: "a".into(), condition: None }]);
-    let field = "precondition.keys[0].condition";
+    let field = "precondition.keys[0]";
     faulty(with(service, none).await, Reason::MissingField, field);
     let result = with(service, one("", Condition::Exists(true))).await;
     faulty(result, Reason::BadKey, "precondition.keys[0].key");

@@ -142,7 +142,7 @@ async fn a_scope_takes_its_own_keys_and_wider_ones(service: &Service) {
     let refusal = async |scope, key: &str| {
         let delta = set(&json!({key: 1}).to_string());
         let result = service.update_state(update(scope, delta)).await;
-        faulty(result, Reason::KeyOutsideScope, &format!("delta.set[\"{key}\"]"));
+        faulty(result, Reason::KeyOutsideScope, &format!("delta.set_json[\"{key}\"]"));
     };
     refusal(app_scope(), "user:x").await;
     refusal(app_scope(), "x").await;
@@ -175,7 +175,7 @@ async fn keys_of_any_other_prefix_are_the_sessions(service: &Service) {
     faulty(
         service.append_event(append("s1", setting(r#"{"":1}"#))).await,
         Reason::BadKey,
-        "event.state_delta.set[\"\"]",
+        "event.state_delta.set_json[\"\"]",
     );
 }
 
