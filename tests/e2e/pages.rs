@@ -1,0 +1,256 @@
+//! Pages: cut before they grow too large for a client to receive, and complete by their tokens.
+
+use std::sync::Arc;
+
+use sessiond::proto::v1::{
+    AppendEventRequest, CreateSessionRequest, Event, EventSelection, GetSessionRequest,
+    ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest, Session,
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    harness::{Service, on_each_store, owning_each_store},
+    make::{
+        APP, STRUCT, TEXT, append, create, get, get_with_events, list_events, plain, rewind,
+        saying, session_scope, set, update, user_scope,
+    },
+    read::{HasState, body_text, ids, sequences},
+};
+
+on_each_store! {
+    pages_of_large_events_are_cut_and_complete
+    the_events_beside_a_session_go_on_in_a_list_of_the_same_moment
+    events_take_what_the_state_leaves
+    pages_of_sessions_are_cut_and_complete
+    pages_of_changes_are_cut_and_complete
+}
+
+owning_each_store! { pages_of_much_labelled_sessions_are_cut_and_complete }
+
+pub const KIB: usize = 1024;
+
+/// A body that takes five times as much as a Struct as it does as text.
+pub fn zeros(bytes: usize) -> String {
+    format!("{{\"zeros\":[0{}]}}", ",0".repeat((bytes - 13) / 2))
+}
+
+/// A value of so many bytes.
+pub fn large(bytes: usize) -> String {
+    format!("\"{}\"", "x".repeat(bytes - 2))
+}
+
+pub async fn append_bodies(service: &Service, id: &str, bodies: &[String]) {
+    for (at, body) in bodies.iter().enumerate() {
+        let event = Event { event_id: format!("e{at:03}"), ..saying(body) };
+        let request = AppendEventRequest { return_state: false, ..append(id, event) };
+        service.append_event(request).await.unwrap();
+    }
+}
+
+/// All pages of a list; each but the last is full, but for the item that did not fit.
+pub async fn all_events(service: &Service, mut request: ListEventsRequest) -> (Vec<Event>, usize) {
+    let (mut events, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = service.list_events(request.clone()).await.unwrap();
+        assert!(!page.events.is_empty());
+        pages += 1;
+        events.extend(page.events);
+        if page.next_page_token.is_empty() {
+            return (events, pages);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+async fn pages_of_large_events_are_cut_and_complete(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let bodies: Vec<String> =
+        (0..12).map(|at| zeros([700 * KIB, 10 * KIB, 300 * KIB][at % 3])).collect();
+    append_bodies(service, "s1", &bodies).await;
+    let wanted: Vec<String> = (0..12).map(|at| format!("e{at:03}")).collect();
+    for (json_form, least) in [(TEXT, 2), (STRUCT, 5)] {
+        for descending in [false, true] {
+            let request =
+                ListEventsRequest { page_size: 1000, json_form, descending, ..list_events("s1") };
+            let (mut events, pages) = all_events(service, request).await;
+            if descending {
+                events.reverse();
+            }
+            assert_eq!(ids(&events), wanted);
+            assert!(pages >= least, "{pages} pages");
+            if json_form == TEXT {
+                assert!(events.iter().zip(&bodies).all(|(event, body)| body_text(event) == body));
+                assert_eq!(pages, 2, "no page is cut that had room");
+            }
+        }
+    }
+}
+
+async fn the_events_beside_a_session_go_on_in_a_list_of_the_same_moment(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let bodies: Vec<String> = (0..9).map(|_| zeros(900 * KIB)).collect();
+    append_bodies(service, "s1", &bodies).await;
+    for include_rewound in [false, true] {
+        let selection = EventSelection { include_rewound, after_sequence: 1, ..Default::default() };
+        let request = GetSessionRequest { events: Some(selection), ..get("s1") };
+        let read = service.get_session(request).await.unwrap();
+        let last_sequence = read.session.unwrap().last_sequence;
+        let mut events = read.events;
+        let mut page_token = read.next_page_token;
+        assert!(!events.is_empty() && !page_token.is_empty());
+        while !page_token.is_empty() {
+            // Meanwhile others append, and rewind what is being read.
+            service.append_event(append("s1", plain())).await.unwrap();
+            service.rewind_session(rewind("s1", 1)).await.unwrap();
+            let request = ListEventsRequest { page_token, page_size: 2, ..list_events("s1") };
+            let page = service.list_events(request).await.unwrap();
+            events.extend(page.events);
+            page_token = page.next_page_token;
+        }
+        if !include_rewound {
+            assert_eq!(sequences(&events), (2..=9).collect::<Vec<_>>());
+            assert!(events.iter().all(|event| !event.rewound), "as it was at that moment");
+        }
+        assert_eq!(events.last().unwrap().sequence, last_sequence);
+        let dense = events.windows(2).all(|pair| pair[0].sequence + 1 == pair[1].sequence);
+        assert!(dense, "{:?}", sequences(&events));
+        let moment = GetSessionRequest {
+            events: Some(EventSelection { recent: Some(1), include_rewound, ..Default::default() }),
+            as_of_sequence: Some(last_sequence),
+            ..get("s1")
+        };
+        let moment = service.get_session(moment).await.unwrap().events;
+        assert_eq!(moment.last(), events.last());
+    }
+}
+
+/// A session that sees three scopes, each as full as it may be.
+pub async fn create_full(service: &Service, id: &str) {
+    service.create_session(create(id, "")).await.unwrap();
+    for prefix in ["app:", "user:", ""] {
+        for at in 0..4 {
+            let key = format!("{prefix}k{at}");
+            let value = large(256 * KIB - 2);
+            let delta = set(&format!("{{\"{key}\":{value}}}"));
+            service.update_state(update(session_scope(id), delta)).await.unwrap();
+        }
+    }
+}
+
+async fn events_take_what_the_state_leaves(service: &Service) {
+    create_full(service, "s1").await;
+    append_bodies(service, "s1", &[zeros(900 * KIB), zeros(900 * KIB)]).await;
+    let selection = EventSelection { recent: Some(2), ..Default::default() };
+    let request = GetSessionRequest { events: Some(selection), ..get("s1") };
+    let read = service.get_session(request).await.unwrap();
+    assert_eq!(read.state().as_object().unwrap().len(), 12);
+    assert_eq!(ids(&read.events), ["e000"], "one fits beside three mebibytes");
+    let request = ListEventsRequest { page_token: read.next_page_token, ..list_events("s1") };
+    let (rest, _) = all_events(service, request).await;
+    assert_eq!(ids(&rest), ["e001"]);
+
+    // None may fit, and then all are in the list.
+    append_bodies(service, "s2", &[]).await;
+    let state = format!("{{\"k\":{}}}", large(200 * KIB));
+    service.create_session(create("s2", &state)).await.unwrap();
+    append_bodies(service, "s2", &[zeros(1000 * KIB), zeros(1000 * KIB)]).await;
+    let read = service.get_session(get_with_events("s2")).await.unwrap();
+    assert_eq!((read.events.len(), read.next_page_token.is_empty()), (0, false));
+    let request = ListEventsRequest { page_token: read.next_page_token, ..list_events("s2") };
+    assert_eq!(sequences(&all_events(service, request).await.0), [1, 2]);
+}
+
+async fn pages_of_sessions_are_cut_and_complete(service: &Service) {
+    for at in 0..8 {
+        let state = format!("{{\"k\":{0},\"l\":{0},\"m\":{0}}}", large(250 * KIB));
+        service.create_session(create(&format!("s{at}"), &state)).await.unwrap();
+    }
+    for json_form in [TEXT, STRUCT] {
+        let mut request = ListSessionsRequest {
+            app_name: APP.into(),
+            include_state: true,
+            page_size: 1000,
+            json_form,
+            ..Default::default()
+        };
+        let (mut found, mut pages) = (0, 0);
+        loop {
+            let page = service.list_sessions(request.clone()).await.unwrap();
+            assert!(page.sessions.iter().all(|session| session.state()["m"].is_string()));
+            (found, pages) = (found + page.sessions.len(), pages + 1);
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        assert_eq!((found, pages), (8, 2));
+    }
+}
+
+/// Labels alone can fill an answer.
+async fn pages_of_much_labelled_sessions_are_cut_and_complete(service: Service) {
+    const SESSIONS: usize = 600;
+    let service = Arc::new(service);
+    let labels: Vec<(String, String)> =
+        (0..64).map(|at| (format!("{at:063}"), "v".repeat(63))).collect();
+    let mut tasks = JoinSet::new();
+    for task in 0..20 {
+        let (service, labels) = (Arc::clone(&service), labels.clone());
+        tasks.spawn(async move {
+            for at in 0..SESSIONS / 20 {
+                let request = CreateSessionRequest {
+                    session: Some(Session {
+                        labels: labels.iter().cloned().collect(),
+                        ..Default::default()
+                    }),
+                    ..create(&format!("s{task}-{at}"), "")
+                };
+                service.create_session(request).await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    let mut request =
+        ListSessionsRequest { app_name: APP.into(), page_size: 1000, ..Default::default() };
+    let mut sizes = Vec::new();
+    loop {
+        let page = service.list_sessions(request.clone()).await.unwrap();
+        sizes.push(page.sessions.len());
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (2, SESSIONS));
+    Arc::into_inner(service).unwrap().stop().await;
+}
+
+async fn pages_of_changes_are_cut_and_complete(service: &Service) {
+    for at in 0..20 {
+        let delta = set(&format!("{{\"user:k\":[{at},{}]}}", large(250 * KIB)));
+        service.update_state(update(user_scope(), delta)).await.unwrap();
+    }
+    for json_form in [TEXT, STRUCT] {
+        let mut request = ListKeyChangesRequest {
+            scope: Some(user_scope()),
+            key: "user:k".into(),
+            page_size: 1000,
+            json_form,
+            ..Default::default()
+        };
+        let mut versions = Vec::new();
+        let mut pages = 0;
+        loop {
+            let page = service.list_key_changes(request.clone()).await.unwrap();
+            versions.extend(page.changes.iter().map(|change| change.version));
+            pages += 1;
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        assert_eq!((versions, pages), ((1..=20).rev().collect(), 2));
+    }
+}
