@@ -277,7 +277,7 @@ async fn conflicts(service: &Service, reason: Reason) -> Row {
 
 /// The rows of what is too deep, too large, or too much.
 async fn resources(service: &Service, reason: Reason) -> Row {
-    let full = |key: &str| json!({key: "x".repeat(256 * 1024 - 16)}).to_string();
+    let full = |key: &str| json!({key: "x".repeat(256 * 1024 - 5)}).to_string();
     match reason {
         Reason::TooDeep => {
             let deep = format!("{{\"deep\":{}{}}}", "[".repeat(90), "]".repeat(90));

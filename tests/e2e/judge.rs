@@ -87,8 +87,9 @@ pub fn well_formed(status: &Status) {
     assert!(wire_bytes(status) < STATUS_BYTES, "{} bytes: {status:?}", wire_bytes(status));
 }
 
-/// The parts of a message between single quotes; none where what is quoted may hold quotes itself.
+/// The parts of a message between single quotes that it has from the caller; none where what is quoted may hold quotes itself.
 fn quoted(message: &str) -> impl Iterator<Item = &str> {
+    let message = message.strip_suffix("or mark it with '?'.").unwrap_or(message);
     let sound = message.matches(" '").count() * 2 == message.matches('\'').count();
     let parts = message.split('\'').skip(1).step_by(2);
     parts.take(if sound { usize::MAX } else { 0 }).map(|part| part.trim_end_matches('…'))

@@ -84,14 +84,14 @@ async fn what_an_operation_makes_has_at_most_256_kib(service: &Service) {
     let full = 256 * KIB;
     let path = "event.state_delta.operations[0]";
     service
-        .create_session(create("s1", &format!("{{\"list\":[{}]}}", text(full - 4))))
+        .create_session(create("s1", &format!("{{\"list\":[{}]}}", text(full - 3))))
         .await
         .unwrap();
     let result = service.append_event(append("s1", operating(list_append("list", "[1]", 0)))).await;
     let status = faulty(result, Reason::ValueTooLarge, path);
-    assert_eq!((&*detail(&status, "key"), &*detail(&status, "bytes")), ("list", "262146"));
+    assert_eq!((&*detail(&status, "key"), &*detail(&status, "bytes")), ("list", "262145"));
     service
-        .create_session(create("s2", &format!("{{\"list\":[{}]}}", text(full - 4))))
+        .create_session(create("s2", &format!("{{\"list\":[{}]}}", text(full - 3))))
         .await
         .unwrap();
     // A bound on the list makes room.
