@@ -6,8 +6,9 @@ use sessiond::{
     domain::error::Reason,
     proto::v1::{
         AppendEventRequest, AppendEventsRequest, Event, GetSessionRequest, GetStateRequest,
-        ListEventsRequest, ListSessionsRequest, UpdateStateRequest, WatchRequest, WatchStart,
-        event::BodyForm, session::StateForm, update_state_response, watch_response::Kind,
+        ListEventsRequest, ListSessionsRequest, Scope, UpdateStateRequest, WatchRequest,
+        WatchStart, event::BodyForm, session::StateForm, update_state_response,
+        watch_response::Kind,
     },
 };
 
@@ -16,8 +17,8 @@ use crate::{
     judge::refused,
     make::{
         APP, STRUCT, TEXT, app_scope, append, append_all, create, event, get, get_state,
-        list_append, list_events, operating, plain, render, saying, session_scope, set, setting,
-        update, user_scope,
+        get_with_events, list_append, list_events, operating, plain, render, saying, session_scope,
+        set, setting, update, user_scope,
     },
     pages::{KIB, all_events, create_full, large, zeros},
     read::{HasState, body_text, sequences},
@@ -137,41 +138,47 @@ async fn a_batch_is_answered_whatever_it_becomes(service: &Service) {
     assert_eq!(answer.events.len(), 12);
 }
 
-/// An object of so many keys of control characters, which take six times their bytes as text.
-fn control_keys(prefix: &str, keys: usize) -> String {
-    let control = "\\u0001".repeat(476);
-    let members: Vec<_> = (0..keys).map(|at| format!("\"{prefix}{control}{at:04}\":0")).collect();
-    format!("{{{}}}", members.join(","))
+/// Fills a scope: first with keys so small that the punctuation around them outweighs them, then with large values.
+async fn fill(service: &Service, prefix: &str, scope: Scope, small: usize) {
+    let members: Vec<_> = (0..small).map(|at| format!("\"{prefix}{at:04x}\":0")).collect();
+    let delta = set(&format!("{{{}}}", members.join(",")));
+    service.update_state(update(scope.clone(), delta)).await.unwrap();
+    let mut room = KIB * KIB - 5 * small;
+    while room > 100 {
+        let bytes = room.min(256 * KIB);
+        let delta = set(&format!("{{\"{prefix}large{room}\":{}}}", large(bytes - 50)));
+        service.update_state(update(scope.clone(), delta)).await.unwrap();
+        room -= bytes;
+    }
 }
 
-/// What counts towards a scope may be a fraction of what its text takes. Reading all of it at once is refused then, in words that
-/// tell what to do; writing never is.
+/// Reading all of such state at once is refused, in words that tell what to do; writing never is.
 async fn state_whose_text_is_too_large_is_refused_to_readers_alone(service: &Service) {
     service.create_session(create("s1", r#"{"own":1}"#)).await.unwrap();
-    for (prefix, scope) in [("app:", app_scope()), ("user:", user_scope())] {
-        let delta = set(&control_keys(prefix, 1300));
-        let answer =
-            service.update_state(update(session_scope("s1"), delta.clone())).await.unwrap();
-        assert_eq!(answer.state_form.is_none(), prefix == "user:", "left out once it does not fit");
-        assert!(!service.update_state(update(scope, delta)).await.unwrap().replayed);
-    }
-    let whole = service.get_state(get_state(session_scope("s1"))).await;
-    refused(whole, Reason::AnswerTooLarge);
-    refused(service.get_session(get("s1")).await, Reason::AnswerTooLarge);
-    let some = GetStateRequest { keys: vec!["own".into()], ..get_state(session_scope("s1")) };
-    assert_eq!(service.get_state(some).await.unwrap().state(), json!({"own": 1}));
-    let app = get_state(app_scope());
-    assert_eq!(
-        service.get_state(app.clone()).await.unwrap().state().as_object().unwrap().len(),
-        1300
-    );
-    // Versions take room as well.
-    let with_versions = GetStateRequest { include_versions: true, ..app };
+    fill(service, "app:", app_scope(), 65_000).await;
+    fill(service, "user:", user_scope(), 65_000).await;
+    let user = get_state(user_scope());
+    let count = service.get_state(user.clone()).await.unwrap().state().as_object().unwrap().len();
+    assert!(count > 130_000, "{count} keys fit");
+    let with_versions = GetStateRequest { include_versions: true, ..user };
     refused(service.get_state(with_versions).await, Reason::AnswerTooLarge);
+
+    fill(service, "", session_scope("s1"), 1).await;
+    let answer = service.update_state(update(session_scope("s1"), set("{}"))).await.unwrap();
+    assert_eq!(answer.state_form, None, "left out where it does not fit");
     let answer = service.append_event(append("s1", event("e1"))).await.unwrap();
     assert_eq!(answer.session.unwrap().state_form, None);
-    let read = GetSessionRequest { without_state: true, ..get("s1") };
-    assert_eq!(service.get_session(read).await.unwrap().session.unwrap().last_sequence, 3);
+    refused(service.get_state(get_state(session_scope("s1"))).await, Reason::AnswerTooLarge);
+    refused(service.get_session(get("s1")).await, Reason::AnswerTooLarge);
+    let some = GetStateRequest {
+        keys: vec!["own".into(), "app:00ff".into(), "user:0000".into()],
+        ..get_state(session_scope("s1"))
+    };
+    let some = service.get_state(some).await.unwrap().state();
+    assert_eq!(some, json!({"own": 1, "app:00ff": 0, "user:0000": 0}));
+    let read = GetSessionRequest { without_state: true, ..get_with_events("s1") };
+    assert!(!service.get_session(read).await.unwrap().events.is_empty());
+
     // A watch that begins with the next change goes on; one that has to begin with all of it is told why it cannot.
     let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
     watching.caught_up().await;

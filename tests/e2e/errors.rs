@@ -101,7 +101,7 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
                 "needs a defect or a damaged file; the table of statuses is tested for its fixed text",
             );
         }
-        Reason::Draining => refusal(draining().await, &[]),
+        Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),
         Reason::TooDeep | Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded => {
             resources(service, reason).await
