@@ -23,6 +23,7 @@ struct Program {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of these in a process")]
 enum Command {
     /// Run the server until it is told to stop
     Serve(Box<Config>),

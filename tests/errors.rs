@@ -1,5 +1,12 @@
 //! The catalogue of errors names every reason that the service has, and no other.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and looks around where the program must not"
+)]
+
 use std::collections::BTreeSet;
 
 const CATALOGUE: &str = include_str!("../docs/errors.md");

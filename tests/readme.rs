@@ -1,5 +1,12 @@
 //! The README, executed: its conversation with grpcurl answers what it says, and its command lines work.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and looks around where the program must not"
+)]
+
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},

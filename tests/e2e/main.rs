@@ -4,6 +4,13 @@
 //! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
 //! size, and every refusal to the table of errors, whatever the test itself is about.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and looks around where the program must not"
+)]
+
 mod addresses;
 mod answers;
 mod cursors;

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use crate::{
     harness::{Service, on_each_store, owning_each_store},
     make::{
-        APP, STRUCT, TEXT, append, create, get, get_with_events, list_events, plain, rewind,
-        saying, session_scope, set, update, user_scope,
+        APP, STRUCT, TEXT, append, create, get, list_events, plain, rewind, saying, session_scope,
+        set, update, user_scope,
     },
     read::{HasState, body_text, ids, sequences},
 };

@@ -1,11 +1,5 @@
 //! A `sessiond serve` of its own for a test: on a free port, in a folder that goes with it, killed when the test ends.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a harness of tests fails by panicking"
-)]
-
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::Path,

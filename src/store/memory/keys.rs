@@ -106,7 +106,7 @@ impl Keys {
             let past = &past[..seen(past, version)];
             let Some(last) = past.last() else { continue };
             if let Some(value) = &last.value {
-                copy.bytes += text_bytes(&name) + value.len();
+                copy.bytes += text_bytes(name) + value.len();
                 let value = value.clone();
                 let version = last.version;
                 copy.now.insert(name.clone(), Written { value, version });
