@@ -4,6 +4,7 @@
 
 mod front;
 mod listener;
+mod unspoken;
 
 use std::{
     fmt,
@@ -84,7 +85,7 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let health_alone = Routes::new(health_service.clone()).prepare();
     let front = Front::new(health_alone, Arc::clone(&ready), draining.subscribe());
     let (stop, stopped) = oneshot::channel();
-    let serving = listener.serve(transport(), front, async {
+    let serving = listener.serve(transport(), front, draining.subscribe(), async {
         // A stop that was never sent because its sender is gone is a stop as well.
         let _ = stopped.await;
     });

@@ -46,11 +46,12 @@ impl Front {
 }
 
 type Answer = Result<http::Response<Body>, Infallible>;
+type Pending = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 impl Service<http::Request<Body>> for Front {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Future = Pending;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // Routes are always ready: what bounds the calls under way is HTTP/2 below and the queues above.
@@ -59,30 +60,47 @@ impl Service<http::Request<Body>> for Front {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let path = request.uri().path();
-        let foreign = FOREIGN.iter().any(|prefix| path.starts_with(prefix));
-        let answer = match self.ready.get() {
-            Some(services) => services.clone().call(request),
-            None if path.starts_with(HEALTH) => self.health.call(request),
-            None => return Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
-        };
-        if !foreign {
-            return Box::pin(answer);
+        if !FOREIGN.iter().any(|prefix| path.starts_with(prefix)) {
+            return self.serve(request);
         }
-        let mut draining = self.draining.clone();
+        // Both directions end: whoever reads what a client sends holds its connection open for as long as it may send more.
+        let draining = self.draining.clone();
+        let request = request.map(|sent| until_stopped(sent, draining, None));
+        let answer = self.serve(request);
+        let draining = self.draining.clone();
         Box::pin(async move {
-            let stopped = Box::pin(async move {
-                // A server that is gone has stopped as well.
-                let _ = draining.wait_for(|&draining| draining).await;
-            });
-            Ok(answer.await?.map(|inner| Body::new(UntilStopped { inner, stopped, ended: false })))
+            let last = Some(status(Error::Draining, ""));
+            Ok(answer.await?.map(|told| until_stopped(told, draining, last)))
         })
     }
 }
 
-/// The body of an answer, which ends with DRAINING when the server stops and nothing is ready to be sent.
+impl Front {
+    /// Gives a call to those who are there to take it.
+    fn serve(&mut self, request: http::Request<Body>) -> Pending {
+        match self.ready.get() {
+            Some(services) => Box::pin(services.clone().call(request)),
+            None if request.uri().path().starts_with(HEALTH) => Box::pin(self.health.call(request)),
+            None => Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
+        }
+    }
+}
+
+/// A body that also ends when the server stops; one of an answer tells why.
+fn until_stopped(inner: Body, mut draining: watch::Receiver<bool>, last: Option<Status>) -> Body {
+    let stopped = Box::pin(async move {
+        // A server that is gone has stopped as well.
+        let _ = draining.wait_for(|&draining| draining).await;
+    });
+    Body::new(UntilStopped { inner, stopped, last, ended: false })
+}
+
+/// A body that ends when the server stops and nothing of it is ready.
 struct UntilStopped<F> {
     inner: Body,
     stopped: F,
+    /// What is told in the end.
+    last: Option<Status>,
     ended: bool,
 }
 
@@ -105,8 +123,11 @@ impl<F: Future<Output = ()> + Unpin> http_body::Body for UntilStopped<F> {
             return Poll::Pending;
         }
         self.ended = true;
+        let Some(last) = self.last.take() else {
+            return Poll::Ready(None);
+        };
         let mut trailers = http::HeaderMap::new();
-        let written = status(Error::Draining, "").add_header(&mut trailers);
+        let written = last.add_header(&mut trailers);
         Poll::Ready(Some(written.map(|()| Frame::trailers(trailers))))
     }
 }

@@ -10,12 +10,13 @@ use std::{
 
 use tokio::{
     net::{TcpListener, UnixListener, UnixStream, lookup_host},
+    sync::watch,
     task::JoinHandle,
 };
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::{Stream, StreamExt as _, wrappers::UnixListenerStream};
 use tonic::transport::{Server, server::TcpIncoming};
 
-use super::{StartError, front::Front};
+use super::{StartError, front::Front, unspoken::Unspoken};
 use crate::config::Listen;
 
 /// A bound listener.
@@ -64,26 +65,36 @@ impl Listener {
         }
     }
 
-    /// Serves on a task of its own until `signal` and the end of the calls then under way.
+    /// Serves on a task of its own until `signal` and the end of the calls then under way. `draining` turns true when that is asked.
     pub(super) fn serve(
         self,
         transport: Server,
         front: Front,
+        draining: watch::Receiver<bool>,
         signal: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<Result<(), tonic::transport::Error>> {
         match self {
             Self::Tcp(listener, _) => tokio::spawn(async move {
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                let incoming = unspoken(incoming, draining);
                 transport.serve_with_incoming_shutdown(front, incoming, signal).await
             }),
             Self::Unix(listener, file) => tokio::spawn(async move {
-                let incoming = UnixListenerStream::new(listener);
+                let incoming = unspoken(UnixListenerStream::new(listener), draining);
                 let served = transport.serve_with_incoming_shutdown(front, incoming, signal).await;
                 drop(file);
                 served
             }),
         }
     }
+}
+
+/// Connections, each of which ends when the server stops before its client has spoken.
+fn unspoken<C>(
+    incoming: impl Stream<Item = io::Result<C>>,
+    draining: watch::Receiver<bool>,
+) -> impl Stream<Item = io::Result<Unspoken<C>>> {
+    incoming.map(move |accepted| Ok(Unspoken::new(accepted?, draining.clone())))
 }
 
 async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError> {

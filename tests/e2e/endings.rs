@@ -8,13 +8,14 @@ use sessiond::{
         session::Expiration, watch_response::Kind,
     },
 };
-use tokio::sync::mpsc;
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
     harness::{Service, on_each_store, owning_each_store, within},
+    health::is_serving,
     judge::{detail, refused},
-    make::{app_scope, append, create, get, key, plain, session_scope, user_scope},
+    make::{app_scope, append, create, get, key, plain, saying, session_scope, user_scope},
     watching::{Watching, watch},
 };
 
@@ -28,6 +29,7 @@ on_each_store! {
 owning_each_store! {
     a_stop_ends_watches_with_their_cursor
     a_stop_ends_streams_of_appends
+    connections_that_say_nothing_do_not_hold_up_a_stop
 }
 
 async fn delete(service: &Service, id: &str) {
@@ -139,4 +141,31 @@ async fn a_stop_ends_streams_of_appends(service: Service) {
     let end = within("the end of the answers", answers.message()).await;
     refused(end, Reason::Draining);
     drop(items);
+}
+
+async fn connections_that_say_nothing_do_not_hold_up_a_stop(service: Service) {
+    let silent = TcpStream::connect(service.address()).await.unwrap();
+    let mut begun = TcpStream::connect(service.address()).await.unwrap();
+    begun.write_all(b"PRI * HT").await.unwrap();
+    // One that has spoken once and is kept for later.
+    let idle = service.connect().await;
+    assert!(is_serving(&service, "").await);
+    service.stop().await;
+    drop((silent, begun, idle));
+}
+
+/// What it has not read cannot be told to it, so the stop waits for as long as it may and then goes on without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_does_not_read_is_left_behind() {
+    let service = Service::in_memory(&["--drain-timeout", "1"]).await;
+    service.create_session(create("s1", "")).await.unwrap();
+    for _ in 0..20 {
+        let body = format!("{{\"k\":\"{}\"}}", "x".repeat(1_000_000));
+        service.append_event(append("s1", saying(&body))).await.unwrap();
+    }
+    let request = watch(session_scope("s1"), WatchStart::Beginning);
+    let mut watching = Watching::open(&service, request).await;
+    assert_eq!(watching.event().await.sequence, 1);
+    service.stop_whatever_is_left().await;
+    drop(watching);
 }

@@ -130,11 +130,23 @@ impl Service {
     }
 
     async fn halt(self) -> (TempDir, Vec<String>) {
+        let (directory, arguments, drained) = self.end().await;
+        assert!(drained, "the server did not drain");
+        (directory, arguments)
+    }
+
+    /// Stops the server. Whether it drained.
+    async fn end(self) -> (TempDir, Vec<String>, bool) {
         let Self { directory, arguments, address: _, channel, stop, ended } = self;
         drop(channel);
         let _ = stop.send(());
-        assert!(within("the end of the server", ended).await.unwrap(), "the server did not drain");
-        (directory, arguments)
+        let drained = within("the end of the server", ended).await.unwrap();
+        (directory, arguments, drained)
+    }
+
+    /// Stops the server, which may do so in the middle of calls.
+    pub async fn stop_whatever_is_left(self) {
+        self.end().await;
     }
 
     /// Stops the server and starts another on the same store.
@@ -147,6 +159,11 @@ impl Service {
         let (directory, arguments) = self.halt().await;
         change(&directory.path().join(FILE));
         Self::run(directory, arguments).await
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Another connection.
