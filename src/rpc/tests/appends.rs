@@ -10,8 +10,8 @@ use super::{Server, append, gated::GatedStore, key, refusal, serve, server, set}
 use crate::{
     proto::v1::{
         AppendEventRequest, AppendEventStreamRequest, AppendEventStreamResponse, AppendFailure,
-        Event, JsonForm, ListEventsRequest, append_event_stream_response::Outcome,
-        session::StateForm,
+        Event, Increment, JsonForm, ListEventsRequest, StateOperation,
+        append_event_stream_response::Outcome, increment, session::StateForm, state_operation,
     },
     rpc::RpcOptions,
 };
@@ -34,6 +34,20 @@ fn with_temp(id: &str) -> AppendEventRequest {
     let mut request = append(id, "{\"temp:t\":1,\"n\":1}");
     if let Some(event) = &mut request.event {
         event.invocation_id = "turn".into();
+    }
+    request
+}
+
+/// Sets a number and adds one to it.
+fn with_number(set_json: &str) -> AppendEventRequest {
+    let increment = Increment { amount: Some(increment::Amount::By(1)) };
+    let add = StateOperation {
+        key: "app:n".into(),
+        operation: Some(state_operation::Operation::Increment(increment)),
+    };
+    let mut request = append("n", set_json);
+    if let Some(delta) = request.event.as_mut().and_then(|event| event.state_delta.as_mut()) {
+        delta.operations = vec![add];
     }
     request
 }
@@ -63,11 +77,12 @@ async fn items_are_answered_in_order_and_one_that_fails_does_not_end_the_stream(
     items.send(AppendEventStreamRequest { append: None }).await.unwrap();
     send(&items, AppendEventRequest { key: Some(key("missing")), ..append("e3", "{}") }).await;
     send(&items, append("e1", "{\"other\":1}")).await;
+    send(&items, with_number("{\"app:n\":9223372036854775807}")).await;
     send(&items, append("e4", "{}")).await;
     drop(items);
     assert_eq!(sequence(answers.next().await.unwrap().unwrap()), (0, 1));
     let mut refused = Vec::new();
-    for index in 1..5 {
+    for index in 1..6 {
         let answer = answers.next().await.unwrap().unwrap();
         assert_eq!(answer.index, index);
         let AppendFailure { code, reason, message } = failure(answer);
@@ -83,10 +98,12 @@ async fn items_are_answered_in_order_and_one_that_fails_does_not_end_the_stream(
             (Code::InvalidArgument, "MISSING_FIELD"),
             (Code::NotFound, "SESSION_NOT_FOUND"),
             (Code::AlreadyExists, "EVENT_ID_REUSED"),
+            (Code::InvalidArgument, "NUMBER_OVERFLOW"),
         ]
     );
     assert!(refused[0].2.starts_with("event.state_delta.set_json: "));
-    assert_eq!(sequence(answers.next().await.unwrap().unwrap()), (5, 2));
+    assert!(refused[4].2.starts_with("event.state_delta.operations[0]: "));
+    assert_eq!(sequence(answers.next().await.unwrap().unwrap()), (6, 2));
     assert!(answers.next().await.is_none());
 }
 

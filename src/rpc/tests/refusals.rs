@@ -9,10 +9,11 @@ use super::{append, key, memory, refusal, serve, server, set};
 use crate::{
     domain::limits::MESSAGE_BYTES,
     proto::v1::{
-        AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, GetSessionRequest,
-        GetStateRequest, Increment, JsonForm, KeyCheck, ListEventsRequest, Precondition,
-        RenderTemplateRequest, Scope, SessionKey, StateDelta, StateOperation, UpdateStateRequest,
-        event::BodyForm, increment::Amount, key_check::Condition, state_operation::Operation,
+        AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, EventSelection,
+        GetSessionRequest, GetStateRequest, Increment, JsonForm, KeyCheck, ListEventsRequest,
+        Precondition, RenderTemplateRequest, Scope, SessionKey, StateDelta, StateOperation,
+        UpdateStateRequest, event::BodyForm, increment::Amount, key_check::Condition,
+        state_operation::Operation,
     },
     rpc::RpcOptions,
 };
@@ -171,6 +172,36 @@ async fn pages_end_where_the_form_is_full_and_go_on_behind_it() {
     let list = ListEventsRequest { key: Some(key("s")), descending, ..Default::default() };
     let read = server.events().list_events(list).await;
     assert_eq!(refusal(read), (Code::ResourceExhausted, "ANSWER_TOO_LARGE".into()));
+}
+
+#[tokio::test]
+async fn events_that_do_not_fit_beside_the_state_are_behind_the_token() {
+    let server = server().await;
+    let zeros = |many| format!("[{}]", vec!["0"; many].join(","));
+    server.create("s", "{}").await;
+    // Three values below the limit of one: three megabytes as a message, so that one event fits beside them.
+    let values = [("a", 90_000), ("b", 90_000), ("c", 90_000)];
+    let set = values.map(|(name, many)| format!("\"{name}\":{}", zeros(many))).join(",");
+    server.append(&key("s"), "big", &format!("{{{set}}}")).await;
+    for at in 0..3 {
+        let body = BodyForm::BodyJson(format!("{{\"at\":{at},\"zeros\":{}}}", zeros(90_000)));
+        let event = Event { body_form: Some(body), ..Default::default() };
+        let request = AppendEventRequest { event: Some(event), ..append("", "{}") };
+        server.events().append_event(request).await.unwrap();
+    }
+    let after_sequence = 1;
+    let events = Some(EventSelection { after_sequence, ..Default::default() });
+    let get = GetSessionRequest { key: Some(key("s")), events, ..Default::default() };
+    let got = server.sessions().get_session(get).await.unwrap().into_inner();
+    let mut found: Vec<_> = got.events.iter().map(|event| event.sequence).collect();
+    assert_eq!(found, [2]);
+    // What comes behind is of the same moment.
+    server.append(&key("s"), "later", "{}").await;
+    let (page_token, key) = (got.next_page_token, Some(key("s")));
+    let list = ListEventsRequest { key, page_token, ..Default::default() };
+    let page = server.events().list_events(list).await.unwrap().into_inner();
+    found.extend(page.events.iter().map(|event| event.sequence));
+    assert_eq!((found, page.next_page_token.as_str()), (vec![2, 3, 4], ""));
 }
 
 #[tokio::test]

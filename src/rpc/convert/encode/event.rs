@@ -64,24 +64,22 @@ pub fn written_event(event: &event::Event, form: Form, depth: usize, room: &mut 
     events.pop().unwrap_or_default()
 }
 
-/// Events as a write answers them: in the form asked for, as text where there is no room for that, and where there is none for text
-/// either (keys of control characters take six times their bytes) without body and delta.
+/// Events as a write answers them: in the form asked for, as text where there is no room for that, and without body and delta where
+/// there is none for text either (a batch that filled its request, with the times and ids that the server added).
 fn written_events(
     events: &[event::Event],
     form: Form,
     depth: usize,
     room: &mut Room,
 ) -> Vec<Event> {
-    for shape in [Shape::Rather(form), Shape::Exactly(Form::Text)] {
-        let mut rest = room.clone();
-        let fitting = |it| {
-            let event = event(it, shape, depth, rest.left()).ok()?;
-            rest.take_field(&event).then_some(event)
-        };
-        if let Some(all) = events.iter().map(fitting).collect() {
-            *room = rest;
-            return all;
-        }
+    let mut rest = room.clone();
+    let as_asked = |it| {
+        let event = event(it, Shape::Rather(form), depth, rest.left()).ok()?;
+        rest.take_field(&event).then_some(event)
+    };
+    if let Some(all) = events.iter().map(as_asked).collect() {
+        *room = rest;
+        return all;
     }
     // Envelopes alone always fit: a thousand of them are less than two megabytes.
     let envelopes: Vec<_> = events.iter().map(envelope).collect();

@@ -16,7 +16,10 @@ use crate::{
         self, AppendEventStreamResponse, append_event_stream_response::Outcome, event::BodyForm,
         session::StateForm, watch_response::Kind,
     },
-    rpc::convert::{Form, encode},
+    rpc::convert::{
+        Form,
+        encode::{self, structs},
+    },
     store::AppendedEvent,
 };
 
@@ -25,9 +28,10 @@ fn objects(levels: usize) -> Json {
     json(format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels)))
 }
 
-/// `[[…1]]`, with so many arrays.
-fn arrays(levels: usize) -> Json {
-    json(format!("{}1{}", "[".repeat(levels), "]".repeat(levels)))
+/// So many objects within so many arrays.
+fn mixed(arrays: usize, objects: usize) -> Json {
+    let inner = self::objects(objects);
+    json(format!("{}{inner}{}", "[".repeat(arrays), "]".repeat(arrays)))
 }
 
 fn decodes<M: Message + Default>(message: &M) -> bool {
@@ -103,35 +107,36 @@ fn a_body_in_a_list_is_as_deep_as_clients_decode() {
 
 #[test]
 fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
-    let of = |levels| state([("k", arrays(levels))]);
-    let object = |levels| unlimited(&of(levels).to_json());
-    let alone = assert_read(
-        1..MAX_NESTING,
-        |levels| encode::get_state(StateAnswer { state: of(levels) }, false, Form::Struct),
-        |levels| v1::GetStateResponse {
-            state_form: Some(v1::get_state_response::StateForm::State(object(levels))),
-            ..Default::default()
-        },
-    );
-    let in_a_session = assert_read(
-        1..MAX_NESTING,
-        |levels| {
-            let answer = SessionAnswer {
-                info: info(),
-                state: Some(of(levels)),
-                events: EventList::default(),
-            };
-            encode::get_session(answer, Form::Struct)
-        },
-        |levels| v1::GetSessionResponse {
-            session: Some(v1::Session {
-                state_form: Some(StateForm::State(object(levels))),
+    // Arrays take two levels and objects three, so that some of these end at each of the last levels.
+    let deepest = [0, 1, 2].map(|arrays| {
+        let of = |levels| state([("k", mixed(arrays, levels))]);
+        let object = |levels| unlimited(&of(levels).to_json());
+        let alone = assert_read(
+            1..MAX_NESTING - arrays,
+            |levels| encode::get_state(StateAnswer { state: of(levels) }, false, Form::Struct),
+            |levels| v1::GetStateResponse {
+                state_form: Some(v1::get_state_response::StateForm::State(object(levels))),
                 ..Default::default()
-            }),
-            ..Default::default()
-        },
-    );
-    assert_eq!((alone, in_a_session), (48, 48));
+            },
+        );
+        let in_a_session = assert_read(
+            1..MAX_NESTING - arrays,
+            |levels| {
+                let (info, events) = (info(), EventList::default());
+                let answer = SessionAnswer { info, state: Some(of(levels)), events };
+                encode::get_session(answer, Form::Struct)
+            },
+            |levels| v1::GetSessionResponse {
+                session: Some(v1::Session {
+                    state_form: Some(StateForm::State(object(levels))),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            },
+        );
+        (alone, in_a_session)
+    });
+    assert_eq!(deepest, [(32, 32), (31, 31), (31, 30)]);
 }
 
 fn appended(body: Json, of_state: Json) -> AppendAnswer {
@@ -174,16 +179,59 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
 
 #[test]
 fn what_is_too_deep_for_a_watch_comes_as_text() {
-    let item = WatchItem::Event(Box::new(event(1, objects(60))));
-    let response = encode::watch(item, "c".into(), Form::Struct).unwrap();
-    let Some(Kind::Event(event)) = response.kind else { panic!("no event") };
-    assert!(matches!(event.body_form, Some(BodyForm::BodyJson(_))));
-    let state = state([("k", objects(60))]);
-    let snapshot = WatchItem::Snapshot { state, last_sequence: 4 };
-    let response = encode::watch(snapshot, "c".into(), Form::Struct).unwrap();
-    let Some(Kind::Snapshot(snapshot)) = response.kind else { panic!("no snapshot") };
-    assert!(matches!(snapshot.state_form, Some(v1::state_snapshot::StateForm::StateJson(_))));
-    assert_eq!((snapshot.last_sequence, response.cursor.as_str()), (4, "c"));
+    let (mut events, mut snapshots, mut changes) = (0, 0, 0);
+    for levels in 1..MAX_NESTING {
+        let event = WatchItem::Event(Box::new(event(1, objects(levels))));
+        let response = encode::watch(event, "c".into(), Form::Struct).unwrap();
+        assert!(decodes(&response), "{levels}");
+        let Some(Kind::Event(event)) = response.kind else { panic!("no event") };
+        events += usize::from(matches!(event.body_form, Some(BodyForm::Body(_))));
+
+        let state = state([("k", mixed(2, levels.min(98)))]);
+        let snapshot = WatchItem::Snapshot { state, last_sequence: 4 };
+        let response = encode::watch(snapshot, "c".into(), Form::Struct).unwrap();
+        assert!(decodes(&response), "{levels}");
+        let Some(Kind::Snapshot(snapshot)) = response.kind else { panic!("no snapshot") };
+        assert_eq!((snapshot.last_sequence, response.cursor.as_str()), (4, "c"));
+        snapshots += usize::from(matches!(
+            snapshot.state_form,
+            Some(v1::state_snapshot::StateForm::State(_))
+        ));
+
+        let set = Some(objects(levels));
+        let commit_time = super::time(4);
+        let change =
+            WatchItem::StateChange { changes: Changes { set, remove: vec![] }, commit_time };
+        let response = encode::watch(change, "c".into(), Form::Struct).unwrap();
+        assert!(decodes(&response), "{levels}");
+        let Some(Kind::StateChange(change)) = response.kind else { panic!("no change") };
+        let set = change.delta.unwrap().set_form;
+        changes += usize::from(matches!(set, Some(v1::state_delta::SetForm::Set(_))));
+    }
+    // As many as decode, and not one less.
+    assert_eq!((events, snapshots, changes), (33, 30, 32));
+}
+
+#[test]
+fn a_single_value_is_as_deep_as_clients_decode() {
+    let deepest = assert_read(
+        1..MAX_NESTING,
+        |levels| {
+            let (value, rounded) = structs::value(&objects(levels), 2, usize::MAX)?;
+            assert!(!rounded);
+            let value_form = Some(v1::key_change::ValueForm::Value(value));
+            let change = v1::KeyChange { value_form, ..Default::default() };
+            Ok(v1::ListKeyChangesResponse { changes: vec![change], ..Default::default() })
+        },
+        |levels| {
+            let kind = prost_types::value::Kind::StructValue(unlimited(&objects(levels)));
+            let value = prost_types::Value { kind: Some(kind) };
+            let value_form = Some(v1::key_change::ValueForm::Value(value));
+            let change = v1::KeyChange { value_form, ..Default::default() };
+            v1::ListKeyChangesResponse { changes: vec![change], ..Default::default() }
+        },
+    );
+    assert_eq!(deepest, 32);
 }
 
 #[test]
