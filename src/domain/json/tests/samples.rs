@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::{Json, JsonType};
 
 /// Shorthand for text that is valid.
-pub(super) fn json(text: &str) -> Json {
+pub(in super::super) fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
 /// What serde_json makes of it.
-pub(super) fn tree(json: &Json) -> Value {
+pub(in super::super) fn tree(json: &Json) -> Value {
     serde_json::from_str(json.as_str()).unwrap()
 }
 
 /// A value with all that JSON offers.
-pub(super) fn value() -> impl Strategy<Value = Value> {
+pub(in super::super) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -44,7 +44,7 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 /// A value out of so few that two of them are often equal, or nearly.
-pub(super) fn small_value() -> impl Strategy<Value = Value> {
+pub(in super::super) fn small_value() -> impl Strategy<Value = Value> {
     let leaf = prop::sample::select(vec![
         Value::Null,
         Value::from(true),
@@ -66,7 +66,7 @@ pub(super) fn small_value() -> impl Strategy<Value = Value> {
 }
 
 /// An object out of few.
-pub(super) fn small_object() -> impl Strategy<Value = Value> {
+pub(in super::super) fn small_object() -> impl Strategy<Value = Value> {
     members(small_value())
 }
 
@@ -76,7 +76,7 @@ fn members(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> 
 
 /// Writes a value in one of its many ways; `seed` picks white space, escapes, the order of keys and
 /// the form of numbers.
-pub(super) fn write_styled(value: &Value, seed: u64) -> Json {
+pub(in super::super) fn write_styled(value: &Value, seed: u64) -> Json {
     let mut writer = Styled { text: String::new(), state: seed };
     writer.value(value);
     writer.space();
@@ -194,7 +194,7 @@ impl Styled {
 }
 
 /// The value with every whole double as an integer, so that `==` compares numbers by value.
-pub(super) fn canonical(value: &Value) -> Value {
+pub(in super::super) fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
             Some(double) if double.fract() == 0.0 && double.abs() < 9e15 => {
@@ -211,7 +211,7 @@ pub(super) fn canonical(value: &Value) -> Value {
 }
 
 /// An array or object that nests `depth` levels.
-pub(super) fn nested(kind: JsonType, depth: usize) -> String {
+pub(in super::super) fn nested(kind: JsonType, depth: usize) -> String {
     let (open, inner, close) = match kind {
         JsonType::Array => ("[", "", "]"),
         _ => (r#"{"a":"#, "0", "}"),
