@@ -15,8 +15,6 @@ mod scan;
 mod write;
 
 #[cfg(test)]
-mod samples;
-#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;

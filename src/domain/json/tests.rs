@@ -1,10 +1,12 @@
 //! What is taken as JSON, what comes back, and that hostile stored text does no harm.
 
+pub(super) mod samples;
+
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::samples::{json, nested, tree, value, write_styled};
 use super::*;
+use samples::{json, nested, tree, value, write_styled};
 
 #[test]
 fn a_string_takes_as_many_bytes_as_it_is_written_with() {

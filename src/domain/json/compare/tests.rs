@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::samples::{canonical, json, nested, value, write_styled};
+use super::super::tests::samples::{canonical, json, nested, value, write_styled};
 use super::super::{JsonType, fingerprint};
 use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::super::same_value;
-use super::super::samples::{canonical, json, nested, small_value, value, write_styled};
+use super::super::tests::samples::{canonical, json, nested, small_value, value, write_styled};
 use super::*;
 
 fn of(text: &str) -> u128 {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::samples::{json, nested, small_object, tree, write_styled};
+use super::super::tests::samples::{json, nested, small_object, tree, write_styled};
 use super::*;
 
 #[track_caller]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::samples::{json, tree, value, write_styled};
+use super::super::tests::samples::{json, tree, value, write_styled};
 use super::*;
 
 use Amount::{Fraction, Whole};
