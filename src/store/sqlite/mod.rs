@@ -47,6 +47,7 @@ use tokio::{sync::oneshot, task::spawn_blocking};
 use tracing::error;
 
 use self::{
+    checkpoint::Checkpoints,
     command::{Command, Reply},
     events::Search,
     queue::{Queue, Rejected},
@@ -106,6 +107,9 @@ fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let open::Opened { path, connection, store_id, lock } = open::open(&path)?;
     let tails = Arc::new(Tails::default());
     let writes = Arc::new(Queue::new(queue_commands, queue_bytes));
+    let failed =
+        |error: std::io::Error| OpenError::Failed { path: path.clone(), cause: error.to_string() };
+    let (checkpoints, copier) = Checkpoints::start(path.clone()).map_err(failed)?;
     let shared = writer::Shared {
         path: path.clone(),
         queue: Arc::clone(&writes),
@@ -115,15 +119,17 @@ fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         cache_bytes,
         crash,
         commits: 0,
-        checkpoints: checkpoint::Checkpoints::default(),
+        checkpoints: checkpoints.clone(),
     };
-    let failed =
-        |error: std::io::Error| OpenError::Failed { path: path.clone(), cause: error.to_string() };
     let (readers, mut handles) = Readers::start(&path, readers, queue_reads).map_err(failed)?;
     let thread = thread::Builder::new().name("sqlite-write".into());
-    let spawned = thread.spawn(move || writer::run(connection, shared));
-    // Where there is no writer the readers end as well: they have nothing to wait for.
-    handles.push(spawned.inspect_err(|_| readers.close()).map_err(failed)?);
+    let spawned = thread.spawn(move || writer::run(connection, shared, copier));
+    // Where there is no writer the other threads end as well: they have nothing to wait for.
+    let spawned = spawned.inspect_err(|_| {
+        readers.close();
+        checkpoints.close();
+    });
+    handles.push(spawned.map_err(failed)?);
     let threads = Mutex::new(Threads { handles, lock: Some(lock) });
     Ok(SqliteStore { id: store_id, tails, writes, readers, threads })
 }

@@ -86,11 +86,6 @@ impl<T> Queue<T> {
         !inner.closed || !inner.items.is_empty()
     }
 
-    /// Whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().items.is_empty()
-    }
-
     /// Accepts nothing from now on.
     pub(super) fn close(&self) {
         self.lock().closed = true;

@@ -69,7 +69,7 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA temp_store = MEMORY;
          PRAGMA foreign_keys = OFF;
-         PRAGMA cache_size = -65536;",
+         PRAGMA cache_size = -16384;",
     )
 }
 

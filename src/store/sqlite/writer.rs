@@ -1,6 +1,6 @@
 //! The one thread that writes. It takes what waits, does it all in one transaction, commits, wakes watchers, and answers then.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle};
 
 use rusqlite::{Connection, ErrorCode};
 use tracing::{error, info, warn};
@@ -122,7 +122,7 @@ impl<'c> Writer<'c> {
                 }
                 GroupEnd::Unknown => return End::Broken,
             }
-            shared.checkpoints.after_commit(self.connection, &shared.queue);
+            shared.checkpoints.after_commit(self.connection);
         }
     }
 
@@ -375,7 +375,20 @@ impl<'c> Writer<'c> {
 }
 
 /// The writer's thread.
-pub(super) fn run(first: Connection, mut shared: Shared) {
+pub(super) fn run(first: Connection, mut shared: Shared, copier: JoinHandle<()>) {
+    serve(first, &mut shared);
+    shared.checkpoints.close();
+    if copier.join().is_err() {
+        error!("the thread that copies the log panicked");
+    }
+    match super::open::connect_writer(&shared.path) {
+        Ok(connection) => shared.checkpoints.at_close(&connection),
+        Err(error) => drop(driver_error(&error, "open a connection for closing")),
+    }
+    info!("the store is closed");
+}
+
+fn serve(first: Connection, shared: &mut Shared) {
     let mut connection = Some(first);
     loop {
         let current = match connection.take() {
@@ -384,17 +397,10 @@ pub(super) fn run(first: Connection, mut shared: Shared) {
         };
         let end = current.and_then(|mut connection| {
             shared.checkpoints.follow(&mut connection)?;
-            let end = Writer::new(&connection, &shared)?.serve(&mut shared);
-            if matches!(end, End::Closed) {
-                shared.checkpoints.at_close(&connection);
-            }
-            Ok(end)
+            Ok(Writer::new(&connection, shared)?.serve(shared))
         });
         match end {
-            Ok(End::Closed) => {
-                info!("the store is closed");
-                return;
-            }
+            Ok(End::Closed) => return,
             Ok(End::Broken) => {}
             Err(error) => {
                 let _ = driver_error(&error, "open a connection for writing");
