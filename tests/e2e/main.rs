@@ -13,6 +13,7 @@
 
 mod addresses;
 mod answers;
+mod catching_up;
 mod cursors;
 mod endings;
 mod errors;
@@ -39,6 +40,7 @@ mod past;
 mod preconditions;
 mod protobuf;
 mod read;
+mod restarts;
 mod rewinds;
 mod sessions;
 mod state;

@@ -1,0 +1,160 @@
+//! A restart of the server on the same file: everything is as it was, and what was begun goes on.
+
+use prost_types::{FieldMask, Timestamp};
+use serde_json::json;
+use sessiond::{
+    domain::error::Reason,
+    proto::v1::{
+        EventSelection, GetSessionRequest, GetSessionResponse, GetStateRequest, GetStateResponse,
+        ListEventsRequest, ListEventsResponse, ListKeyChangesRequest, ListKeyChangesResponse,
+        ListSessionsRequest, ListSessionsResponse, Session, UpdateSessionRequest,
+        UpdateStateRequest, session::Expiration,
+    },
+};
+
+use crate::{
+    harness::Service,
+    judge::refused,
+    make::{
+        APP, TEXT, app_scope, append, append_all, create, event, get, get_state, key, list_events,
+        plain, rewind, saying, scope, session_scope, set, setting, setting_in, update, user_scope,
+    },
+    read::{HasState, sequences},
+    sessions::labels,
+};
+
+/// Everything that can be read.
+#[derive(Debug, PartialEq)]
+struct Everything {
+    sessions: ListSessionsResponse,
+    moments: Vec<GetSessionResponse>,
+    events: ListEventsResponse,
+    states: Vec<GetStateResponse>,
+    changes: Vec<ListKeyChangesResponse>,
+}
+
+async fn everything(service: &Service) -> Everything {
+    let list = ListSessionsRequest {
+        app_name: APP.into(),
+        include_state: true,
+        json_form: TEXT,
+        ..Default::default()
+    };
+    let all = EventSelection { include_rewound: true, ..Default::default() };
+    let mut moments = Vec::new();
+    for as_of in 0..=7 {
+        let request =
+            GetSessionRequest { events: Some(all), as_of_sequence: Some(as_of), ..get("s1") };
+        moments.push(service.get_session(request).await.unwrap());
+    }
+    let events = ListEventsRequest { selection: Some(all), ..list_events("s1") };
+    let mut states = Vec::new();
+    for of in [app_scope(), user_scope(), session_scope("s1"), scope("other", "", "")] {
+        let request = GetStateRequest { include_versions: true, ..get_state(of) };
+        states.push(service.get_state(request).await.unwrap());
+    }
+    let mut changes = Vec::new();
+    for key in ["n", "user:n", "app:n"] {
+        let request = ListKeyChangesRequest {
+            scope: Some(session_scope("s1")),
+            key: key.into(),
+            json_form: TEXT,
+            ..Default::default()
+        };
+        changes.push(service.list_key_changes(request).await.unwrap());
+    }
+    Everything {
+        sessions: service.list_sessions(list).await.unwrap(),
+        moments,
+        events: service.list_events(events).await.unwrap(),
+        states,
+        changes,
+    }
+}
+
+async fn fill(service: &Service) {
+    service
+        .create_session(create("s1", r#"{"n":1e0,"user:n":"\u0041","app:n":[1 ,2]}"#))
+        .await
+        .unwrap();
+    for at in 1..=4 {
+        let state = json!({"n": at, "user:n": at, "app:n": at}).to_string();
+        let mut event = setting(&state);
+        event.event_id = format!("e{at}");
+        event.event_time = Some(Timestamp { seconds: -5, nanos: at });
+        service.append_event(append("s1", event)).await.unwrap();
+    }
+    service.rewind_session(rewind("s1", 2)).await.unwrap();
+    let bodies = [r#"{ "odd" : 1E5 }"#, "{\"line\":\"\\n\u{2028}\"}"].map(saying);
+    service.append_events(append_all("s1", bodies.to_vec())).await.unwrap();
+    let fork = sessiond::proto::v1::ForkSessionRequest {
+        key: Some(key("s1")),
+        session_id: "s2".into(),
+        up_to_sequence: Some(3),
+        json_form: TEXT,
+    };
+    service.fork_session(fork).await.unwrap();
+    let request = UpdateStateRequest {
+        request_id: "r1".into(),
+        ..update(scope("other", "", ""), set(r#"{"app:k":1}"#))
+    };
+    service.update_state(request).await.unwrap();
+    let paths = ["labels", "display_name", "expire_time"].map(String::from).to_vec();
+    let expire_time = Timestamp { seconds: 4_000_000_000, nanos: 7 };
+    let request = UpdateSessionRequest {
+        key: Some(key("s1")),
+        session: Some(Session {
+            labels: labels(&[("a", "b")]),
+            display_name: "Name".into(),
+            expiration: Some(Expiration::ExpireTime(expire_time)),
+            ..Default::default()
+        }),
+        update_mask: Some(FieldMask { paths }),
+    };
+    service.update_session(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_as_it_was() {
+    let service = Service::on_sqlite(&[]).await;
+    fill(&service).await;
+    let before = everything(&service).await;
+    assert_eq!((before.sessions.sessions.len(), before.events.events.len()), (2, 7));
+    let service = service.restart().await.restart().await;
+    assert_eq!(everything(&service).await, before);
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_begun_goes_on() {
+    let service = Service::on_sqlite(&[]).await;
+    fill(&service).await;
+    let first = ListEventsRequest { page_size: 1, ..list_events("s1") };
+    let page = service.list_events(first.clone()).await.unwrap();
+    let held = setting_in("turn", r#"{"temp:t":1}"#);
+    service.append_event(append("s1", held)).await.unwrap();
+    let service = service.restart().await;
+
+    // The list goes on where it was.
+    let next = ListEventsRequest { page_token: page.next_page_token, page_size: 9, ..first };
+    let rest = service.list_events(next).await.unwrap().events;
+    assert_eq!([sequences(&page.events), sequences(&rest)].concat(), [1, 2, 6, 7, 8]);
+    // Repetitions are known, and sequences and versions go on without a gap.
+    let state = json!({"n": 4, "user:n": 4, "app:n": 4}).to_string();
+    let mut again = setting(&state);
+    again.event_id = "e4".into();
+    again.event_time = Some(Timestamp { seconds: -5, nanos: 4 });
+    assert!(service.append_event(append("s1", again)).await.unwrap().replayed);
+    refused(service.append_event(append("s1", event("e4"))).await, Reason::EventIdReused);
+    let request = UpdateStateRequest {
+        request_id: "r1".into(),
+        ..update(scope("other", "", ""), set(r#"{"app:k":1}"#))
+    };
+    assert!(service.update_state(request).await.unwrap().replayed);
+    let answer = service.append_event(append("s1", plain())).await.unwrap();
+    assert_eq!(answer.event.unwrap().sequence, 9);
+    // What a turn held was in memory alone.
+    let request = GetSessionRequest { invocation_id: "turn".into(), ..get("s1") };
+    assert_eq!(service.get_session(request).await.unwrap().state().get("temp:t"), None);
+    service.stop().await;
+}
