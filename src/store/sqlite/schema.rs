@@ -144,8 +144,11 @@ CREATE TABLE initial (
 ) STRICT;
 
 -- bytes: size of the session's own state after the event. The long columns come last.
+-- Rows lie in the order of their commits, at the end of the file, however many sessions are written to side by side: a commit fills
+-- whole pages instead of opening one in the middle for each session. The index says where a session's events are.
 CREATE TABLE event (
-    position INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY,
+    position INTEGER NOT NULL UNIQUE,
     event_id TEXT NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,
