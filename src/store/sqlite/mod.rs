@@ -39,6 +39,9 @@ mod sweep;
 mod update;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::File,
     sync::{Arc, Mutex, PoisonError},

@@ -73,7 +73,8 @@ pub(super) enum End {
 }
 
 /// How a group ended.
-enum GroupEnd {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum GroupEnd {
     Committed,
     /// Nothing of it was applied.
     RolledBack,
@@ -126,7 +127,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Does a group of commands and answers all of them.
-    fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
+    pub(super) fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
         let mut answers: Vec<Ready> = Vec::with_capacity(commands.len());
         let rows_before = self.connection.total_changes();
         let mut trouble = self.writes.begin.execute(()).err().map(Trouble::Driver);
@@ -221,7 +222,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Forgets what is in memory, for the database has something else.
-    fn forget_all(&mut self, shared: &Shared) -> rusqlite::Result<()> {
+    pub(super) fn forget_all(&mut self, shared: &Shared) -> rusqlite::Result<()> {
         for fork in self.forks.drain(..) {
             fork.refuse(Error::StoreUnavailable);
         }
