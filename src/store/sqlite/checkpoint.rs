@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -111,7 +111,7 @@ impl Checkpoints {
 }
 
 impl Copier {
-    fn run(&self, path: &PathBuf) {
+    fn run(&self, path: &Path) {
         let mut connection = None;
         while self.wait() {
             let opened = match connection.take() {

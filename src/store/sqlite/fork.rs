@@ -18,6 +18,7 @@ use crate::{
         Sequence,
         error::Error,
         id::DisplayName,
+        json::text_bytes,
         scope::{ScopeKind, SessionKey},
         session::{ForkOrigin, Incarnation, SessionInfo},
     },
@@ -81,15 +82,19 @@ impl Writer<'_> {
 
     /// Copies another piece of every fork that is under way.
     pub(super) fn go_on_forking(&mut self, answers: &mut Vec<Ready>) -> Option<Trouble> {
-        for fork in std::mem::take(&mut self.forks) {
-            if let Some((answer, trouble)) = self.go_on(fork) {
+        let mut forks = std::mem::take(&mut self.forks).into_iter();
+        let mut trouble = None;
+        while trouble.is_none()
+            && let Some(fork) = forks.next()
+        {
+            if let Some((answer, failed)) = self.go_on(fork) {
                 answers.push(answer);
-                if trouble.is_some() {
-                    return trouble;
-                }
+                trouble = failed;
             }
         }
-        None
+        // Those that are left share the fate of the group.
+        self.forks.extend(forks);
+        trouble
     }
 
     fn prepare_fork(&mut self, request: &ForkSession) -> Outcome<(NodeId, Sequence, NodeId)> {
@@ -192,8 +197,10 @@ impl Writer<'_> {
         self.writes.copy_markers.execute((id, source, up_to.cast_signed()))?;
         self.writes.copy_initial.execute((id, source))?;
         let initial = self.reads.initial_state(source)?;
-        let initial_bytes = initial.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let bytes = state.iter().map(|entry| entry.key.name().len() + entry.value.len()).sum();
+        let initial_bytes =
+            initial.iter().map(|(name, value)| text_bytes(name) + value.len()).sum();
+        let bytes =
+            state.iter().map(|entry| text_bytes(entry.key.name()) + entry.value.len()).sum();
         let newest = self
             .reads
             .newest_event

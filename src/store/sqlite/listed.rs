@@ -68,12 +68,12 @@ impl Listed {
                 let user = start.user.as_str();
                 let parameters: [&dyn ToSql; 6] =
                     [&self.app, &secs, &nanos, &user, &session, &CHUNK];
-                collect(reads.of_app_up.query(&parameters)?, None, &mut self.ready)
+                collect(reads.of_app_up.query(parameters)?, None, &mut self.ready)
             }
             Some((scope, user)) => {
                 let session = session_behind(&start, user);
                 let parameters: [&dyn ToSql; 5] = [scope, &secs, &nanos, &session, &CHUNK];
-                collect(reads.of_user_up.query(&parameters)?, Some(user), &mut self.ready)
+                collect(reads.of_user_up.query(parameters)?, Some(user), &mut self.ready)
             }
         }
     }
@@ -104,12 +104,12 @@ impl Listed {
                 let user = after.user.as_str();
                 let parameters: [&dyn ToSql; 6] =
                     [&self.app, &secs, &nanos, &user, &session, &CHUNK];
-                collect(reads.of_app_ties.query(&parameters)?, None, &mut self.ready)
+                collect(reads.of_app_ties.query(parameters)?, None, &mut self.ready)
             }
             Some((scope, user)) => {
                 let session = session_behind(after, user);
                 let parameters: [&dyn ToSql; 5] = [scope, &secs, &nanos, &session, &CHUNK];
-                collect(reads.of_user_ties.query(&parameters)?, Some(user), &mut self.ready)
+                collect(reads.of_user_ties.query(parameters)?, Some(user), &mut self.ready)
             }
         }
     }

@@ -14,6 +14,7 @@ mod checkpoint;
 mod command;
 mod events;
 mod fault;
+mod find;
 mod fork;
 mod history;
 mod list;
@@ -24,8 +25,10 @@ mod moved;
 mod node;
 mod open;
 mod options;
+mod plan;
 mod queue;
 mod readers;
+mod replay;
 mod rewind;
 mod row;
 mod schema;
@@ -35,6 +38,9 @@ mod statements;
 mod sweep;
 mod update;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::File,

@@ -7,11 +7,7 @@ use std::collections::VecDeque;
 
 use rusqlite::Connection;
 
-use super::{
-    fault::Outcome,
-    schema::NodeId,
-    writer::{Writer, lost},
-};
+use super::{fault::Outcome, find::lost, schema::NodeId, writer::Writer};
 
 /// Sessions that may have moved: every list reads all of them, at a microsecond or two each.
 const MOVED_MAX: usize = 512;

@@ -3,7 +3,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
+    path::Path,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -34,14 +34,14 @@ pub(super) struct Readers {
 impl Readers {
     /// Starts the threads. They end when [`Self::close`] has been called and nothing is left to do.
     pub(super) fn start(
-        path: &PathBuf,
+        path: &Path,
         threads: usize,
         queue_reads: usize,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let queue = Arc::new(Queue::new(queue_reads, usize::MAX));
         let mut handles = Vec::new();
         for at in 0..threads.max(1) {
-            let (path, queue) = (path.clone(), Arc::clone(&queue));
+            let (path, queue) = (path.to_path_buf(), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
             handles.push(thread.spawn(move || run(&path, &queue))?);
         }
@@ -98,7 +98,7 @@ fn in_snapshot<T>(
 }
 
 /// A reader's thread: serves with one connection for as long as it is good, then with the next.
-fn run(path: &PathBuf, queue: &Queue<Job>) {
+fn run(path: &Path, queue: &Queue<Job>) {
     loop {
         let served = match connect(path) {
             Ok(connection) => serve(&connection, queue),
@@ -131,7 +131,7 @@ fn serve(connection: &Connection, queue: &Queue<Job>) -> rusqlite::Result<bool> 
     Ok(true)
 }
 
-fn connect(path: &PathBuf) -> rusqlite::Result<Connection> {
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     schema::set_up_reader(&connection)?;

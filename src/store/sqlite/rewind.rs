@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    append::check,
     fault::Outcome,
+    find::lost,
     history::TailEntry,
     node::Trio,
+    plan::check,
     schema::{LAST_SEQUENCE, NodeId},
     update::{names_of, put_all},
-    writer::{Writer, lost},
+    writer::Writer,
 };
 use crate::{
     domain::{

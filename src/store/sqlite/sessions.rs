@@ -4,13 +4,14 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     fault::Outcome,
+    find::lost,
     log::{LogRow, size},
     lookup::{Found, ScopeHead},
     node::{Node, Trio},
     row::labels_text,
     schema::NodeId,
     update::{names_of, put_all},
-    writer::{Writer, lost},
+    writer::Writer,
 };
 use crate::{
     domain::{

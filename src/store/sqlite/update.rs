@@ -1,11 +1,12 @@
 //! Changing the state of an application or a user outside of any session.
 
 use super::{
-    append::check,
     fault::{Outcome, Smuggler},
+    find::lost,
     log::LogRow,
     node::Trio,
-    writer::{Writer, lost},
+    plan::check,
+    writer::Writer,
 };
 use crate::{
     domain::{

@@ -1,6 +1,12 @@
 //! The one thread that writes. It takes what waits, does it all in one transaction, commits, wakes watchers, and answers then.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    thread::JoinHandle,
+};
 
 use rusqlite::{Connection, ErrorCode};
 use tracing::{error, info, warn};
@@ -9,7 +15,7 @@ use super::{
     cache::Cache,
     checkpoint::Checkpoints,
     command::{Command, Ready, Trouble, carry_out},
-    fault::{Fault, Outcome, driver_error},
+    fault::driver_error,
     fork::Fork,
     moved::MovedSession,
     options::{Crash, CrashPoint},
@@ -20,9 +26,7 @@ use super::{
 use crate::{
     domain::{
         error::Error,
-        id::{AppName, UserId},
-        scope::{Scope, SessionKey, SessionRef},
-        time::Time,
+        scope::{Scope, SessionKey},
     },
     store::tails::{GONE, Tails},
 };
@@ -69,17 +73,13 @@ pub(super) enum End {
 }
 
 /// How a group ended.
-enum GroupEnd {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum GroupEnd {
     Committed,
     /// Nothing of it was applied.
     RolledBack,
     /// Nobody knows what of it was applied.
     Unknown,
-}
-
-/// The cache has lost what was put into it: a defect.
-pub(super) fn lost() -> Fault {
-    Fault::Refused(Error::Internal("a scope was not in the writer's cache".into()))
 }
 
 impl<'c> Writer<'c> {
@@ -127,7 +127,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Does a group of commands and answers all of them.
-    fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
+    pub(super) fn group(&mut self, commands: &mut Vec<Command>, shared: &mut Shared) -> GroupEnd {
         let mut answers: Vec<Ready> = Vec::with_capacity(commands.len());
         let rows_before = self.connection.total_changes();
         let mut trouble = self.writes.begin.execute(()).err().map(Trouble::Driver);
@@ -222,7 +222,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Forgets what is in memory, for the database has something else.
-    fn forget_all(&mut self, shared: &Shared) -> rusqlite::Result<()> {
+    pub(super) fn forget_all(&mut self, shared: &Shared) -> rusqlite::Result<()> {
         for fork in self.forks.drain(..) {
             fork.refuse(Error::StoreUnavailable);
         }
@@ -282,96 +282,6 @@ impl<'c> Writer<'c> {
             self.cache.count(id);
         }
     }
-
-    /// Finds a live session and opens it, with its scopes.
-    pub(super) fn find(&mut self, session: &SessionRef, now: Time) -> Outcome<NodeId> {
-        let known = match session {
-            SessionRef::Full(key) => self.cache.find(key),
-            SessionRef::Bare(_) => None,
-        };
-        let id = match known {
-            Some(live) if live.found.info.expired(now) => {
-                return Err(Error::not_found(&live.found.info.key).into());
-            }
-            Some(live) => live.found.id(),
-            None => {
-                let found = self.reads.live_session(session, now)?;
-                let id = found.id();
-                if self.cache.live(id).is_none() {
-                    self.load(found)?;
-                }
-                id
-            }
-        };
-        self.load_scopes(id)?;
-        Ok(id)
-    }
-
-    /// Opens a session that the database has.
-    fn load(&mut self, found: super::lookup::Found) -> Outcome<()> {
-        use rusqlite::OptionalExtension as _;
-        let id = found.id();
-        let own = self.reads.session_node(&found)?;
-        let indexed = self.reads.newest_event_id.query_row([id], |row| row.get::<_, Box<str>>(0));
-        let indexed = indexed.optional()?;
-        let tail = super::cache::greatest_of(&own.tail).map(Box::<str>::from);
-        let moved = self.reads.is_moved.query_row((found.app, found.user, id), |_| Ok(()));
-        let moved = moved.optional()?.is_some();
-        self.cache.keep_session(found, own, moved);
-        if let Some(live) = self.cache.live(id) {
-            live.greatest_id = indexed.max(tail);
-        }
-        self.cache.count(id);
-        Ok(())
-    }
-
-    /// Opens the scopes of a session that is open.
-    fn load_scopes(&mut self, id: NodeId) -> Outcome<()> {
-        let Some(live) = self.cache.live(id) else {
-            return Err(lost());
-        };
-        let (app, user) = (live.found.app, live.found.user);
-        for scope in [app, user] {
-            if self.cache.scope(scope).is_none() {
-                let name = self.reads.scope_of(scope)?;
-                let node = self.reads.scope_node(scope, name)?;
-                self.cache.keep_scope(node);
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens an application, or one of its users, that may not be there yet.
-    pub(super) fn scope(&mut self, app: &AppName, user: Option<&UserId>) -> Outcome<NodeId> {
-        if let Some(id) = self.cache.scope_id(app, user) {
-            return Ok(id);
-        }
-        let scope = user.map_or_else(
-            || Scope::Application(app.clone()),
-            |user| Scope::User(app.clone(), user.clone()),
-        );
-        let node = match self.reads.scope_id(app, user)? {
-            Some(id) => self.reads.scope_node(id, scope)?,
-            None => {
-                let id = self.new_node()?;
-                let name = user.map_or("", UserId::as_str);
-                self.writes.insert_scope.execute((app.as_str(), name, id))?;
-                super::node::Node::new(id, scope, super::lookup::ScopeHead::default(), true)
-            }
-        };
-        let id = node.id;
-        self.cache.keep_scope(node);
-        Ok(id)
-    }
-
-    /// A number that no node has had.
-    pub(super) fn new_node(&mut self) -> Outcome<NodeId> {
-        if self.next_node > super::schema::LAST_NODE {
-            return Err(Error::Internal("all numbers of nodes are used".into()).into());
-        }
-        self.next_node += 1;
-        Ok(self.next_node - 1)
-    }
 }
 
 /// The writer's thread.
@@ -395,26 +305,25 @@ fn serve(first: Connection, shared: &mut Shared) {
             Some(connection) => Ok(connection),
             None => super::open::connect_writer(&shared.path),
         };
-        let end = current.and_then(|mut connection| {
+        let work = || {
+            let mut connection = current?;
             shared.checkpoints.follow(&mut connection)?;
             Ok(Writer::new(&connection, shared)?.serve(shared))
-        });
-        match end {
-            Ok(End::Closed) => return,
-            Ok(End::Broken) => {}
-            Err(error) => {
-                let _ = driver_error(&error, "open a connection for writing");
-                // Whoever waits is told; the next attempt is made for the next command.
-                let mut commands = Vec::new();
-                if !shared.queue.take(&mut commands, usize::MAX, usize::MAX, true)
-                    && commands.is_empty()
-                {
-                    return;
-                }
-                for command in commands {
-                    command.refuse(Error::StoreUnavailable);
-                }
-            }
+        };
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(End::Closed)) => return,
+            Ok(Ok(End::Broken)) => continue,
+            Ok(Err(error)) => drop(driver_error(&error, "open a connection for writing")),
+            Err(_) => error!("the writer panicked; it goes on with a new connection"),
+        }
+        // Whoever waits is told; the next attempt is made for the next command.
+        let mut commands = Vec::new();
+        let more = shared.queue.take(&mut commands, usize::MAX, usize::MAX, true);
+        if !more && commands.is_empty() {
+            return;
+        }
+        for command in commands {
+            command.refuse(Error::StoreUnavailable);
         }
     }
 }

@@ -1,0 +1,165 @@
+//! What is removed a piece at a time, and what is copied a piece at a time.
+
+use super::{
+    writer::{GroupEnd, Writer},
+    *,
+};
+
+/// Tables in which a session has rows.
+const TABLES: [&str; 10] = [
+    "session",
+    "moved",
+    "initial",
+    "event",
+    "event_id",
+    "marker",
+    "key_change",
+    "state",
+    "request",
+    "garbage",
+];
+
+/// Rows that are left in these tables once every session is gone; those of wider scopes stay.
+fn rows_left(fixture: &Fixture) -> Vec<(&'static str, i64)> {
+    let tables = fixture.tables();
+    let count = |table: &&str| {
+        let column = match *table {
+            "key_change" | "state" | "request" => " WHERE node NOT IN (SELECT id FROM scope)",
+            _ => "",
+        };
+        let sql = format!("SELECT count(*) FROM {table}{column}");
+        tables.query_row(&sql, (), |row| row.get(0)).unwrap()
+    };
+    TABLES.iter().map(|table| (*table, count(table))).filter(|(_, count)| *count > 0).collect()
+}
+
+/// Events and keys for several pieces.
+async fn fill(fixture: &Fixture, session: &str) {
+    fixture.create("u", session, 1).await;
+    for part in 0..3 {
+        let events = (0..400).map(|at| {
+            let number = part * 400 + at;
+            let name = format!("key-{number}");
+            event(&format!("{number:05}"), &[(&name, "1"), ("app:k", "1")])
+        });
+        fixture.store.append(batch(session, events)).await.unwrap();
+    }
+    let rewind = RewindSession {
+        key: address(session),
+        to: 700,
+        event_id: EventId::new("marker").unwrap(),
+        author: Author::new("a").unwrap(),
+        fingerprint: Fingerprint(3),
+        precondition: Precondition::default(),
+        now: at(2),
+    };
+    fixture.store.rewind_session(rewind).await.unwrap();
+}
+
+async fn sweep(fixture: &Fixture) -> usize {
+    let mut pieces = 1;
+    while fixture.store.sweep(at(5000)).await.unwrap() {
+        pieces += 1;
+        assert!(pieces < 100, "the sweep does not end");
+    }
+    pieces
+}
+
+#[tokio::test]
+async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
+    // The address is free at once.
+    fixture.create("u", "s", 4).await;
+    assert!(sweep(&fixture).await > 4);
+    assert_eq!(fixture.store.read_session(query("s")).await.unwrap().info.last_sequence, 0);
+    assert!(fixture.store.delete_session(address("s"), at(5)).await.unwrap());
+    sweep(&fixture).await;
+    fixture.store.close().await;
+    assert_eq!(rows_left(&fixture), []);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_long_log_is_its_equal() {
+    let fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    let view = fixture.store.fork_session(fork_of("s", "t", None)).await.unwrap();
+    assert_eq!(view.info.last_sequence, 1201);
+    for sequence in [0, 1, 255, 256, 257, 700, 1184, 1185, 1200, 1201] {
+        let (of_s, of_t) =
+            (fixture.state("s", Some(sequence)).await, fixture.state("t", Some(sequence)).await);
+        assert_eq!(of_s, of_t, "as of {sequence}");
+    }
+    for id in ["00000", "00600", "01190"] {
+        let replay = fixture.append("t", id, &[]).await;
+        assert!(replay.events[0].replayed, "{id}");
+    }
+    let events = |session: &'static str| {
+        let selection = EventSelection { max_items: 2000, ..selection(None) };
+        let query = EventQuery { key: address(session), as_of: None, selection, now: at(1000) };
+        fixture.store.list_events(query)
+    };
+    let (of_s, of_t) = (events("s").await.unwrap().1, events("t").await.unwrap().1);
+    assert_eq!(of_s.events.len(), 700);
+    assert_eq!(of_s, of_t);
+    assert_eq!(fixture.append("t", "z", &[]).await.info.last_sequence, 1202);
+}
+
+#[tokio::test]
+async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
+    let mut fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    fixture.store.close().await;
+    {
+        let mut bench = Bench::open(fixture.folder.path());
+        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        let mut group = |commands: Vec<Command>| {
+            let mut commands = commands;
+            assert_eq!(writer.group(&mut commands, &mut bench.shared), GroupEnd::Committed);
+            writer.forks.len()
+        };
+        let (reply, mut forked): (_, Answer<SessionView>) = oneshot::channel();
+        assert_eq!(group(vec![Command::Fork(fork_of("s", "t", None), reply)]), 1);
+        // The sweep spares what is being copied, and the other fork finds its address free.
+        let (reply, mut swept): (_, Answer<bool>) = oneshot::channel();
+        assert_eq!(group(vec![Command::Sweep(at(5000), reply)]), 1);
+        assert_eq!(swept.try_recv().unwrap(), Ok(false));
+        assert!(forked.try_recv().is_err());
+        let (reply, mut deleted): (_, Answer<bool>) = oneshot::channel();
+        assert_eq!(group(vec![Command::Delete(address("s"), at(3), reply)]), 0);
+        assert_eq!(deleted.try_recv().unwrap(), Ok(true));
+        let forked = forked.try_recv().unwrap();
+        assert_eq!(forked.map(|view| view.info), Err(Error::not_found(&address("s"))));
+    }
+    fixture.reopen().await;
+    sweep(&fixture).await;
+    fixture.store.close().await;
+    assert_eq!(rows_left(&fixture), []);
+}
+
+#[tokio::test]
+async fn a_fork_that_a_crash_cut_off_is_swept() {
+    let mut fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    fixture.store.close().await;
+    // What the first piece of a fork commits.
+    let tables = fixture.tables();
+    tables
+        .execute_batch(
+            "INSERT INTO garbage SELECT next_node FROM meta;
+             INSERT INTO event SELECT position % (1 << 28) + ((SELECT next_node FROM meta) << 28),
+                 event_id, invocation_id, author, branch, event_secs, event_nanos, commit_secs,
+                 commit_nanos, app_version, user_version, bytes, rewind_to, fingerprint, removed,
+                 set_json, body FROM event LIMIT 256;
+             UPDATE meta SET next_node = next_node + 1;",
+        )
+        .unwrap();
+    drop(tables);
+    fixture.reopen().await;
+    assert!(fixture.store.read_session(query("t")).await.is_err());
+    fixture.store.delete_session(address("s"), at(3)).await.unwrap();
+    sweep(&fixture).await;
+    fixture.store.close().await;
+    assert_eq!(rows_left(&fixture), []);
+}

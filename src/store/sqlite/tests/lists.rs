@@ -1,0 +1,101 @@
+//! Lists while sessions move about in them.
+
+use super::*;
+
+/// More than may have moved at once, so that some have been given their new places and some have not.
+const SESSIONS: i64 = 700;
+
+fn name(at: i64) -> String {
+    format!("s{at:03}")
+}
+
+/// When a session's event is said to have happened: in an order of its own, with many ties.
+fn time(session: i64) -> i64 {
+    10_000 + (session * 37) % 101
+}
+
+async fn filled() -> Fixture {
+    let fixture = Fixture::new().await;
+    for session in 0..SESSIONS {
+        let user = if session % 3 == 0 { "u" } else { "v" };
+        fixture.create(user, &name(session), session).await;
+    }
+    // The last few are never used, and stay where their creation put them.
+    for session in 0..SESSIONS - 50 {
+        let user = if session % 3 == 0 { "u" } else { "v" };
+        let mut append = one("x", "e", &[]);
+        append.session = SessionRef::Full(of_user(user, &name(session)));
+        append.events[0].event_time = Some(at(time(session)));
+        fixture.store.append(append).await.unwrap();
+    }
+    fixture
+}
+
+fn expected(user: Option<&str>, order: SessionOrder) -> Vec<String> {
+    let mut places: Vec<_> = (0..SESSIONS)
+        .map(|session| {
+            let used = session < SESSIONS - 50;
+            let time = if used { time(session) } else { session };
+            let user = if session % 3 == 0 { "u" } else { "v" };
+            (if order == SessionOrder::MostRecent { -time } else { time }, user, name(session))
+        })
+        .filter(|place| user.is_none_or(|user| place.1 == user))
+        .collect();
+    places.sort();
+    places.into_iter().map(|place| place.2).collect()
+}
+
+async fn listed(
+    fixture: &Fixture,
+    user: Option<&str>,
+    order: SessionOrder,
+    page: usize,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut query = list(user, order, page);
+    loop {
+        let page = fixture.store.list_sessions(query.clone()).await.unwrap();
+        found.extend(page.sessions.iter().map(|(info, _)| info.key.session_id.to_string()));
+        match page.rest {
+            None => return found,
+            rest => query.after = rest,
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_order_holds_for_those_that_moved_and_those_that_did_not() {
+    let mut fixture = filled().await;
+    for _ in 0..2 {
+        for order in [SessionOrder::LeastRecent, SessionOrder::MostRecent] {
+            for user in [None, Some("u"), Some("v")] {
+                for page in [33, 1000] {
+                    assert_eq!(listed(&fixture, user, order, page).await, expected(user, order));
+                }
+            }
+        }
+        fixture.reopen().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_gone_is_in_no_list() {
+    let fixture = filled().await;
+    // One that has its new place, one that has moved, one that never did.
+    for session in [0, 600, 690] {
+        let user = if session % 3 == 0 { "u" } else { "v" };
+        assert!(fixture.store.delete_session(of_user(user, &name(session)), at(1)).await.unwrap());
+    }
+    let mut left = expected(None, SessionOrder::LeastRecent);
+    left.retain(|session| ![name(0), name(600), name(690)].contains(session));
+    assert_eq!(listed(&fixture, None, SessionOrder::LeastRecent, 100).await, left);
+}
+
+#[tokio::test]
+async fn few_sessions_have_moved_at_any_time() {
+    let fixture = filled().await;
+    fixture.store.close().await;
+    let count = "SELECT count(*) FROM moved";
+    let moved: i64 = fixture.tables().query_row(count, (), |row| row.get(0)).unwrap();
+    assert_eq!(moved, 512);
+}

@@ -1,0 +1,119 @@
+//! Which files are opened, and what is said of the others.
+
+use std::{fs, path::PathBuf};
+
+use super::*;
+
+async fn refused(path: &Path) -> OpenError {
+    match open(SqliteOptions::new(path)).await {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_one_store_at_a_time() {
+    let fixture = Fixture::new().await;
+    let pid = Some(std::process::id());
+    // However the file is named.
+    let other = fixture.folder.path().join(".").join("test.db");
+    let link = fixture.folder.path().join("link.db");
+    std::os::unix::fs::symlink(&fixture.options.path, &link).unwrap();
+    for path in [&fixture.options.path, &other, &link] {
+        let error = refused(path).await;
+        assert!(matches!(&error, OpenError::InUse { pid: found, .. } if *found == pid), "{error}");
+        assert!(error.to_string().contains(&format!("by process {}", std::process::id())));
+    }
+    fixture.store.close().await;
+    open(fixture.options.clone()).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn a_closed_store_leaves_one_file_without_a_log() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s", 1).await;
+    fixture.store.close().await;
+    assert!(!fixture.folder.path().join("test.db-wal").exists());
+    assert_eq!(fixture.store.read_session(query("s")).await.unwrap_err(), Error::Draining);
+    assert_eq!(fixture.store.append(one("s", "e", &[])).await.unwrap_err(), Error::Draining);
+    // Closing again is nothing.
+    fixture.store.close().await;
+}
+
+#[tokio::test]
+async fn other_files_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.db");
+    fs::write(
+        &path,
+        "this is a text, and a rather long one, so that it cannot be taken for an empty file\n"
+            .repeat(9),
+    )
+    .unwrap();
+    let error = refused(&path).await;
+    assert_eq!(error, OpenError::Damaged(path.canonicalize().unwrap()));
+    assert!(fs::read_to_string(&path).unwrap().starts_with("this is a text"));
+
+    let foreign = folder.path().join("foreign.db");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(matches!(refused(&foreign).await, OpenError::Foreign(_)));
+    let tables: Vec<String> = Connection::open(&foreign)
+        .unwrap()
+        .prepare("SELECT name FROM sqlite_schema")
+        .unwrap()
+        .query_map((), |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(tables, ["t"]);
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_refused() {
+    let fixture = Fixture::new().await;
+    fixture.store.close().await;
+    fixture.tables().execute_batch("PRAGMA user_version = 7").unwrap();
+    let error = refused(&fixture.options.path).await;
+    assert!(matches!(error, OpenError::Newer { version: 7, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_place_that_is_none_is_named() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing");
+    assert_eq!(refused(&missing.join("x.db")).await, OpenError::NoFolder(missing));
+    let inside = folder.path().to_path_buf();
+    assert_eq!(refused(&inside).await, OpenError::NotAFile(inside));
+    assert_eq!(refused(Path::new("/")).await, OpenError::NotAFile("/".into()));
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(refused(&file.join("x.db")).await, OpenError::Failed { .. }));
+}
+
+#[tokio::test]
+async fn a_store_keeps_its_identity() {
+    let mut fixture = Fixture::new().await;
+    let id = fixture.store.id();
+    fixture.reopen().await;
+    assert_eq!(fixture.store.id(), id);
+    assert_ne!(Fixture::new().await.store.id(), id);
+}
+
+#[test]
+fn every_refusal_is_a_whole_sentence_about_its_file() {
+    let path = || PathBuf::from("some.db");
+    for error in [
+        OpenError::InUse { path: path(), pid: Some(7) },
+        OpenError::InUse { path: path(), pid: None },
+        OpenError::Damaged(path()),
+        OpenError::Foreign(path()),
+        OpenError::Newer { path: path(), version: 2 },
+        OpenError::ReadOnly(path()),
+        OpenError::NoFolder(path()),
+        OpenError::NotAFile(path()),
+        OpenError::Failed { path: path(), cause: "why".into() },
+    ] {
+        let text = error.to_string();
+        assert!(text.contains("'some.db'") && text.ends_with('.') && text.contains("; "), "{text}");
+    }
+}
