@@ -24,6 +24,8 @@ pub struct Backend {
     pub name: &'static str,
     /// Opens the store in a folder: a new one, or the one that is there.
     pub open: fn(PathBuf) -> Opening,
+    /// Whether what was written is there when it is opened again.
+    pub durable: bool,
     /// Cases that it is not held to, as `concept::case`, each with the reason.
     pub excluded: &'static [(&'static str, &'static str)],
 }
@@ -55,6 +57,7 @@ pub const MEMORY: Backend = Backend {
         let id = StoreId([OPENED.fetch_add(1, Ordering::Relaxed); 16]);
         Box::pin(async move { Arc::new(MemoryStore::new(id)) as Arc<dyn Store> })
     },
+    durable: false,
     excluded: &[(
         "durability::everything_is_there_after_a_restart",
         "it lives as long as its process, and promises nothing beyond",
@@ -70,5 +73,6 @@ pub const SQLITE: Backend = Backend {
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },
+    durable: true,
     excluded: &[],
 };

@@ -8,6 +8,7 @@ use sessiond::{
         delta::Delta,
         event::{Changes, Event},
         session::{SessionInfo, State},
+        time::Time,
         token::Position,
     },
     store::{Appended, Store},
@@ -56,6 +57,16 @@ impl Bench {
         self.store.close().await;
         self.folder = TempDir::new().unwrap();
         self.store = (self.backend.open)(self.folder.path().into()).await;
+    }
+
+    /// Sweeps until nothing is left to do.
+    pub async fn sweep_all(&self, now: Time) {
+        for _ in 0..10_000 {
+            if !self.sweep(now).await.unwrap() {
+                return;
+            }
+        }
+        panic!("sweeping does not end");
     }
 
     /// Creates a session that has to be new.

@@ -83,6 +83,7 @@ pub async fn a_long_silence_ends(bench: &mut Bench) {
         bench.append(append("a/u/t", batch)).await.unwrap();
     }
     let query = follow("a/u/s", beginning(created.incarnation));
+    assert!(!bench.read_changes(query.clone()).await.unwrap().complete);
     let (_, changes, end) = in_pages(bench, query).await;
     let last = format!("a{total}: {{\"app:n\":{total}}}");
     assert_eq!(changes.iter().map(line).collect::<Vec<_>>(), [last]);

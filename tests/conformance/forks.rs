@@ -150,12 +150,24 @@ pub async fn a_fork_can_be_rewound_and_forked(bench: &mut Bench) {
     assert_eq!(sequences(&bench.log("a/u/tt").await), [1, 2, 3]);
 }
 
+/// The source went back later, at sequences that the fork uses for other things.
+pub async fn what_the_source_hid_later_shows_in_the_fork(bench: &mut Bench) {
+    source(bench).await;
+    bench.fork_session(fork("a/u/s", Some(3), "t")).await.unwrap();
+    for id in ["4", "5", "6"] {
+        bench.put("a/u/t", id, add("k", 1)).await;
+    }
+    assert_eq!(sequences(&bench.log("a/u/t").await), [1, 2, 3, 4, 5, 6]);
+    assert!(bench.whole_log("a/u/t").await.iter().all(|event| !event.rewound));
+    assert_eq!(bench.state_as_of("a/u/t", 4).await, r#"{"app:k":3,"user:k":1,"k":4}"#);
+}
+
 pub async fn a_fork_outlives_its_source(bench: &mut Bench) {
     source(bench).await;
     bench.fork_session(fork("a/u/s", Some(3), "t")).await.unwrap();
     let before = bench.whole_log("a/u/t").await;
     bench.delete_session(address("a/u/s"), NOW).await.unwrap();
-    while bench.sweep(NOW).await.unwrap() {}
+    bench.sweep_all(NOW).await;
     assert_eq!(bench.whole_log("a/u/t").await, before);
     assert_eq!(bench.state_as_of("a/u/t", 2).await, r#"{"app:k":2,"k":2}"#);
     assert!(bench.info("a/u/t").await.forked_from.is_some());

@@ -144,6 +144,7 @@ suite! {
         a_fork_has_its_sources_past,
         a_fork_knows_the_ids_that_it_took_over_and_no_others,
         a_fork_can_be_rewound_and_forked,
+        what_the_source_hid_later_shows_in_the_fork,
         a_fork_outlives_its_source,
         a_fork_needs_a_source_and_a_free_address,
         a_fork_is_not_older_than_its_events,
@@ -239,9 +240,12 @@ suite! {
 #[test]
 fn an_exclusion_names_a_case_and_a_reason() {
     for backend in [&backends::MEMORY, &backends::SQLITE] {
+        let mut restarts = true;
         for (case, reason) in backend.excluded {
             assert!(CASES.contains(case), "{}: no case {case}", backend.name);
             assert!(reason.len() > 20, "{}: {case} needs a reason", backend.name);
+            restarts &= *case != "durability::everything_is_there_after_a_restart";
         }
+        assert_eq!(restarts, backend.durable, "{}", backend.name);
     }
 }

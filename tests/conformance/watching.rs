@@ -124,7 +124,7 @@ pub async fn an_earlier_life_and_a_source_are_others(bench: &mut Bench) {
     assert_eq!(sequences(&page.events), [1, 2]);
     let others = [r#"a1: {"app:x":1}"#, r#"a2: {"app:y":2}"#];
     assert_eq!(lines(&page), others);
-    while bench.sweep(NOW).await.unwrap() {}
+    bench.sweep_all(NOW).await;
     let page = whole(bench, "a/u/s", beginning(created.incarnation)).await;
     assert_eq!(lines(&page), [r#"a1: {"app:x":1}"#, r#"a3: {"app:z":3}"#]);
 }

@@ -55,3 +55,27 @@ impl<'a> Draft<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::keys::Keys, *};
+    use crate::domain::scope::ScopeKind;
+
+    /// Limits change between versions of the program: a scope may hold more than it would be given.
+    #[test]
+    fn a_scope_that_holds_too_much_may_shrink_and_not_grow() {
+        let text = |bytes: usize| Json::string(&"x".repeat(bytes));
+        let mut own = Keys::default();
+        own.put("k", Some(text(SCOPE_BYTES)), 1);
+        let sight = Sight([None, None, Some(&own)]);
+        let set = |bytes: usize| {
+            let key = StateKey::from_stored("k");
+            Delta { set: vec![(key, text(bytes))], ..Delta::default() }
+        };
+        for bytes in [SCOPE_BYTES, SCOPE_BYTES - 1, 0] {
+            assert!(Draft::new(sight).apply(set(bytes), "delta").is_ok());
+        }
+        let grown = Draft::new(sight).apply(set(SCOPE_BYTES + 1), "delta");
+        assert_eq!(grown, Err(Error::StateTooLarge(ScopeKind::Session)));
+    }
+}

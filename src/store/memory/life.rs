@@ -72,18 +72,17 @@ impl World {
         if self.sessions.live(&key, fork.now).is_ok() {
             return Err(Error::SessionExists(key));
         }
-        // Not before what it takes over, so that its commits' times never go back.
         let last = source.event(sequence);
-        let create_time = last.map_or(fork.now, |last| fork.now.max(last.commit_time));
         let mut session = source.fork(
             sequence,
             SessionInfo {
                 key,
                 incarnation: source.info.incarnation,
                 last_sequence: sequence,
-                create_time,
-                update_time: create_time,
-                last_event_time: last.map_or(create_time, |last| last.event_time),
+                create_time: fork.now,
+                // Not before what it takes over, so that the times of its commits never go back.
+                update_time: last.map_or(fork.now, |last| fork.now.max(last.commit_time)),
+                last_event_time: last.map_or(fork.now, |last| last.event_time),
                 expire_time: None,
                 display_name: DisplayName::from_stored(""),
                 labels: source.info.labels.clone(),

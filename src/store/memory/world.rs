@@ -29,7 +29,7 @@ pub(super) struct World {
 
 /// The keys of the scopes that are visible from one, from wide to narrow.
 #[derive(Clone, Copy)]
-pub(super) struct Sight<'a>([Option<&'a Keys>; 3]);
+pub(super) struct Sight<'a>(pub(super) [Option<&'a Keys>; 3]);
 
 impl World {
     /// The live session that a scope is, if it is one.
