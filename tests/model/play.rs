@@ -260,5 +260,6 @@ fn new_event(entry: Entry, now: Time) -> NewEvent {
         event_time,
         delta,
         body,
+        refusal: None,
     }
 }
