@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
+mod commands;
 mod crash;
 mod drain;
 mod harness;

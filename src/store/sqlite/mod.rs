@@ -1,11 +1,11 @@
 //! The store in a file, for one process: SQLite in WAL mode, one thread that writes and a few that read.
 //!
-//! * A write waits in a [`queue`], and the [`writer`] commits whatever waits together. It works a write out in memory first, knowing
-//!   the heads of logs and the keys in use from its [`cache`], and answers when the commit is durable.
-//! * A read is one snapshot on a thread of the [`readers`].
-//! * [`schema`] says what the tables hold and which rules keep an append cheap, [`history`] how the past is read without walking
+//! * A write waits in a `queue`, and the `writer` commits whatever waits together. It works a write out in memory first, knowing
+//!   the heads of logs and the keys in use from its `cache`, and answers when the commit is durable.
+//! * A read is one snapshot on a thread of the `readers`.
+//! * `schema` says what the tables hold and which rules keep an append cheap, `history` how the past is read without walking
 //!   through a log.
-//! * Nothing of the driver leaves this folder: [`fault`] turns its errors into the domain's.
+//! * Nothing of the driver leaves this folder: `fault` turns its errors into the domain's.
 
 mod append;
 mod cache;

@@ -1,0 +1,247 @@
+//! The client commands against a running server: what they print, how they exit, and that import and export lose nothing.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{PROGRAM, Server};
+
+/// A server with the commands that talk to it.
+struct Shell {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let server = Server::start(folder.path());
+        Self { folder, server }
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        Command::new(PROGRAM)
+            .args(arguments)
+            .env("SESSIOND_SERVER", self.server.address())
+            .env_remove("SESSIOND_APP")
+            .env_remove("SESSIOND_USER")
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    /// Runs a command that works; what it prints, a value a line.
+    fn run(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.output(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}\n{errors}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Runs a command that does not work; its exit code and what it says.
+    fn fails(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.output(arguments);
+        assert!(output.stdout.is_empty(), "{arguments:?} prints an answer");
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    fn stop(self) {
+        assert!(self.server.stop().status.success());
+    }
+}
+
+const SESSION: [&str; 6] = ["--app", "my_app", "--user", "alice", "--session", "s1"];
+
+fn with<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [command, &SESSION[..], more].concat()
+}
+
+#[test]
+fn a_session_lives_through_all_commands() {
+    let shell = Shell::new();
+    let created = shell.run(&with(
+        &["session", "create"],
+        &["--set", "app:theme=\"dark\"", "--set", "topic=\"tea\"", "--label", "tier=gold"],
+    ));
+    assert_eq!(created[0]["created"], json!(true));
+    assert_eq!(created[0]["session"]["state"], json!({"app:theme": "dark", "topic": "tea"}));
+    for (id, topic) in [("e1", "\"milk\""), ("e2", "\"sugar\"")] {
+        let set = format!("topic={topic}");
+        let more = ["--author", "user", "--event-id", id, "--set", &set, "--increment", "user:n=1"];
+        let answer = shell.run(&with(&["event", "append"], &more));
+        assert_eq!(answer[0]["replayed"], json!(false));
+        assert_eq!(shell.run(&with(&["event", "append"], &more))[0]["replayed"], json!(true));
+    }
+    let listed = shell.run(&with(&["event", "list"], &[]));
+    let ids: Vec<_> = listed.iter().map(|event| event["event_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["e1", "e2"]);
+    let past = shell.run(&with(&["session", "get"], &["--as-of", "1"]));
+    assert_eq!(past[0]["session"]["state"]["topic"], json!("milk"));
+
+    shell.run(&[
+        "state",
+        "set",
+        "--app",
+        "my_app",
+        "--user",
+        "alice",
+        "--set",
+        "user:language=\"de\"",
+    ]);
+    let state = shell.run(&with(&["state", "get"], &[]));
+    assert_eq!(state[0]["state"]["user:language"], json!("de"));
+    let history = shell.run(&with(&["state", "history"], &["--key", "topic"]));
+    let values: Vec<_> = history.iter().map(|change| change["value"].clone()).collect();
+    assert_eq!(values, [json!("sugar"), json!("milk"), json!("tea")]);
+    let text = shell.run(&with(&["render"], &["--template", "{topic} in {user:language}"]));
+    assert_eq!(text[0]["text"], json!("sugar in de"));
+
+    shell.run(&with(&["session", "fork"], &["--new-session", "s2", "--up-to", "1"]));
+    shell.run(&with(&["session", "rewind"], &["--to", "1"]));
+    assert_eq!(shell.run(&with(&["event", "list"], &[])).len(), 1);
+    assert_eq!(shell.run(&with(&["event", "list"], &["--include-rewound"])).len(), 3);
+    shell.run(&with(&["session", "update"], &["--display-name", "Tea"]));
+    let sessions = shell.run(&["session", "list", "--app", "my_app", "--label", "tier=gold"]);
+    assert_eq!(sessions.len(), 2, "a fork keeps the labels: {sessions:?}");
+    shell.run(&with(&["session", "delete"], &[]));
+    let (code, says) = shell.fails(&with(&["session", "get"], &[]));
+    assert_eq!(code, Some(1));
+    assert!(says.contains("SESSION_NOT_FOUND"), "{says}");
+    assert_eq!(shell.run(&["health"])[0]["status"], json!("SERVING"));
+    shell.stop();
+}
+
+#[test]
+fn exit_codes_tell_usage_from_refusals() {
+    let shell = Shell::new();
+    let (code, says) = shell.fails(&with(&["session", "create"], &["--set", "topic=tea"]));
+    assert_eq!(code, Some(2), "{says}");
+    assert!(says.contains("topic"), "{says}");
+    assert_eq!(shell.fails(&["session", "get"]).0, Some(2));
+    shell.run(&with(&["session", "create"], &[]));
+    let (code, says) = shell.fails(&with(&["session", "create"], &[]));
+    assert_eq!(code, Some(1));
+    assert!(says.contains("SESSION_EXISTS"), "{says}");
+    let (code, says) =
+        shell.fails(&with(&["event", "append"], &["--author", "a", "--expect", "7"]));
+    assert_eq!(code, Some(1));
+    assert!(says.contains("SEQUENCE_CONFLICT"), "{says}");
+    let (code, says) = shell.fails(&["health", "--server", "127.0.0.1:1"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(says.trim().lines().count(), 1, "one sentence: {says}");
+    shell.stop();
+}
+
+/// As Python writes them (snake case, with its delta), as Java and TypeScript do (camel case, milliseconds), and as old ones are.
+const FILES: [(&str, &str); 3] = [
+    (
+        "python.session.json",
+        r#"{"id": "p", "app_name": "my_app", "user_id": "alice",
+            "state": {"app:theme": "dark", "count": 2, "kept": [1, 2.50]},
+            "events": [
+              {"id": "1", "invocation_id": "t", "author": "user", "timestamp": 1733043686.8428597,
+               "content": {"parts": [{"text": "hé \ud83d\ude00"}]}, "actions": {"state_delta": {}}},
+              {"id": "2", "invocation_id": "t", "author": "agent", "timestamp": 1733043688.5, "big": 12345678901234567890,
+               "actions": {"state_delta": {"count": 2, "app:theme": "dark"}, "escalate": true}}
+            ], "last_update_time": 1733043688.5}"#,
+    ),
+    (
+        "java.session.json",
+        r#"{"id":"j","appName":"my_app","userId":"bob","state":{"a":1},
+            "events":[{"id":"1","invocationId":"t","author":"user","timestamp":1733043686842,
+            "actions":{"stateDelta":{"a":1}}}]}"#,
+    ),
+    (
+        "old.session.json",
+        r#"{"id":"o","context":{"_time":"now"},"events":[{"author":"user","timestamp":1.5}]}"#,
+    ),
+];
+
+/// A file as an export wrote it, without what a second life of the session has of its own.
+fn without_times(path: &Path) -> Value {
+    let mut file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let session = file["sessiond"]["session"].as_object_mut().unwrap();
+    assert!(session.remove("create_time").is_some());
+    file
+}
+
+#[test]
+fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session() {
+    let shell = Shell::new();
+    let mut import = vec!["import", "--app", "my_app", "--user", "carol"];
+    for (name, text) in FILES {
+        shell.write(name, text);
+        import.push(name);
+    }
+    let first = shell.run(&import);
+    let imported: Vec<_> = first.iter().map(|line| line["events_imported"].clone()).collect();
+    assert_eq!(imported, [json!(2), json!(1), json!(1)]);
+    let get =
+        ["session", "get", "--app", "my_app", "--user", "alice", "--session", "p", "--events"];
+    let before = shell.run(&get);
+    assert_eq!(
+        before[0]["session"]["state"],
+        json!({"app:theme": "dark", "count": 2, "kept": [1, 2.5]})
+    );
+    let second = shell.run(&import);
+    assert!(second.iter().all(|line| line["events_imported"] == json!(0)), "{second:?}");
+    assert_eq!(shell.run(&get), before);
+
+    // What the kits' form cannot say as well: a removal, a rewind, labels.
+    let p = ["--app", "my_app", "--user", "alice", "--session", "p"];
+    let append = [&["event", "append"], &p[..], &["--author", "a", "--remove", "kept"]].concat();
+    shell.run(&append);
+    shell.run(&[&["session", "rewind"], &p[..], &["--to", "2"]].concat());
+    shell.run(&append);
+    shell.run(&[&["session", "update"], &p[..], &["--label", "tier=gold"]].concat());
+    let exported = shell.run(&["export", "--app", "my_app", "--out", "one"]);
+    assert_eq!(exported.len(), 3);
+    for user in [("alice", "p"), ("bob", "j"), ("carol", "o")] {
+        let address = ["--app", "my_app", "--user", user.0, "--session", user.1];
+        shell.run(&[&["session", "delete"], &address[..]].concat());
+    }
+    let files: Vec<String> =
+        exported.iter().map(|line| line["file"].as_str().unwrap().to_owned()).collect();
+    let mut restore = vec!["import"];
+    restore.extend(files.iter().map(String::as_str));
+    assert!(shell.run(&restore).iter().all(|line| line["created"] == json!(true)));
+    shell.run(&["export", "--app", "my_app", "--out", "two"]);
+    for file in files {
+        let path = shell.folder.path().join(&file);
+        let again = shell.folder.path().join(file.replacen("one", "two", 1));
+        assert_eq!(without_times(&path), without_times(&again), "{file}");
+    }
+    shell.stop();
+}
+
+#[test]
+fn every_workload_of_the_benchmark_runs_without_errors() {
+    let shell = Shell::new();
+    for workload in [
+        &["append", "--in-flight", "4"][..],
+        &["stream", "--streams", "2", "--outstanding", "4"],
+        &["read", "--in-flight", "2"],
+        &["length", "--events", "10,40"],
+        &["sessions", "--sessions", "3,9"],
+    ] {
+        let lines = shell.run(&[&["bench"], workload, &["--count", "50", "--json"]].concat());
+        assert!(!lines.is_empty());
+        for line in lines {
+            assert_eq!(line["errors"], json!(0), "{line}");
+            assert!(line["calls"].as_u64().unwrap() > 0, "{line}");
+        }
+    }
+    // What was made is removed at the end.
+    assert!(shell.run(&["health"]).len() == 1);
+    shell.stop();
+}
