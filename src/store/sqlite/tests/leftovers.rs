@@ -148,7 +148,7 @@ async fn a_fork_that_a_crash_cut_off_is_swept() {
     tables
         .execute_batch(
             "INSERT INTO garbage SELECT next_node FROM meta;
-             INSERT INTO event SELECT position % (1 << 28) + ((SELECT next_node FROM meta) << 28),
+             INSERT INTO event SELECT NULL, position % (1 << 28) + ((SELECT next_node FROM meta) << 28),
                  event_id, invocation_id, author, branch, event_secs, event_nanos, commit_secs,
                  commit_nanos, app_version, user_version, bytes, rewind_to, fingerprint, removed,
                  set_json, body FROM event LIMIT 256;
