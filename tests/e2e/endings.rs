@@ -12,6 +12,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, sync::mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
+    expiry::{set_expiry, soon},
     harness::{Service, on_each_store, owning_each_store, within},
     health::is_serving,
     judge::{detail, refused},
@@ -22,6 +23,8 @@ use crate::{
 on_each_store! {
     a_deleted_session_ends_its_watches_and_no_others
     an_expired_session_ends_its_watches
+    an_expiry_that_is_set_later_ends_watches_as_well
+    an_expiry_that_is_taken_back_ends_no_watch
     what_came_before_a_deletion_is_told_first
     a_watch_ends_with_its_session_though_another_takes_its_place
 }
@@ -72,16 +75,51 @@ async fn a_deleted_session_ends_its_watches_and_no_others(service: &Service) {
 }
 
 async fn an_expired_session_ends_its_watches(service: &Service) {
-    let ttl = Duration { seconds: 0, nanos: 400_000_000 };
-    let request = CreateSessionRequest {
-        session: Some(Session { expiration: Some(Expiration::Ttl(ttl)), ..Default::default() }),
-        ..create("s1", "")
+    // Long enough for a watch to begin in time; how long that takes is not for this test to say.
+    let mut millis = 200;
+    let mut watching = loop {
+        let id = format!("s{millis}");
+        let ttl = Duration { seconds: millis / 1000, nanos: (millis % 1000) as i32 * 1_000_000 };
+        let request = CreateSessionRequest {
+            session: Some(Session { expiration: Some(Expiration::Ttl(ttl)), ..Default::default() }),
+            ..create(&id, "")
+        };
+        service.create_session(request).await.unwrap();
+        match Watching::try_open(service, watch(session_scope(&id), WatchStart::Now)).await {
+            Ok(watching) => break watching,
+            expired => drop(refused(expired.map(|_| ()), Reason::SessionNotFound)),
+        }
+        millis *= 2;
     };
-    service.create_session(request).await.unwrap();
+    loop {
+        match watching.next().await {
+            Kind::CaughtUp(_) => {}
+            Kind::SessionDeleted(_) => break,
+            kind => panic!("{kind:?}"),
+        }
+    }
+    watching.ends().await.unwrap();
+}
+
+/// The watch has long read when the session would expire; nobody but the session has changed.
+async fn an_expiry_that_is_set_later_ends_watches_as_well(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
     let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
     watching.caught_up().await;
+    set_expiry(service, "s1", "ttl", Some(soon())).await;
     deleted(&mut watching).await;
-    refused(service.get_session(get("s1")).await, Reason::SessionNotFound);
+}
+
+/// And one that is moved away does not end them.
+async fn an_expiry_that_is_taken_back_ends_no_watch(service: &Service) {
+    let hour = Expiration::Ttl(Duration { seconds: 3600, nanos: 0 });
+    service.create_session(create("s1", "")).await.unwrap();
+    set_expiry(service, "s1", "ttl", Some(hour)).await;
+    let mut watching = Watching::open(service, watch(session_scope("s1"), WatchStart::Now)).await;
+    watching.caught_up().await;
+    set_expiry(service, "s1", "expire_time", None).await;
+    service.append_event(append("s1", plain())).await.unwrap();
+    assert_eq!(watching.event().await.sequence, 1);
 }
 
 async fn what_came_before_a_deletion_is_told_first(service: &Service) {

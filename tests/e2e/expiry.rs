@@ -34,9 +34,24 @@ fn expiring(id: &str, expiration: Expiration) -> CreateSessionRequest {
     }
 }
 
-/// So short that every test sees the end of it, so long that the first calls do not.
-fn soon() -> Expiration {
+/// So short that every test sees the end of it. No test does anything before it that needs the session.
+pub fn soon() -> Expiration {
     Expiration::Ttl(Duration { seconds: 0, nanos: 300_000_000 })
+}
+
+/// Changes when a session expires; gives what it is then.
+pub async fn set_expiry(
+    service: &Service,
+    id: &str,
+    path: &str,
+    expiration: Option<Expiration>,
+) -> Option<Expiration> {
+    let request = UpdateSessionRequest {
+        key: Some(key(id)),
+        session: Some(Session { expiration, ..Default::default() }),
+        update_mask: Some(FieldMask { paths: vec![path.into()] }),
+    };
+    service.update_session(request).await.unwrap().session.unwrap().expiration
 }
 
 /// Waits until a session is gone.
@@ -73,8 +88,9 @@ async fn an_expired_session_is_as_if_deleted(service: &Service) {
 }
 
 async fn an_address_is_free_from_the_instant_of_expiry(service: &Service) {
-    service.create_session(expiring("s1", soon())).await.unwrap();
+    service.create_session(create("s1", r#"{"own":1,"user:u":1}"#)).await.unwrap();
     service.append_event(append("s1", event("e1"))).await.unwrap();
+    set_expiry(service, "s1", "ttl", Some(soon())).await;
     // Creation itself finds out, without anybody having looked before.
     let created = eventually("a free address", async || {
         let again = CreateSessionRequest { allow_existing: true, ..create("s1", r#"{"new":1}"#) };
@@ -95,18 +111,10 @@ async fn an_expiry_can_be_moved_and_taken_back(service: &Service) {
         let hour = Expiration::Ttl(Duration { seconds: 3600, nanos: 0 });
         service.create_session(expiring(id, hour)).await.unwrap();
     }
-    let change = async |id: &str, path: &str, expiration| {
-        let request = UpdateSessionRequest {
-            key: Some(key(id)),
-            session: Some(Session { expiration, ..Default::default() }),
-            update_mask: Some(FieldMask { paths: vec![path.into()] }),
-        };
-        service.update_session(request).await.unwrap().session.unwrap().expiration
-    };
     let far = Expiration::ExpireTime(Timestamp { seconds: 4_000_000_000, nanos: 0 });
-    assert_eq!(change("later", "expire_time", Some(far)).await, Some(far));
-    assert_eq!(change("never", "expire_time", None).await, None);
-    assert!(change("soon", "ttl", Some(soon())).await.is_some());
+    assert_eq!(set_expiry(service, "later", "expire_time", Some(far)).await, Some(far));
+    assert_eq!(set_expiry(service, "never", "expire_time", None).await, None);
+    assert!(set_expiry(service, "soon", "ttl", Some(soon())).await.is_some());
     gone(service, "soon").await;
     for id in ["later", "never"] {
         service.append_event(append(id, plain())).await.unwrap();
