@@ -16,7 +16,7 @@ use crate::{
     harness::{Service, on_each_store, owning_each_store, within},
     health::is_serving,
     judge::{detail, refused},
-    make::{app_scope, append, create, get, key, plain, saying, session_scope, user_scope},
+    make::{app_scope, append, create, key, plain, saying, session_scope, user_scope},
     watching::{Watching, watch},
 };
 
