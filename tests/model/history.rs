@@ -8,11 +8,11 @@ use sessiond::domain::{
     scope::StateKey,
 };
 
-/// Ids of sessions, of which one is hard to quote.
-const IDS: [&str; 3] = ["s", "t", "%_'\"é\u{1}"];
+/// Where sessions are: the first user's three, of which one is hard to quote, another user's and another application's.
+const SESSIONS: [&str; 5] = ["a/u/s", "a/u/t", "a/u/%_'\"é\u{1}", "a/v/s", "b/u/s"];
 
-/// Where sessions are. Forks get to other places.
-const SESSIONS: [&str; 4] = ["a/u/s", "a/u/t", "a/v/s", "b/u/s"];
+/// Where forks go, mostly to what is not there from the beginning.
+const FORKS: [&str; 3] = ["t", "%_'\"é\u{1}", "s"];
 
 /// The applications and the users.
 pub const WIDE: [&str; 5] = ["a", "b", "a/u", "a/v", "b/u"];
@@ -106,9 +106,9 @@ const EVENTS: usize = 24;
 /// Histories of up to so many writes.
 pub fn histories(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     let contents = vec(entry(), EVENTS);
-    (contents, vec(step(), 1..=longest)).prop_map(|(contents, steps)| {
+    (contents, vec(step(), longest / 4..=longest)).prop_map(|(contents, steps)| {
         // There is something to write to from the beginning.
-        let mut history: Vec<Step> = SESSIONS[..3].iter().map(|at| first(at)).collect();
+        let mut history = vec![first(SESSIONS[0]), first(SESSIONS[3])];
         history.extend(steps);
         for step in &mut history {
             let Write::Append { events, .. } = &mut step.write else { continue };
@@ -153,8 +153,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn write() -> impl Strategy<Value = Write> {
     let session = || {
-        // Mostly the first, so that its log grows.
-        prop_oneof![3 => Just(SESSIONS[0]), 4 => select(&SESSIONS[..])]
+        // Mostly the first, so that its log grows, and the one that it is forked to.
+        prop_oneof![3 => Just(SESSIONS[0]), 2 => Just(SESSIONS[1]), 2 => select(&SESSIONS[..])]
     };
     let create = (session(), vec(pair(), 0..4), label(), end(), any::<bool>()).prop_map(
         |(at, mut state, label, end, found)| {
@@ -166,12 +166,12 @@ fn write() -> impl Strategy<Value = Write> {
     let name = option::of(select(&["", "name", "'"][..]));
     let update = (session(), name, option::of(label()), option::weighted(0.3, end()))
         .prop_map(|(at, name, label, end)| Write::Update { at, name, label, end });
-    let fork = (session(), option::of(0..12u64), select(&IDS[..]))
+    let fork = (session(), option::of(0..6u64), select(&FORKS[..]))
         .prop_map(|(at, up_to, to)| Write::Fork { at, up_to, to });
     let bare = proptest::bool::weighted(0.1);
     let append = (session(), bare, vec(picked(), 1..4), guard(), ask())
         .prop_map(|(at, bare, events, guard, ask)| Write::Append { at, bare, events, guard, ask });
-    let rewind = (session(), 0..12u64, 0..10u8, guard())
+    let rewind = (session(), 0..6u64, 0..10u8, guard())
         .prop_map(|(at, to, id, guard)| Write::Rewind { at, to, id, guard });
     let update_state =
         (select(&WIDE[..]), delta(), guard(), ask()).prop_map(|(at, mut delta, guard, ask)| {
@@ -188,12 +188,12 @@ fn write() -> impl Strategy<Value = Write> {
             Write::UpdateState { at, delta, guard, ask }
         });
     prop_oneof![
-        4 => create,
+        2 => create,
         1 => update,
         1 => session().prop_map(|at| Write::Delete { at }),
-        2 => fork,
-        12 => append,
-        2 => rewind,
+        3 => fork,
+        14 => append,
+        3 => rewind,
         3 => update_state,
         1 => Just(Write::Sweep),
         1 => Just(Write::Restart),

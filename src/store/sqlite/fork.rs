@@ -208,15 +208,15 @@ impl Writer<'_> {
                 Ok((row::time(row, 1)?, row::time(row, 3)?))
             });
         let newest = newest.optional()?;
-        // Not before what it takes over, so that its commits' times never go back.
-        let create_time = newest.map_or(*now, |(_, commit_time)| commit_time.max(*now));
+        // The clock may have gone back since the last event that is taken over; the times of commits must not.
+        let update_time = newest.map_or(*now, |(_, commit_time)| commit_time.max(*now));
         let info = SessionInfo {
             key: key.clone(),
             incarnation: Incarnation(id.cast_unsigned()),
             last_sequence: up_to,
-            create_time,
-            update_time: create_time,
-            last_event_time: newest.map_or(create_time, |(event_time, _)| event_time),
+            create_time: *now,
+            update_time,
+            last_event_time: newest.map_or(*now, |(event_time, _)| event_time),
             expire_time: None,
             display_name: DisplayName::from_stored(""),
             labels: from.info.labels.clone(),
