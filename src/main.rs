@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 use sessiond::{
     cli,
     config::Config,
@@ -13,6 +14,10 @@ use sessiond::{
     telemetry,
 };
 use tokio::{runtime::Runtime, signal::unix};
+
+/// A call makes some two hundred short-lived allocations, many of them freed by another thread than made them.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Keeps the sessions, events and scoped state of AI agents, and speaks gRPC.
 #[derive(Debug, Parser)]
