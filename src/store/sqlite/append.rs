@@ -4,7 +4,6 @@
 use super::{
     fault::Outcome,
     find::lost,
-    history::TailEntry,
     log::LogRow,
     node::{Node, Trio},
     plan::{Accepted, Plan, ScopeRow},
@@ -76,21 +75,14 @@ impl Writer<'_> {
         accepted: Vec<Accepted>,
     ) -> Outcome<()> {
         let (live, app, user) = self.cache.open(id).ok_or_else(lost)?;
-        for Accepted { at, fingerprint, own_bytes, own_names, logs } in accepted {
+        for Accepted { at, fingerprint, own_names, logs } in accepted {
             let event = &events[at].event;
-            self.writes.store_event(id, event, fingerprint, own_bytes)?;
+            self.writes.store_event(&mut live.own, event, fingerprint, own_names)?;
             live.count_id(event.event_id.as_str());
-            let entry = TailEntry {
-                version: event.sequence,
-                names: own_names,
-                event_id: Some(event.event_id.as_str().into()),
-            };
-            self.writes.follow(&mut live.own, entry)?;
-            for ScopeRow { kind, version, bytes, changes, names } in logs {
+            for ScopeRow { kind, version, changes, names } in logs {
                 let key = &live.found.info.key;
                 let row = LogRow {
                     version,
-                    bytes,
                     time: event.commit_time,
                     author: &event.author,
                     source: Some((id, key, event.sequence)),

@@ -204,17 +204,19 @@ impl Reads<'_> {
     /// A scope's node as the database has it.
     pub(super) fn scope_node(&mut self, id: NodeId, scope: Scope) -> rusqlite::Result<Node> {
         let head = self.scope_head(Some(id))?;
-        let mut node = Node::new(id, scope, head, false);
-        node.tail = self.tail(node.log(), Version::MAX)?;
-        Ok(node)
+        self.node(Node::new(id, scope, head, false))
     }
 
     /// A session's own node as the database has it.
     pub(super) fn session_node(&mut self, found: &Found) -> rusqlite::Result<Node> {
         let scope = Scope::Session(found.info.key.clone());
         let head = ScopeHead { version: found.info.last_sequence, bytes: found.bytes };
-        let mut node = Node::new(found.id(), scope, head, false);
+        self.node(Node::new(found.id(), scope, head, false))
+    }
+
+    fn node(&mut self, mut node: Node) -> rusqlite::Result<Node> {
         node.tail = self.tail(node.log(), Version::MAX)?;
+        node.last_rows = self.last_rows(node.id)?;
         Ok(node)
     }
 }

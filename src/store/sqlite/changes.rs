@@ -4,9 +4,10 @@ use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
+    head::Walk,
     history::Log,
     row::{self, EventReader},
-    schema::{LAST_SEQUENCE, NodeId, position, sequence_at},
+    schema::{NodeId, sequence_at},
     statements::Reads,
 };
 use crate::{
@@ -96,16 +97,16 @@ impl Reads<'_> {
         last: u64,
         page: &mut WatchPage,
         room: &mut Room,
-    ) -> rusqlite::Result<bool> {
+    ) -> Outcome<bool> {
         let after = page.position.sequence;
         if after >= last {
             return Ok(true);
         }
         let visible = self.visible(session, last)?;
         let mut reader = EventReader::default();
-        let range = (position(session, after), position(session, last));
-        let mut rows = self.events_up.query(range)?;
-        while let Some(row) = rows.next()? {
+        let rows = self.last_rows(session)?;
+        let walk = Walk { range: &mut self.events_up, one: &mut self.event, descending: false };
+        walk.rows(session, &rows, (after, last), |row| {
             let rewound = !visible.contains(sequence_at(row.get(0)?));
             let event = reader.event(row, rewound)?;
             if !room.take(event.bytes()) {
@@ -113,8 +114,8 @@ impl Reads<'_> {
             }
             page.position.sequence = event.sequence;
             page.events.push(event);
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Puts changes of one wider scope into the page; whether all are there.
@@ -130,20 +131,25 @@ impl Reads<'_> {
             ScopeKind::Application => &mut versions.application,
             ScopeKind::User | ScopeKind::Session => &mut versions.user,
         };
+        if *at >= log.version {
+            return Ok(true);
+        }
+        let last = self.last_rows(log.node)?;
         while *at < log.version {
             if room.rows == 0 {
                 return Ok(false);
             }
             room.rows -= 1;
-            let row = self.log_after.query_row((log.node, at.cast_signed()), |row| {
+            let version = *at + 1;
+            let row = match last.row_of(version) {
+                Some(row) => row,
+                None => self.row_of(log.node, version)?,
+            };
+            let (changes, commit_time, source) = self.log.query_row([row], |row| {
                 let changes =
                     Changes { remove: row::removed(row, 1)?, set: row::optional_json(row, 2)? };
-                let source: Option<NodeId> = row.get(5)?;
-                Ok((row::count(row, 0)?, changes, row::time(row, 3)?, source))
-            });
-            let Some((version, changes, commit_time, source)) = row.optional()? else {
-                return Ok(true);
-            };
+                Ok((changes, row::time(row, 3)?, row.get::<_, Option<NodeId>>(5)?))
+            })?;
             let theirs = own.is_none() || source != own;
             let newest =
                 if theirs { self.still_newest(log, version, changes)? } else { Changes::default() };
@@ -286,12 +292,12 @@ impl Reads<'_> {
             let author = Author::from_stored(row::text(row, 1)?);
             Ok((value.map(|(_, value)| value), author, row::time(row, 2)?))
         };
+        let row = self.row_of(log.node, version)?;
         let ((value, author, commit_time), source) = if log.kind == ScopeKind::Session {
-            let at = position(log.node, version.min(LAST_SEQUENCE));
-            let found = self.event_change.query_row([at], change)?;
+            let found = self.event_change.query_row([row], change)?;
             (found, own.map(|key| (key.clone(), version)))
         } else {
-            self.log_change.query_row((log.node, version.cast_signed()), |row| {
+            self.log_change.query_row([row], |row| {
                 let user = match row::optional_text(row, 4)? {
                     Some(text) => Some(UserId::from_stored(text)),
                     None => user.cloned(),

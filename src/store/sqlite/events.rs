@@ -4,9 +4,10 @@ use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
+    head::{LastRows, RowId, Walk},
     lookup::Found,
     row::{self, EventReader},
-    schema::{NodeId, position, sequence_at},
+    schema::{NodeId, sequence_at},
     statements::Reads,
 };
 use crate::{
@@ -51,9 +52,10 @@ impl Search {
             return Err(Error::not_found(&self.key).into());
         }
         let visible = reads.visible(self.session, self.limit)?;
+        let last_rows = reads.last_rows(self.session)?;
         let ranges = self.ranges(&visible);
         if let Some((from, missing)) = self.recent {
-            match self.find_recent(reads, &ranges, from, missing)? {
+            match self.find_recent(reads, &last_rows, &ranges, from, missing)? {
                 Ok(after) => {
                     self.selection.after = self.selection.after.max(after);
                     self.recent = None;
@@ -66,7 +68,7 @@ impl Search {
         }
         // The beginning has moved, and with it the ranges.
         let ranges = self.ranges(&visible);
-        Ok(Some(self.page(reads, &visible, &ranges)?))
+        Ok(Some(self.page(reads, &last_rows, &visible, &ranges)?))
     }
 
     /// What the selection and the rewinds leave of the log, as ranges `(after, up to]`, newest first.
@@ -87,6 +89,7 @@ impl Search {
     fn find_recent(
         &self,
         reads: &mut Reads<'_>,
+        last_rows: &LastRows,
         ranges: &[(Sequence, Sequence)],
         from: Sequence,
         mut missing: u64,
@@ -111,20 +114,27 @@ impl Search {
                 missing -= high - low;
                 continue;
             }
-            let range = (position(self.session, low), position(self.session, high));
-            let mut rows = reads.events_down.query(range)?;
-            while let Some(row) = rows.next()? {
+            let mut found = None;
+            let walk =
+                Walk { range: &mut reads.events_down, one: &mut reads.event, descending: true };
+            walk.rows(self.session, last_rows, (low, high), |row| {
                 let sequence = sequence_at(row.get(0)?);
                 if scanned == PAGE_SCANNED {
-                    return Ok(Err((sequence, missing)));
+                    found = Some(Err((sequence, missing)));
+                    return Ok(false);
                 }
                 scanned += 1;
                 if row::passes(row, filter)? {
                     missing -= 1;
                     if missing == 0 {
-                        return Ok(Ok(sequence - 1));
+                        found = Some(Ok(sequence - 1));
+                        return Ok(false);
                     }
                 }
+                Ok(true)
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
             }
         }
         Ok(Ok(0))
@@ -133,6 +143,7 @@ impl Search {
     fn page(
         &self,
         reads: &mut Reads<'_>,
+        last_rows: &LastRows,
         visible: &Visible,
         ranges: &[(Sequence, Sequence)],
     ) -> Outcome<EventPage> {
@@ -146,37 +157,33 @@ impl Search {
             if *descending { Box::new(ranges.iter()) } else { Box::new(ranges.iter().rev()) };
         let mut looked_at = None;
         for &(low, high) in ordered {
-            let range = (position(self.session, low), position(self.session, high));
-            let mut rows = if *descending {
-                reads.events_down.query(range)?
-            } else {
-                reads.events_up.query(range)?
-            };
-            while let Some(row) = rows.next()? {
+            let range = if *descending { &mut reads.events_down } else { &mut reads.events_up };
+            let walk = Walk { range, one: &mut reads.event, descending: *descending };
+            let whole = walk.rows(self.session, last_rows, (low, high), |row| {
                 if scanned == PAGE_SCANNED {
-                    page.rest = looked_at.map(|last| narrow(interval, *descending, last));
-                    return Ok(page);
+                    return Ok(false);
                 }
                 scanned += 1;
+                let sequence = sequence_at(row.get(0)?);
                 if row::passes(row, filter)? {
-                    let sequence = sequence_at(row.get(0)?);
-                    let mut full = page.events.len() == *max_items;
-                    if !full {
-                        let event = reader.event(row, !visible.contains(sequence))?;
-                        let size = event.bytes();
-                        full = !page.events.is_empty() && bytes + size > *max_bytes;
-                        if !full {
-                            bytes += size;
-                            page.events.push(event);
-                        }
+                    if page.events.len() == *max_items {
+                        return Ok(false);
                     }
-                    if full {
-                        // What was looked at since the last event on this page did not pass: it need not be looked at again.
-                        page.rest = looked_at.map(|last| narrow(interval, *descending, last));
-                        return Ok(page);
+                    let event = reader.event(row, !visible.contains(sequence))?;
+                    let size = event.bytes();
+                    if !page.events.is_empty() && bytes + size > *max_bytes {
+                        return Ok(false);
                     }
+                    bytes += size;
+                    page.events.push(event);
                 }
-                looked_at = Some(sequence_at(row.get(0)?));
+                looked_at = Some(sequence);
+                Ok(true)
+            })?;
+            if !whole {
+                // What was looked at since the last event on this page did not pass: it need not be looked at again.
+                page.rest = looked_at.map(|last| narrow(interval, *descending, last));
+                break;
             }
         }
         Ok(page)
@@ -217,9 +224,11 @@ impl Reads<'_> {
 
     /// When a session was last used, as of an event.
     fn last_event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
-        let events = (position(found.id(), 0), position(found.id(), sequence));
-        let newest = self.newest_event.query_row(events, |row| row::time(row, 1)).optional()?;
-        Ok(newest.unwrap_or(found.info.create_time))
+        if sequence == 0 {
+            return Ok(found.info.create_time);
+        }
+        let row = self.row_of(found.id(), sequence)?;
+        Ok(self.event_times(row)?.0)
     }
 
     /// What rewinds leave visible as of an event.
@@ -236,17 +245,18 @@ impl Reads<'_> {
         Ok(Visible::new(&markers, as_of))
     }
 
-    /// One event with its fingerprint. `last` is the session's newest event.
+    /// The event of a row, with its fingerprint. `last` is the session's newest event.
     pub(super) fn event(
         &mut self,
         session: NodeId,
         sequence: Sequence,
+        row: RowId,
         last: Sequence,
     ) -> rusqlite::Result<(Event, Fingerprint)> {
         let visible = self.visible(session, last)?;
-        self.event.query_row([position(session, sequence)], |row| {
+        self.event.query_row([row], |row| {
             let event = EventReader::default().event(row, !visible.contains(sequence))?;
-            Ok((event, row::fingerprint(row, 13)?))
+            Ok((event, row::fingerprint(row, 12)?))
         })
     }
 }

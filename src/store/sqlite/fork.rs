@@ -2,15 +2,15 @@
 //! writer: what is copied never changes, and until the last piece the copy is listed as garbage, so that a crash leaves nothing
 //! behind but work for the sweep.
 
-use rusqlite::OptionalExtension;
-
 use super::{
     command::{Ready, Reply, Trouble, carry_out},
     fault::Outcome,
-    history::{TailEntry, names_in},
+    head::{LastRows, Walk},
+    history::index_entry,
     lookup::Found,
     row,
-    schema::{LAST_SEQUENCE, NodeId, indexed, position, sequence_at},
+    schema::{NodeId, indexed, position},
+    statements::Reads,
     writer::Writer,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         error::Error,
         id::DisplayName,
         json::text_bytes,
-        scope::{ScopeKind, SessionKey},
+        scope::SessionKey,
         session::{ForkOrigin, Incarnation, SessionInfo},
     },
     store::{ForkSession, SessionView},
@@ -42,7 +42,8 @@ pub(super) struct Fork {
     up_to: Sequence,
     /// The new session.
     id: NodeId,
-    copied: Sequence,
+    /// Where the last events that are copied lie.
+    copied: LastRows,
     reply: Reply<SessionView>,
 }
 
@@ -73,7 +74,8 @@ impl Writer<'_> {
         }
         match self.prepare_fork(&request) {
             Ok((source, up_to, id)) => {
-                let fork = Fork { request, source, up_to, id, copied: 0, reply };
+                let copied = LastRows::default();
+                let fork = Fork { request, source, up_to, id, copied, reply };
                 self.go_on(fork)
             }
             Err(fault) => Some(carry_out(reply, || Err(fault))),
@@ -99,6 +101,7 @@ impl Writer<'_> {
 
     fn prepare_fork(&mut self, request: &ForkSession) -> Outcome<(NodeId, Sequence, NodeId)> {
         let ForkSession { source, up_to, session_id, now } = request;
+        self.flush()?;
         let found = self.reads.live(source, *now)?;
         let last_sequence = found.info.last_sequence;
         let up_to = up_to.unwrap_or(last_sequence);
@@ -116,57 +119,48 @@ impl Writer<'_> {
 
     /// Copies a piece; the answer where that was the last one.
     fn go_on(&mut self, mut fork: Fork) -> Option<(Ready, Option<Trouble>)> {
-        let copied = match fork.copied < fork.up_to {
-            true => self.copy_piece(&fork),
-            false => Ok(fork.copied),
+        let copied = match fork.copied.version() < fork.up_to {
+            true => self.copy_piece(&mut fork),
+            false => Ok(()),
         };
         match copied {
-            Ok(copied) if copied < fork.up_to => {
-                fork.copied = copied;
+            Ok(()) if fork.copied.version() < fork.up_to => {
                 self.forks.push(fork);
                 None
             }
-            Ok(_) => {
-                let Fork { request, source, up_to, id, copied: _, reply } = fork;
-                Some(carry_out(reply, || self.finish_fork(&request, source, up_to, id)))
+            Ok(()) => {
+                let Fork { request, source, up_to: _, id, copied, reply } = fork;
+                Some(carry_out(reply, || self.finish_fork(&request, source, id, &copied)))
             }
             Err(fault) => Some(carry_out(fork.reply, || Err(fault))),
         }
     }
 
-    /// Copies events behind the last one copied, with their index entries as far as they would be indexed. The last one copied now.
-    fn copy_piece(&mut self, fork: &Fork) -> Outcome<Sequence> {
+    /// Copies events behind the last one copied, with their index entries as far as they would be indexed.
+    fn copy_piece(&mut self, fork: &mut Fork) -> Outcome<()> {
         if !self.still_there(fork.source)? {
             return Err(Error::not_found(&fork.request.source).into());
         }
-        let indexed = indexed(fork.up_to);
-        let range = (position(fork.source, fork.copied), position(fork.source, fork.up_to));
+        let last_rows = self.reads.last_rows(fork.source)?;
+        let Reads { events_index, event_index, .. } = &mut self.reads;
+        let walk = Walk { range: events_index, one: event_index, descending: false };
         let mut piece = Vec::new();
-        let (mut last, mut events, mut bytes) = (fork.copied, 0, 0);
-        let mut rows = self.reads.event_tail.query(range)?;
-        while let Some(row) = rows.next()?
-            && events < PIECE_EVENTS
-            && bytes < PIECE_BYTES
-        {
-            last = sequence_at(row.get(0)?);
-            events += 1;
-            bytes += row::bytes(row, 4)?;
-            if last <= indexed {
-                let removed = row::removed(row, 1)?;
-                let set = row::optional_json(row, 2)?;
-                let names = names_in(ScopeKind::Session, set.as_ref(), &removed);
-                let event_id = Some(row::text(row, 3)?.into());
-                piece.push(TailEntry { version: last, names, event_id });
-            }
+        let mut bytes = 0;
+        walk.rows(fork.source, &last_rows, (fork.copied.version(), fork.up_to), |row| {
+            piece.push(index_entry(row)?);
+            bytes += row::bytes(row, 5)?;
+            Ok(piece.len() < PIECE_EVENTS && bytes < PIECE_BYTES)
+        })?;
+        let offset = position(fork.id, 0) - position(fork.source, 0);
+        for entry in &mut piece {
+            entry.row = self.writes.copy_event.insert((offset, entry.row))?;
+            fork.copied.push(entry.row);
         }
-        drop(rows);
-        self.writes.copy_events.execute((
-            position(fork.id, 0) - position(fork.source, 0),
-            position(fork.source, fork.copied),
-            position(fork.source, last),
-        ))?;
+        piece.retain(|entry| entry.version <= indexed(fork.up_to));
         self.writes.index(fork.id, &piece)?;
-        Ok(last)
+        // The size is known with the last piece only; until then nobody looks at it.
+        self.writes.store_head(fork.id, &fork.copied, 0)?;
+        Ok(())
     }
 
     /// Gives the copy its state and its address.
@@ -174,10 +168,12 @@ impl Writer<'_> {
         &mut self,
         request: &ForkSession,
         source: NodeId,
-        up_to: Sequence,
         id: NodeId,
+        copied: &LastRows,
     ) -> Outcome<SessionView> {
+        let up_to = copied.version();
         let ForkSession { source: source_key, up_to: _, session_id, now } = request;
+        self.flush()?;
         // Both may have changed since the first piece.
         let from = self.reads.live(source_key, *now)?;
         if from.id() != source {
@@ -187,7 +183,6 @@ impl Writer<'_> {
         if self.make_way(&key, *now)?.is_some() {
             return Err(Error::SessionExists(key).into());
         }
-        self.flush()?;
         let mut state = Vec::new();
         self.reads.state_as_of(from.log(), up_to, &mut state)?;
         for entry in &state {
@@ -201,13 +196,13 @@ impl Writer<'_> {
             initial.iter().map(|(name, value)| text_bytes(name) + value.len()).sum();
         let bytes =
             state.iter().map(|entry| text_bytes(entry.key.name()) + entry.value.len()).sum();
-        let newest = self
-            .reads
-            .newest_event
-            .query_row((position(id, 0), position(id, LAST_SEQUENCE)), |row| {
-                Ok((row::time(row, 1)?, row::time(row, 3)?))
-            });
-        let newest = newest.optional()?;
+        let newest = match copied.newest() {
+            None => None,
+            Some(row) => {
+                self.writes.store_head(id, copied, bytes)?;
+                Some(self.reads.event_times(row)?)
+            }
+        };
         // The clock may have gone back since the last event that is taken over; the times of commits must not.
         let update_time = newest.map_or(*now, |(_, commit_time)| commit_time.max(*now));
         let info = SessionInfo {

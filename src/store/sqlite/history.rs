@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 
 use super::{
+    head::RowId,
     row,
-    schema::{LAST_SEQUENCE, NodeId, indexed, position, sequence_at},
+    schema::{NodeId, indexed, sequence_at},
     statements::Reads,
 };
 use crate::domain::{
@@ -32,6 +33,8 @@ pub(super) struct Log {
 #[derive(Clone, Debug)]
 pub(super) struct TailEntry {
     pub(super) version: Version,
+    /// Where the row lies.
+    pub(super) row: RowId,
     pub(super) names: Vec<Box<str>>,
     /// For a session: the event's id.
     pub(super) event_id: Option<Box<str>>,
@@ -45,6 +48,17 @@ pub(super) fn names_in(kind: ScopeKind, set: Option<&Json>, removed: &[StateKey]
     keys.filter(|key| key.scope() == Some(kind)).map(|key| key.name().into()).collect()
 }
 
+/// What of an event goes into the indexes, from the columns that `statements` has for that.
+pub(super) fn index_entry(row: &Row<'_>) -> rusqlite::Result<TailEntry> {
+    let (removed, set) = (row::removed(row, 2)?, row::optional_json(row, 3)?);
+    Ok(TailEntry {
+        version: sequence_at(row.get(1)?),
+        row: row.get(0)?,
+        names: names_in(ScopeKind::Session, set.as_ref(), &removed),
+        event_id: Some(row::text(row, 4)?.into()),
+    })
+}
+
 impl Reads<'_> {
     /// The end of a log, which the indexes do not hold yet, up to a version.
     pub(super) fn tail(&mut self, log: Log, up_to: Version) -> rusqlite::Result<Vec<TailEntry>> {
@@ -54,22 +68,18 @@ impl Reads<'_> {
         if up_to <= from {
             return Ok(tail);
         }
-        let own = kind == ScopeKind::Session;
-        let mut rows = if own {
-            let range = (position(log.node, from), position(log.node, up_to));
-            self.event_tail.query(range)?
-        } else {
-            let range = (log.node, from.cast_signed(), up_to.cast_signed());
-            self.log_tail.query(range)?
-        };
-        while let Some(row) = rows.next()? {
-            let names =
-                names_in(kind, row::optional_json(row, 2)?.as_ref(), &row::removed(row, 1)?);
-            tail.push(TailEntry {
-                version: if own { sequence_at(row.get(0)?) } else { row::count(row, 0)? },
-                names,
-                event_id: if own { Some(row::text(row, 3)?.into()) } else { None },
-            });
+        let last = self.last_rows(log.node)?;
+        for version in from + 1..=up_to {
+            let row = last.row_of(version).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            let entry = match kind {
+                ScopeKind::Session => self.event_index.query_row([row], index_entry),
+                ScopeKind::Application | ScopeKind::User => self.log.query_row([row], |it| {
+                    let (removed, set) = (row::removed(it, 1)?, row::optional_json(it, 2)?);
+                    let names = names_in(kind, set.as_ref(), &removed);
+                    Ok(TailEntry { version, row, names, event_id: None })
+                }),
+            };
+            tail.push(entry?);
         }
         Ok(tail)
     }
@@ -190,16 +200,12 @@ impl Reads<'_> {
 
     /// What a version of a log set, in all scopes.
     fn set_at(&mut self, log: Log, version: Version) -> rusqlite::Result<Option<Json>> {
-        let set = |row: &rusqlite::Row<'_>| row::optional_json(row, 0);
-        match log.kind {
-            ScopeKind::Session => {
-                let at = position(log.node, version.min(LAST_SEQUENCE));
-                self.event_change.query_row([at], set)
-            }
-            ScopeKind::Application | ScopeKind::User => {
-                self.log_change.query_row((log.node, version.cast_signed()), set)
-            }
-        }
+        let row = self.row_of(log.node, version)?;
+        let change = match log.kind {
+            ScopeKind::Session => &mut self.event_change,
+            ScopeKind::Application | ScopeKind::User => &mut self.log_change,
+        };
+        change.query_row([row], |row| row::optional_json(row, 0))
     }
 
     /// The own state that a session was created with, names without prefix.

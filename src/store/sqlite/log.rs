@@ -21,8 +21,6 @@ use crate::domain::{
 /// A change of a wider scope.
 pub(super) struct LogRow<'a> {
     pub(super) version: Version,
-    /// Size of the scope after it.
-    pub(super) bytes: usize,
     pub(super) time: Time,
     pub(super) author: &'a Author,
     /// The session and the event that made it.
@@ -31,17 +29,17 @@ pub(super) struct LogRow<'a> {
 }
 
 impl Writes<'_> {
-    /// Writes an event. `bytes` is the size of the session's own state after it.
+    /// Writes an event of a session. `names` are the keys of its own that it changed.
     pub(super) fn store_event(
         &mut self,
-        session: NodeId,
+        session: &mut Node,
         event: &Event,
         fingerprint: Fingerprint,
-        bytes: usize,
+        names: Vec<Box<str>>,
     ) -> rusqlite::Result<()> {
         let rewind_to = event.rewind_to.map(u64::cast_signed);
-        self.insert_event.execute(params![
-            position(session, event.sequence),
+        let row = self.insert_event.insert(params![
+            position(session.id, event.sequence),
             event.event_id.as_str(),
             event.invocation_id.as_ref().map(InvocationId::as_str),
             event.author.as_str(),
@@ -52,7 +50,6 @@ impl Writes<'_> {
             event.commit_time.nanos(),
             event.versions.application.cast_signed(),
             event.versions.user.cast_signed(),
-            size(bytes),
             rewind_to,
             fingerprint.0.to_le_bytes(),
             removed_text(&event.changes.remove),
@@ -60,9 +57,10 @@ impl Writes<'_> {
             event.body.as_ref().map(Json::as_str),
         ])?;
         if let Some(to) = rewind_to {
-            self.insert_marker.execute((session, event.sequence.cast_signed(), to))?;
+            self.insert_marker.execute((session.id, event.sequence.cast_signed(), to))?;
         }
-        Ok(())
+        let event_id = Some(event.event_id.as_str().into());
+        self.follow(session, TailEntry { version: event.sequence, row, names, event_id })
     }
 
     /// Writes a change of a wider scope. `names` are the keys that it changed there.
@@ -72,13 +70,12 @@ impl Writes<'_> {
         row: &LogRow<'_>,
         names: Vec<Box<str>>,
     ) -> rusqlite::Result<()> {
-        let LogRow { version, bytes, time, author, source, changes } = row;
+        let LogRow { version, time, author, source, changes } = row;
         // A user's log is that user's.
         let user = source.as_ref().filter(|_| node.kind() == ScopeKind::Application);
-        self.insert_log.execute(params![
+        let row = self.insert_log.insert(params![
             node.id,
             version.cast_signed(),
-            size(*bytes),
             time.secs(),
             time.nanos(),
             author.as_str(),
@@ -89,11 +86,12 @@ impl Writes<'_> {
             removed_text(&changes.remove),
             changes.set.as_ref().map(Json::as_str),
         ])?;
-        self.follow(node, TailEntry { version: *version, names, event_id: None })
+        self.follow(node, TailEntry { version: *version, row, names, event_id: None })
     }
 
     /// Adds an entry to the end of a node's log, and indexes that end when a step is complete.
-    pub(super) fn follow(&mut self, node: &mut Node, entry: TailEntry) -> rusqlite::Result<()> {
+    fn follow(&mut self, node: &mut Node, entry: TailEntry) -> rusqlite::Result<()> {
+        node.last_rows.push(entry.row);
         let complete = entry.version.is_multiple_of(INDEX_STEP);
         node.tail.push(entry);
         if complete {
@@ -105,6 +103,9 @@ impl Writes<'_> {
 
     /// Writes the index entries of rows of a log, beside each other.
     pub(super) fn index(&mut self, node: NodeId, rows: &[TailEntry]) -> rusqlite::Result<()> {
+        for row in rows {
+            self.insert_log_row.execute((node, row.version.cast_signed(), row.row))?;
+        }
         let names = |row: &'_ TailEntry| row.names.len();
         let mut changes = Vec::with_capacity(rows.iter().map(names).sum());
         for row in rows {

@@ -4,8 +4,9 @@ use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
+    head::{LastRows, RowId},
     row::{self, SessionRow},
-    schema::{LAST_SEQUENCE, NodeId, position, sequence_at},
+    schema::NodeId,
     statements::Reads,
 };
 use crate::domain::{
@@ -147,18 +148,25 @@ impl Reads<'_> {
         let (app_scope, user_scope, id) = (row.app, row.user, row.id);
         let mut bytes = row.initial_bytes;
         let mut info = row.into_info(app);
-        let newest =
-            self.newest_event.query_row((position(id, 0), position(id, LAST_SEQUENCE)), |row| {
-                let times = (row::time(row, 1)?, row::time(row, 3)?);
-                Ok((sequence_at(row.get(0)?), times, row::bytes(row, 5)?))
-            });
-        if let Some((sequence, (event_time, commit_time), size)) = newest.optional()? {
-            info.last_sequence = sequence;
+        let head = self.head.query_row([id], |row| {
+            let rows = row.get_ref(1)?.as_blob()?;
+            Ok((LastRows::from_stored(row::count(row, 0)?, rows), row::bytes(row, 2)?))
+        });
+        if let Some((last, size)) = head.optional()?
+            && let Some(newest) = last.newest()
+        {
+            let (event_time, commit_time) = self.event_times(newest)?;
+            info.last_sequence = last.version();
             info.last_event_time = event_time;
             info.update_time = info.update_time.max(commit_time);
             bytes = size;
         }
         Ok(Found { info, app: app_scope, user: user_scope, bytes })
+    }
+
+    /// When the event of a row happened, and when it was committed.
+    pub(super) fn event_times(&mut self, row: RowId) -> rusqlite::Result<(Time, Time)> {
+        self.event_times.query_row([row], |row| Ok((row::time(row, 0)?, row::time(row, 2)?)))
     }
 
     /// The versions of the wider scopes that an event left; 0: those right after the creation.
@@ -170,7 +178,8 @@ impl Reads<'_> {
         if sequence == 0 {
             return Ok(found.info.created_versions);
         }
-        self.event_versions.query_row([position(found.id(), sequence)], |row| {
+        let row = self.row_of(found.id(), sequence)?;
+        self.event_versions.query_row([row], |row| {
             Ok(ScopeVersions { application: row::count(row, 0)?, user: row::count(row, 1)? })
         })
     }

@@ -16,6 +16,7 @@ mod events;
 mod fault;
 mod find;
 mod fork;
+mod head;
 mod history;
 mod list;
 mod listed;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    head::LastRows,
     history::{Log, TailEntry},
     lookup::ScopeHead,
     schema::NodeId,
@@ -29,6 +30,10 @@ pub(super) struct Node {
     pub(super) bytes: usize,
     /// The end of the log that is not indexed yet.
     pub(super) tail: Vec<TailEntry>,
+    /// Where the log's last rows lie.
+    pub(super) last_rows: LastRows,
+    /// Up to which version the database has its head.
+    pub(super) stored_version: Version,
     /// Bytes in memory, about.
     pub(super) weight: usize,
     keys: BTreeMap<Box<str>, Key>,
@@ -66,6 +71,8 @@ impl Node {
             version: head.version,
             bytes: head.bytes,
             tail: Vec::new(),
+            last_rows: LastRows::default(),
+            stored_version: head.version,
             weight: 512,
             keys: BTreeMap::new(),
             complete: is_new,
@@ -166,9 +173,9 @@ impl Node {
         Ok(())
     }
 
-    /// Whether rows of keys are not written.
+    /// Whether the head or rows of keys are not written.
     pub(super) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.dirty.is_empty() || self.stored_version != self.last_rows.version()
     }
 }
 

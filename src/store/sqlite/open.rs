@@ -35,6 +35,13 @@ pub enum OpenError {
         /// Its version.
         version: i32,
     },
+    /// The file was written by a sessiond from before the first release.
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: i32,
+    },
     /// The file or its folder cannot be written to.
     ReadOnly(PathBuf),
     /// The folder of the file is not there.
@@ -76,6 +83,11 @@ impl fmt::Display for OpenError {
             Self::Newer { path, version } => write!(
                 f,
                 "The database '{}' has version {version}, and this sessiond knows versions up to {SCHEMA_VERSION}; use a newer sessiond.",
+                path.display()
+            ),
+            Self::Older { path, version } => write!(
+                f,
+                "The database '{}' has version {version}, from before the first release, and this sessiond reads version {SCHEMA_VERSION}; export its sessions with the sessiond that made it and import them, or choose another file.",
                 path.display()
             ),
             Self::ReadOnly(path) => write!(
@@ -212,6 +224,9 @@ fn prepare(path: &Path, connection: &Connection) -> Result<StoreId, OpenError> {
     }
     if version > SCHEMA_VERSION {
         return Err(OpenError::Newer { path: path.into(), version });
+    }
+    if !is_new && version < SCHEMA_VERSION {
+        return Err(OpenError::Older { path: path.into(), version });
     }
     schema::set_up_writer(connection).map_err(explained)?;
     if is_new {

@@ -26,7 +26,6 @@ pub(super) struct Accepted {
     /// Which of the events.
     pub(super) at: usize,
     pub(super) fingerprint: Fingerprint,
-    pub(super) own_bytes: usize,
     pub(super) own_names: Vec<Box<str>>,
     pub(super) logs: Vec<ScopeRow>,
 }
@@ -35,7 +34,6 @@ pub(super) struct Accepted {
 pub(super) struct ScopeRow {
     pub(super) kind: ScopeKind,
     pub(super) version: Version,
-    pub(super) bytes: usize,
     pub(super) changes: Changes,
     pub(super) names: Vec<Box<str>>,
 }
@@ -118,7 +116,7 @@ impl<'a, 'c> Plan<'a, 'c> {
         if sequence > LAST_SEQUENCE {
             return Err(Error::Internal("a session has all events that it can hold".into()).into());
         }
-        let (own_bytes, logs) = self.apply(&results, sequence)?;
+        let logs = self.apply(&results, sequence)?;
         self.size.add(body.as_ref(), results_bytes(&results))?;
         let versions = ScopeVersions {
             application: self.trio.node(ScopeKind::Application).version,
@@ -140,17 +138,13 @@ impl<'a, 'c> Plan<'a, 'c> {
             versions,
         };
         self.put(results, sequence);
-        self.accepted.push(Accepted { at, fingerprint, own_bytes, own_names, logs });
+        self.accepted.push(Accepted { at, fingerprint, own_names, logs });
         self.events.push(AppendedEvent { event, replayed: false });
         Ok(())
     }
 
-    /// Raises the versions and sizes that a change raises. The session's size, and the rows of the wider scopes' logs.
-    fn apply(
-        &mut self,
-        results: &[KeyResult],
-        sequence: Sequence,
-    ) -> Outcome<(usize, Vec<ScopeRow>)> {
+    /// Raises the versions and sizes that a change raises. The rows of the wider scopes' logs.
+    fn apply(&mut self, results: &[KeyResult], sequence: Sequence) -> Outcome<Vec<ScopeRow>> {
         let sizes = self.trio.sizes_after(self.reads, results)??;
         let mut logs = Vec::new();
         for kind in [ScopeKind::Application, ScopeKind::User] {
@@ -164,7 +158,6 @@ impl<'a, 'c> Plan<'a, 'c> {
             logs.push(ScopeRow {
                 kind,
                 version: node.version,
-                bytes: node.bytes,
                 changes: changes_in(results, kind),
                 names,
             });
@@ -172,7 +165,7 @@ impl<'a, 'c> Plan<'a, 'c> {
         let own = self.trio.node(ScopeKind::Session);
         own.version = sequence;
         own.bytes = sizes[ScopeKind::Session as usize];
-        Ok((own.bytes, logs))
+        Ok(logs)
     }
 
     /// Gives keys their new values in memory.

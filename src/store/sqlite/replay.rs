@@ -70,7 +70,14 @@ impl Live {
                 reads.event_sequence.query_row(parameters, |row| row::count(row, 0)).optional()?
             }
         };
-        sequence.map(|at| reads.event(self.own.id, at, self.own.version)).transpose()
+        let Some(sequence) = sequence else {
+            return Ok(None);
+        };
+        let row = match self.own.last_rows.row_of(sequence) {
+            Some(row) => row,
+            None => reads.row_of(self.own.id, sequence)?,
+        };
+        reads.event(self.own.id, sequence, row, self.own.version).map(Some)
     }
 }
 

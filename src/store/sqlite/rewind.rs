@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::{
     fault::Outcome,
     find::lost,
-    history::TailEntry,
     node::Trio,
     plan::check,
     schema::{LAST_SEQUENCE, NodeId},
@@ -73,11 +72,8 @@ impl Writer<'_> {
         own.version = sequence;
         own.bytes = sizes[ScopeKind::Session as usize];
         put_all(&mut trio, results);
-        self.writes.store_event(id, &event, fingerprint, live.own.bytes)?;
+        self.writes.store_event(&mut live.own, &event, fingerprint, names)?;
         live.count_id(event.event_id.as_str());
-        let entry =
-            TailEntry { version: sequence, names, event_id: Some(event.event_id.as_str().into()) };
-        self.writes.follow(&mut live.own, entry)?;
         live.found.bytes = live.own.bytes;
         let info = &mut live.found.info;
         info.last_sequence = sequence;

@@ -18,7 +18,7 @@ use crate::domain::{
 
 /// The columns that [`EventReader::event`] reads.
 pub(super) const EVENT_COLUMNS: &str = "position, event_id, invocation_id, author, branch, \
-    event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, bytes, \
+    event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
     rewind_to, fingerprint, removed, set_json, body";
 
 /// The columns that [`session`] reads.
@@ -203,9 +203,9 @@ impl EventReader {
             branch: shared!(self.branch, Branch, text(row, 4)?),
             event_time: time(row, 5)?,
             commit_time: time(row, 7)?,
-            changes: Changes { remove: removed(row, 14)?, set: optional_json(row, 15)? },
-            body: optional_json(row, 16)?,
-            rewind_to: row.get::<_, Option<i64>>(12)?.map(i64::cast_unsigned),
+            changes: Changes { remove: removed(row, 13)?, set: optional_json(row, 14)? },
+            body: optional_json(row, 15)?,
+            rewind_to: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
             rewound,
             versions: ScopeVersions { application: count(row, 9)?, user: count(row, 10)? },
         })

@@ -3,10 +3,12 @@
 //! Nodes are applications, users and lives of sessions; each has a number of its own that is never used again. Two rules keep the
 //! cost of an append down to what it must be:
 //!
-//! * **The newest row of a log is the head.** An event holds its session's size and versions, a row of a wider scope's log that
-//!   scope's, so that no other row changes with every append.
-//! * **Indexes follow in steps.** `event_id` and `key_change` can be made from the logs. They hold everything up to the last version
-//!   that is divisible by [`INDEX_STEP`]; what follows is read from the log's end. A step's rows go in together, beside each other.
+//! * **Rows of logs lie in the order of their commits**, at the end of their table, however many sessions and users are written to
+//!   side by side: a commit fills whole pages instead of opening one in the middle for each of them. A node's row in `head` is the
+//!   one thing that changes with every commit; those of the nodes in use lie close together.
+//! * **Indexes follow in steps.** `log_row`, `event_id` and `key_change` can be made from the logs. They hold everything up to the
+//!   last version that is divisible by [`INDEX_STEP`]; the rows of what follows are found through `head`. A step's entries go in
+//!   together, beside each other.
 
 use rusqlite::Connection;
 
@@ -19,7 +21,7 @@ pub(super) type NodeId = i64;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below. A file of a newer one is refused.
-pub(super) const SCHEMA_VERSION: i32 = 1;
+pub(super) const SCHEMA_VERSION: i32 = 2;
 
 /// Versions that are indexed together. More make appends cheaper and reads of the past dearer, by reading that many rows.
 pub(super) const INDEX_STEP: Version = 32;
@@ -143,12 +145,26 @@ CREATE TABLE initial (
     state TEXT NOT NULL
 ) STRICT;
 
--- bytes: size of the session's own state after the event. The long columns come last.
--- Rows lie in the order of their commits, at the end of the file, however many sessions are written to side by side: a commit fills
--- whole pages instead of opening one in the middle for each session. The index says where a session's events are.
+-- Where every node's log ends: its newest version, the size of the state after it, and where the rows of its last step lie.
+CREATE TABLE head (
+    node INTEGER PRIMARY KEY,
+    version INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    last_rows BLOB NOT NULL
+) STRICT;
+
+-- Where a session's events, or the rows of a wider scope's log, lie.
+CREATE TABLE log_row (
+    node INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (node, version)
+) STRICT, WITHOUT ROWID;
+
+-- position: the session's number and the sequence, side by side. The long columns come last.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
-    position INTEGER NOT NULL UNIQUE,
+    position INTEGER NOT NULL,
     event_id TEXT NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,
@@ -159,7 +175,6 @@ CREATE TABLE event (
     commit_nanos INTEGER NOT NULL,
     app_version INTEGER NOT NULL,
     user_version INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
     rewind_to INTEGER,
     fingerprint BLOB NOT NULL,
     removed TEXT,
@@ -192,9 +207,9 @@ CREATE TABLE state (
 
 -- Changes of applications and users. They outlive the sessions that made them.
 CREATE TABLE scope_log (
+    id INTEGER PRIMARY KEY,
     scope INTEGER NOT NULL,
     version INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
     commit_secs INTEGER NOT NULL,
     commit_nanos INTEGER NOT NULL,
     author TEXT NOT NULL,
@@ -203,9 +218,8 @@ CREATE TABLE scope_log (
     source_session TEXT,
     source_sequence INTEGER,
     removed TEXT,
-    set_json TEXT,
-    PRIMARY KEY (scope, version)
-) STRICT, WITHOUT ROWID;
+    set_json TEXT
+) STRICT;
 
 -- Which versions changed a key. The values are in the logs.
 CREATE TABLE key_change (

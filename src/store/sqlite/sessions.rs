@@ -60,7 +60,6 @@ impl Writer<'_> {
             node.bytes = sizes[kind as usize];
             let row = LogRow {
                 version: node.version,
-                bytes: node.bytes,
                 time: now,
                 author: &Author::from_stored(""),
                 source: None,
@@ -184,6 +183,8 @@ impl Writer<'_> {
     /// Takes a session away from everybody at once, and leaves its rows to the sweep.
     pub(super) fn bury(&mut self, found: &Found) -> Outcome<()> {
         let id = found.id();
+        // The sweep finds its events through its head.
+        self.flush()?;
         self.writes.delete_session.execute([id])?;
         self.writes.delete_moved.execute((found.app, found.user, id))?;
         self.writes.insert_garbage.execute([id])?;

@@ -24,23 +24,25 @@ statements! {
         end: "COMMIT",
         scope_id: "SELECT id FROM scope WHERE app = ?1 AND user = ?2",
         scope_names: "SELECT app, user FROM scope WHERE id = ?1",
-        scope_head: "SELECT version, bytes FROM scope_log WHERE scope = ?1 ORDER BY version DESC LIMIT 1",
+        scope_head: "SELECT version, bytes FROM head WHERE node = ?1",
+        head: "SELECT version, last_rows, bytes FROM head WHERE node = ?1",
+        log_row: "SELECT id FROM log_row WHERE node = ?1 AND version = ?2",
         session_by_address: format!("SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"),
         session_by_id: format!("SELECT {SESSION_COLUMNS} FROM session WHERE id = ?1"),
         sessions_by_bare_id: format!("SELECT {SESSION_COLUMNS} FROM session WHERE session_id = ?1"),
         session_exists: "SELECT 1 FROM session WHERE id = ?1",
         is_moved: "SELECT 1 FROM moved WHERE app_scope = ?1 AND user_scope = ?2 AND session = ?3",
-        newest_event: "SELECT position, event_secs, event_nanos, commit_secs, commit_nanos, bytes
-            FROM event WHERE position > ?1 AND position <= ?2 ORDER BY position DESC LIMIT 1",
-        event: format!("SELECT {EVENT_COLUMNS} FROM event WHERE position = ?1"),
-        events_up: format!("SELECT {EVENT_COLUMNS} FROM event
-            WHERE position > ?1 AND position <= ?2 ORDER BY position"),
-        events_down: format!("SELECT {EVENT_COLUMNS} FROM event
-            WHERE position > ?1 AND position <= ?2 ORDER BY position DESC"),
-        event_versions: "SELECT app_version, user_version FROM event WHERE position = ?1",
-        event_change: "SELECT set_json, author, commit_secs, commit_nanos FROM event WHERE position = ?1",
-        event_tail: "SELECT position, removed, set_json, event_id, coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0) FROM event
-            WHERE position > ?1 AND position <= ?2 ORDER BY position",
+        event_times: "SELECT event_secs, event_nanos, commit_secs, commit_nanos FROM event WHERE id = ?1",
+        event: format!("SELECT {EVENT_COLUMNS} FROM event WHERE id = ?1"),
+        events_up: format!("SELECT {EVENT_COLUMNS} FROM log_row CROSS JOIN event USING (id)
+            WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY version"),
+        events_down: format!("SELECT {EVENT_COLUMNS} FROM log_row CROSS JOIN event USING (id)
+            WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY version DESC"),
+        event_versions: "SELECT app_version, user_version FROM event WHERE id = ?1",
+        event_change: "SELECT set_json, author, commit_secs, commit_nanos FROM event WHERE id = ?1",
+        event_index: format!("SELECT {INDEX_COLUMNS} FROM event WHERE id = ?1"),
+        events_index: format!("SELECT {INDEX_COLUMNS} FROM log_row CROSS JOIN event USING (id)
+            WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY version"),
         event_sequence: "SELECT sequence FROM event_id WHERE session = ?1 AND event_id = ?2",
         newest_event_id: "SELECT event_id FROM event_id WHERE session = ?1 ORDER BY event_id DESC LIMIT 1",
         markers: "SELECT sequence, rewind_to FROM marker WHERE session = ?1 AND sequence <= ?2 ORDER BY sequence",
@@ -49,11 +51,8 @@ statements! {
         state_version: "SELECT version FROM state WHERE node = ?1 AND name = ?2",
         initial: "SELECT state FROM initial WHERE session = ?1",
         log_change: "SELECT set_json, author, commit_secs, commit_nanos, source_user, source_session, source_sequence
-            FROM scope_log WHERE scope = ?1 AND version = ?2",
-        log_tail: "SELECT version, removed, set_json FROM scope_log
-            WHERE scope = ?1 AND version > ?2 AND version <= ?3 ORDER BY version",
-        log_after: "SELECT version, removed, set_json, commit_secs, commit_nanos, source FROM scope_log
-            WHERE scope = ?1 AND version > ?2 ORDER BY version",
+            FROM scope_log WHERE id = ?1",
+        log: "SELECT version, removed, set_json, commit_secs, commit_nanos, source FROM scope_log WHERE id = ?1",
         change_before: "SELECT version FROM key_change
             WHERE node = ?1 AND name = ?2 AND version < ?3 ORDER BY version DESC LIMIT ?4",
         next_changed_name: "SELECT name FROM key_change WHERE node = ?1 AND name >= ?2 ORDER BY name LIMIT 1",
@@ -85,12 +84,14 @@ statements! {
     Writes {
         begin: "BEGIN IMMEDIATE",
         commit: "COMMIT",
-        insert_event: format!("INSERT INTO event (position, {EVENT_COLUMNS_WITHOUT_POSITION})
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"),
+        insert_event: format!("INSERT INTO event ({EVENT_COLUMNS})
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"),
+        insert_log_row: "INSERT INTO log_row VALUES (?1, ?2, ?3)",
+        put_head: "INSERT OR REPLACE INTO head VALUES (?1, ?2, ?3, ?4)",
         insert_event_id: "INSERT INTO event_id VALUES (?1, ?2, ?3)",
         insert_change: "INSERT INTO key_change VALUES (?1, ?2, ?3)",
         insert_marker: "INSERT INTO marker VALUES (?1, ?2, ?3)",
-        insert_log: "INSERT INTO scope_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        insert_log: "INSERT INTO scope_log VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         put_state: "INSERT INTO state VALUES (?1, ?2, ?3, ?4)
             ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version",
         delete_state: "DELETE FROM state WHERE node = ?1 AND name = ?2",
@@ -106,15 +107,22 @@ statements! {
         update_session: "UPDATE session SET update_secs = ?2, update_nanos = ?3, expire_secs = ?4, expire_nanos = ?5,
             display_name = ?6, labels = ?7 WHERE id = ?1",
         delete_session: "DELETE FROM session WHERE id = ?1",
-        copy_events: format!("INSERT INTO event (position, {EVENT_COLUMNS_WITHOUT_POSITION})
-            SELECT position + ?1, {EVENT_COLUMNS_WITHOUT_POSITION} FROM event WHERE position > ?2 AND position <= ?3"),
+        copy_event: format!("INSERT INTO event ({EVENT_COLUMNS})
+            SELECT position + ?1, {EVENT_COLUMNS_WITHOUT_POSITION} FROM event WHERE id = ?2"),
         copy_markers: "INSERT INTO marker SELECT ?1, sequence, rewind_to FROM marker
             WHERE session = ?2 AND sequence <= ?3",
         copy_initial: "INSERT INTO initial SELECT ?1, state FROM initial WHERE session = ?2",
+        delete_event: "DELETE FROM event WHERE id = ?1",
+        delete_log_rows: "DELETE FROM log_row WHERE node = ?1 AND version > ?2 AND version <= ?3",
+        delete_head: "DELETE FROM head WHERE node = ?1",
         insert_garbage: "INSERT INTO garbage VALUES (?1)",
         delete_garbage: "DELETE FROM garbage WHERE id = ?1",
     }
 }
+
+/// What an event's index entries are made of, and its size.
+const INDEX_COLUMNS: &str = "id, position, removed, set_json, event_id,
+    coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
 
 /// The columns of [`EVENT_COLUMNS`] behind the first.
 const EVENT_COLUMNS_WITHOUT_POSITION: &str = EVENT_COLUMNS.split_at("position, ".len()).1;

@@ -2,15 +2,14 @@
 
 use std::collections::HashSet;
 
-use rusqlite::OptionalExtension;
-
 use super::{
     fault::Outcome,
+    head::RowId,
     row,
-    schema::{LAST_SEQUENCE, NodeId, position},
+    schema::{NodeId, sequence_at},
     writer::Writer,
 };
-use crate::domain::time::Time;
+use crate::domain::{Version, time::Time};
 
 /// Sessions that one piece takes away.
 const PIECE_SESSIONS: i64 = 64;
@@ -98,28 +97,47 @@ impl Writer<'_> {
         Ok(false)
     }
 
+    /// Removes some events of a session that is gone. Whether there may be more.
     fn remove_events(&mut self, id: NodeId) -> Outcome<bool> {
-        let (first, last) = (position(id, 0), position(id, LAST_SEQUENCE));
-        let mut bound = None;
-        let (mut events, mut bytes) = (0, 0);
-        let mut rows = self.reads.event_tail.query((first, last))?;
+        let last_rows = self.reads.last_rows(id)?;
+        if last_rows.version() > 0 {
+            // First, and all at once: a number whose row is gone may become another session's.
+            self.remove_rows(id, last_rows.before(), Version::MAX, last_rows.rows())?;
+            self.writes.delete_head.execute([id])?;
+            return Ok(true);
+        }
+        let mut piece = Vec::new();
+        let (mut bytes, mut last) = (0, 0);
+        let mut rows = self.reads.events_index.query((id, 0, i64::MAX))?;
         while let Some(row) = rows.next()?
-            && events < PIECE_ROWS
+            && piece.len() < PIECE_ROWS
             && bytes < PIECE_BYTES
         {
-            bound = Some(row.get::<_, i64>(0)?);
-            events += 1;
-            bytes += row::bytes(row, 4)?;
+            last = sequence_at(row.get(1)?);
+            piece.push(row.get(0)?);
+            bytes += row::bytes(row, 5)?;
         }
         drop(rows);
-        let Some(bound) = bound else {
+        if piece.is_empty() {
             return Ok(false);
-        };
-        let mut delete = self
-            .connection
-            .prepare_cached("DELETE FROM event WHERE position > ?1 AND position <= ?2")?;
-        delete.execute((first, bound))?;
-        let left = self.reads.newest_event.query_row((bound, last), |_| Ok(())).optional()?;
-        Ok(left.is_some())
+        }
+        self.remove_rows(id, 0, last, &piece)?;
+        Ok(true)
+    }
+
+    /// Removes the events `(after, up_to]`, which lie in these rows.
+    fn remove_rows(
+        &mut self,
+        id: NodeId,
+        after: Version,
+        up_to: Version,
+        rows: &[RowId],
+    ) -> Outcome<()> {
+        for row in rows {
+            self.writes.delete_event.execute([row])?;
+        }
+        let range = (id, after.cast_signed(), i64::try_from(up_to).unwrap_or(i64::MAX));
+        self.writes.delete_log_rows.execute(range)?;
+        Ok(())
     }
 }

@@ -56,7 +56,6 @@ impl Writer<'_> {
                 node.bytes = sizes[kind as usize];
                 let row = LogRow {
                     version: node.version,
-                    bytes: node.bytes,
                     time: now,
                     author: &author,
                     source: None,

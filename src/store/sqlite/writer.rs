@@ -241,6 +241,10 @@ impl<'c> Writer<'c> {
                 continue;
             };
             let writes = &mut self.writes;
+            if node.stored_version != node.last_rows.version() {
+                writes.store_head(id, &node.last_rows, node.bytes)?;
+                node.stored_version = node.last_rows.version();
+            }
             node.take_dirty(|name, current| {
                 match current {
                     Some((value, version)) => {

@@ -6,11 +6,13 @@ use super::{
 };
 
 /// Tables in which a session has rows.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 12] = [
     "session",
     "moved",
     "initial",
     "event",
+    "head",
+    "log_row",
     "event_id",
     "marker",
     "key_change",
@@ -24,7 +26,9 @@ fn rows_left(fixture: &Fixture) -> Vec<(&'static str, i64)> {
     let tables = fixture.tables();
     let count = |table: &&str| {
         let column = match *table {
-            "key_change" | "state" | "request" => " WHERE node NOT IN (SELECT id FROM scope)",
+            "head" | "log_row" | "key_change" | "state" | "request" => {
+                " WHERE node NOT IN (SELECT id FROM scope)"
+            }
             _ => "",
         };
         let sql = format!("SELECT count(*) FROM {table}{column}");
@@ -143,19 +147,17 @@ async fn a_fork_that_a_crash_cut_off_is_swept() {
     let mut fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     fixture.store.close().await;
-    // What the first piece of a fork commits.
-    let tables = fixture.tables();
-    tables
-        .execute_batch(
-            "INSERT INTO garbage SELECT next_node FROM meta;
-             INSERT INTO event SELECT NULL, position % (1 << 28) + ((SELECT next_node FROM meta) << 28),
-                 event_id, invocation_id, author, branch, event_secs, event_nanos, commit_secs,
-                 commit_nanos, app_version, user_version, bytes, rewind_to, fingerprint, removed,
-                 set_json, body FROM event LIMIT 256;
-             UPDATE meta SET next_node = next_node + 1;",
-        )
-        .unwrap();
-    drop(tables);
+    {
+        let mut bench = Bench::open(fixture.folder.path());
+        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        let (reply, mut forked): (_, Answer<SessionView>) = oneshot::channel();
+        let mut first_piece = vec![Command::Fork(fork_of("s", "t", None), reply)];
+        assert_eq!(writer.group(&mut first_piece, &mut bench.shared), GroupEnd::Committed);
+        assert!(forked.try_recv().is_err());
+    }
+    let copied = "SELECT count(*) FROM event WHERE position >> 28 IN (SELECT id FROM garbage)";
+    let copied: i64 = fixture.tables().query_row(copied, (), |row| row.get(0)).unwrap();
+    assert_eq!(copied, 512, "a group begins with a piece and ends with one");
     fixture.reopen().await;
     assert!(fixture.store.read_session(query("t")).await.is_err());
     fixture.store.delete_session(address("s"), at(3)).await.unwrap();

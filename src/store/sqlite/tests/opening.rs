@@ -78,6 +78,15 @@ async fn a_file_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
+async fn a_file_of_an_older_version_is_refused() {
+    let fixture = Fixture::new().await;
+    fixture.store.close().await;
+    fixture.tables().execute_batch("PRAGMA user_version = 1").unwrap();
+    let error = refused(&fixture.options.path).await;
+    assert!(matches!(error, OpenError::Older { version: 1, .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_place_that_is_none_is_named() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("missing");
@@ -107,7 +116,8 @@ fn every_refusal_is_a_whole_sentence_about_its_file() {
         OpenError::InUse { path: path(), pid: None },
         OpenError::Damaged(path()),
         OpenError::Foreign(path()),
-        OpenError::Newer { path: path(), version: 2 },
+        OpenError::Newer { path: path(), version: 3 },
+        OpenError::Older { path: path(), version: 1 },
         OpenError::ReadOnly(path()),
         OpenError::NoFolder(path()),
         OpenError::NotAFile(path()),
