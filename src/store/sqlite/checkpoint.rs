@@ -2,7 +2,7 @@
 //!
 //! A thread of its own copies pages while the writer goes on writing. SQLite begins the log anew when everything in it is copied and
 //! the next commit comes. Where commits never pause, the writer copies the last few pages itself, between two groups. Only when
-//! readers keep the log from being begun anew, and it has grown beyond all measure, does the writer wait for them.
+//! the disk or readers do not keep up, and the log has grown beyond all measure, does the writer wait for them.
 
 use std::{
     io,
@@ -12,6 +12,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use rusqlite::Connection;
@@ -22,11 +23,18 @@ use super::open::connect_writer;
 /// Pages in the log above which copying begins: 16 MiB. Pages that are written again and again are copied once.
 const PAGES_BEGIN: u32 = 4_000;
 
-/// Pages that the writer copies itself, at most: a few milliseconds.
+/// Pages that the writer copies itself where it can: a few milliseconds.
 const PAGES_REST: u32 = 500;
 
-/// Pages in the log above which the writer waits for readers: 256 MiB.
+/// Times that the thread copies what has come in the meantime, before the writer copies the rest however much it is. Where commits
+/// never pause, the rest of a round is as long as the round took, and further rounds gain nothing.
+const ROUNDS: u32 = 3;
+
+/// Pages in the log above which the writer waits, for the thread that copies and for readers: 256 MiB.
 const PAGES_MAX: u32 = 64_000;
+
+/// How long it waits for the thread: a disk that needs longer for 256 MiB is not helped by it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How full the log is, and what is done about it.
 #[derive(Clone)]
@@ -44,10 +52,15 @@ struct Copier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Nothing,
-    /// Copy what is there.
-    Wanted,
+    /// Copy what is there, in this round, from 1.
+    Wanted {
+        round: u32,
+    },
     /// It is done; so many pages of the log are copied.
-    Done(u32),
+    Done {
+        round: u32,
+        copied: u32,
+    },
     /// End.
     Closed,
 }
@@ -78,30 +91,37 @@ impl Checkpoints {
             return;
         }
         let mut work = self.copier.lock();
+        if pages >= PAGES_MAX {
+            let copying = |work: &mut Work| matches!(work, Work::Wanted { .. });
+            let waited = self.copier.changed.wait_timeout_while(work, PATIENCE, copying);
+            work = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         match *work {
-            Work::Nothing => *work = Work::Wanted,
-            Work::Done(copied)
-                if pages.saturating_sub(copied) > PAGES_REST && pages < PAGES_MAX =>
+            Work::Nothing => *work = Work::Wanted { round: 1 },
+            Work::Done { round, copied }
+                if pages.saturating_sub(copied) > PAGES_REST
+                    && pages < PAGES_MAX
+                    && round < ROUNDS =>
             {
-                *work = Work::Wanted;
+                *work = Work::Wanted { round: round + 1 };
             }
-            Work::Done(_) => {
+            Work::Done { .. } => {
                 *work = Work::Nothing;
                 drop(work);
                 let how = if pages < PAGES_MAX { "PASSIVE" } else { "RESTART" };
                 copy(connection, how);
                 return;
             }
-            Work::Wanted | Work::Closed => return,
+            Work::Wanted { .. } | Work::Closed => return,
         }
         drop(work);
-        self.copier.changed.notify_one();
+        self.copier.changed.notify_all();
     }
 
     /// Ends the thread that copies.
     pub(super) fn close(&self) {
         *self.copier.lock() = Work::Closed;
-        self.copier.changed.notify_one();
+        self.copier.changed.notify_all();
     }
 
     /// Leaves no log behind.
@@ -126,8 +146,9 @@ impl Copier {
                 }
             };
             let mut work = self.lock();
-            if *work == Work::Wanted {
-                *work = Work::Done(copied.unwrap_or(0));
+            if let Work::Wanted { round } = *work {
+                *work = Work::Done { round, copied: copied.unwrap_or(0) };
+                self.changed.notify_all();
             }
         }
     }
@@ -137,9 +158,9 @@ impl Copier {
         let mut work = self.lock();
         loop {
             match *work {
-                Work::Wanted => return true,
+                Work::Wanted { .. } => return true,
                 Work::Closed => return false,
-                Work::Nothing | Work::Done(_) => {
+                Work::Nothing | Work::Done { .. } => {
                     work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -160,5 +181,81 @@ fn copy(connection: &Connection, how: &str) -> Option<u32> {
             warn!(%error, how, "copying the log failed; it keeps what it has");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A log of so many pages, and nobody who copies.
+    fn log_of(pages: u32) -> (TempDir, Connection, Checkpoints) {
+        let folder = TempDir::new().unwrap();
+        let mut connection = connect_writer(&folder.path().join("test.db")).unwrap();
+        let copier = Copier { work: Mutex::new(Work::Nothing), changed: Condvar::new() };
+        let checkpoints = Checkpoints { pages: Arc::default(), copier: Arc::new(copier) };
+        checkpoints.follow(&mut connection).unwrap();
+        connection
+            .execute_batch(&format!("CREATE TABLE t AS SELECT zeroblob(4096 * {pages}) AS bytes"))
+            .unwrap();
+        assert!(checkpoints.pages.load(Ordering::Relaxed) >= pages);
+        (folder, connection, checkpoints)
+    }
+
+    /// Pages of the log that are not in the database file.
+    fn missing(connection: &Connection) -> i64 {
+        let counts = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+        connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), counts).unwrap()
+    }
+
+    fn after(connection: &Connection, checkpoints: &Checkpoints, work: Work) -> Work {
+        *checkpoints.copier.lock() = work;
+        checkpoints.after_commit(connection);
+        *checkpoints.copier.lock()
+    }
+
+    #[test]
+    fn a_short_log_is_left_alone() {
+        let (_folder, connection, checkpoints) = log_of(100);
+        assert_eq!(after(&connection, &checkpoints, Work::Nothing), Work::Nothing);
+    }
+
+    #[test]
+    fn the_writer_copies_what_is_left_when_it_is_little_or_the_rounds_are_over() {
+        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
+        let all = checkpoints.pages.load(Ordering::Relaxed);
+        let after = |work| after(&connection, &checkpoints, work);
+        assert_eq!(after(Work::Nothing), Work::Wanted { round: 1 });
+        assert_eq!(after(Work::Wanted { round: 1 }), Work::Wanted { round: 1 });
+        assert_eq!(after(Work::Done { round: 1, copied: 0 }), Work::Wanted { round: 2 });
+        assert_eq!(missing(&connection), i64::from(all));
+        assert_eq!(after(Work::Done { round: ROUNDS, copied: 0 }), Work::Nothing);
+        assert_eq!(missing(&connection), 0);
+        connection.execute_batch("CREATE TABLE u (x)").unwrap();
+        assert!(checkpoints.pages.load(Ordering::Relaxed) < PAGES_REST, "the log begins anew");
+
+        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
+        let all = checkpoints.pages.load(Ordering::Relaxed);
+        let rest = Work::Done { round: 1, copied: all - PAGES_REST };
+        assert_eq!(super::tests::after(&connection, &checkpoints, rest), Work::Nothing);
+        assert_eq!(missing(&connection), 0);
+    }
+
+    #[test]
+    fn the_writer_waits_for_the_thread_when_the_log_is_beyond_all_measure() {
+        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
+        checkpoints.pages.store(PAGES_MAX, Ordering::Relaxed);
+        *checkpoints.copier.lock() = Work::Wanted { round: 1 };
+        let copier = Arc::clone(&checkpoints.copier);
+        let thread = thread::spawn(move || {
+            *copier.lock() = Work::Done { round: 1, copied: 0 };
+            copier.changed.notify_all();
+        });
+        checkpoints.after_commit(&connection);
+        thread.join().unwrap();
+        assert_eq!(*checkpoints.copier.lock(), Work::Nothing);
+        assert_eq!(missing(&connection), 0);
     }
 }
