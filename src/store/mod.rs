@@ -62,7 +62,7 @@ pub trait Store: Send + Sync + 'static {
     /// Errors: [`Error::SessionExists`] with [`OnExisting::Refuse`]; [`Error::StateTooLarge`].
     async fn create_session(&self, create: CreateSession) -> Result<Created, Error>;
 
-    /// Changes what is not state. Errors: [`Error::SessionNotFound`].
+    /// Changes what is not state, and wakes those who watch the session. Errors: [`Error::SessionNotFound`].
     async fn update_session(&self, update: SessionUpdate) -> Result<SessionInfo, Error>;
 
     /// Deletes a session with its log and its own state, for everybody at once; what the disk holds of it may be removed later.
@@ -70,24 +70,27 @@ pub trait Store: Send + Sync + 'static {
     async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error>;
 
     /// Creates a session from another's events up to a sequence: with their ids, sequences, times, fingerprints, versions and
-    /// rewinds, its own state as it was then, the state it was created with, and its labels. `last_event_time` is that of the last
-    /// event taken over. Neither scope's version changes. The answer holds the merged state.
+    /// rewinds, its own state as it was then, the state it was created with, the versions of the wider scopes at that time, and its
+    /// labels; ids of requests are not taken over. `create_time` is `now`, `last_event_time` that of the last event taken over, and
+    /// `update_time` never earlier than that event's commit. Neither scope's version changes. The answer holds the merged state.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::SessionExists`], [`Error::BeyondLastSequence`].
     async fn fork_session(&self, fork: ForkSession) -> Result<SessionView, Error>;
 
     /// Appends events to one session in one commit. For each event in turn: if the session has its id with the same fingerprint (also
     /// from earlier in the same batch) it is answered as stored and changes nothing; otherwise its delta is resolved against the
-    /// current state, applied, and stored with what the keys became. Unless every event is a replay the precondition is checked
-    /// first, before any event. With a [`Request`] that the session has seen, nothing changes and no events are answered.
+    /// current state, applied, and stored with what the keys became; the limit of a scope's size holds after every event, not only
+    /// after the last. Unless every event is a replay the precondition is checked first, before any event, so that where it fails
+    /// a reused id is not reported. Stored events and replays together stay within what one answer holds; beyond it the batch is
+    /// [`Error::Invalid`] on `events`. With a [`Request`] that the session has seen, nothing changes and no events are answered.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::EventIdReused`], [`Error::RequestIdReused`],
     /// [`Error::Conflict`], [`Error::TypeMismatch`], [`Error::StateTooLarge`], [`Error::Invalid`] (what a delta resolves to is too
     /// large, a number overflows).
     async fn append(&self, append: Append) -> Result<Appended, Error>;
 
-    /// Appends the marker of a rewind: an event whose changes restore the session's own state as of `to` and that names `to`. The
-    /// same marker id with the same fingerprint is a replay. The answer holds the marker and the merged state.
+    /// Appends the marker of a rewind: an event whose changes restore the session's own state as of `to` and that names `to`; they
+    /// hold the keys whose values differ, and no others. The same marker id with the same fingerprint is a replay. The answer holds the marker and the merged state.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::BeyondLastSequence`], [`Error::Conflict`], [`Error::EventIdReused`].
     async fn rewind_session(&self, rewind: RewindSession) -> Result<Appended, Error>;
@@ -98,7 +101,8 @@ pub trait Store: Send + Sync + 'static {
     /// Errors: as [`Store::append`].
     async fn update_state(&self, update: StateUpdate) -> Result<StateUpdated, Error>;
 
-    /// Reads a session with its merged state and a page of its events, now or as of an event.
+    /// Reads a session with its merged state and a page of its events, now or as of an event; as of an event the answer's
+    /// `last_sequence` and `last_event_time` are that event's.
     ///
     /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::BeyondLastSequence`].
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error>;

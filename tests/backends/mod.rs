@@ -45,6 +45,11 @@ macro_rules! for_each_backend {
         fn sqlite() {
             $run(&$crate::backends::SQLITE, $($argument),*);
         }
+
+        #[test]
+        fn sqlite_without_cache() {
+            $run(&$crate::backends::SQLITE_WITHOUT_CACHE, $($argument),*);
+        }
     };
 }
 pub(crate) use for_each_backend;
@@ -70,6 +75,20 @@ pub const SQLITE: Backend = Backend {
     open: |folder| {
         Box::pin(async move {
             let options = SqliteOptions::new(folder.join("sessiond.db"));
+            Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
+        })
+    },
+    durable: true,
+    excluded: &[],
+};
+
+/// A file, by a writer that remembers nothing from one commit to the next: everything that it knows comes from the tables.
+pub const SQLITE_WITHOUT_CACHE: Backend = Backend {
+    name: "sqlite without cache",
+    open: |folder| {
+        Box::pin(async move {
+            let options = SqliteOptions::new(folder.join("sessiond.db"));
+            let options = SqliteOptions { cache_bytes: 0, ..options };
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },

@@ -1,6 +1,6 @@
 //! Several writers at once.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll};
 
 use sessiond::{
     domain::{error::Error, event::Event},
@@ -277,4 +277,28 @@ pub async fn a_caller_that_leaves_harms_nobody(bench: &mut Bench) {
     let left = left.count();
     let n = state.get("n").map_or("0", |n| n.as_str());
     assert_eq!(n, left.to_string());
+}
+
+pub async fn writes_take_effect_in_the_order_of_their_first_polls(bench: &mut Bench) {
+    const WRITES: u64 = 50;
+    bench.new_session("a/u/s", &[]).await;
+    let store = bench.share();
+    let write = |at: u64| {
+        let store = Arc::clone(&store);
+        async move { store.append(append("a/u/s", [event(&format!("{at}"), add("n", 1))])).await }
+    };
+    // Made in the other order, which does not count.
+    let mut writes: Vec<_> = (1..=WRITES).rev().map(|at| (at, Box::pin(write(at)))).collect();
+    writes.reverse();
+    let mut pending = Vec::new();
+    for (at, mut write) in writes {
+        let polled = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+        match polled {
+            Poll::Ready(appended) => assert_eq!(only_new(appended.unwrap()).sequence, at),
+            Poll::Pending => pending.push((at, write)),
+        }
+    }
+    for (at, write) in pending {
+        assert_eq!(only_new(write.await.unwrap()).sequence, at);
+    }
 }

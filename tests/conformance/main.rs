@@ -129,6 +129,7 @@ suite! {
         a_refused_command_does_not_harm_its_neighbours,
         a_read_sees_whole_commits_only,
         a_caller_that_leaves_harms_nobody,
+        writes_take_effect_in_the_order_of_their_first_polls,
     }
     past {
         every_event_left_its_state_also_in_a_batch,
@@ -239,7 +240,7 @@ suite! {
 
 #[test]
 fn an_exclusion_names_a_case_and_a_reason() {
-    for backend in [&backends::MEMORY, &backends::SQLITE] {
+    for backend in [&backends::MEMORY, &backends::SQLITE, &backends::SQLITE_WITHOUT_CACHE] {
         let mut restarts = true;
         for (case, reason) in backend.excluded {
             assert!(CASES.contains(case), "{}: no case {case}", backend.name);
