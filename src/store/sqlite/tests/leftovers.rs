@@ -85,6 +85,55 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s", 1).await;
+    fixture.store.close().await;
+    {
+        let mut bench = Bench::open(fixture.folder.path());
+        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        let (reply, mut appended): (_, Answer<Appended>) = oneshot::channel();
+        let (late, mut deleted): (_, Answer<bool>) = oneshot::channel();
+        let events = (0..40).map(|at| event(&at.to_string(), &[("k", "1")]));
+        let mut group = vec![
+            Command::Append(batch("s", events), reply),
+            Command::Delete(address("s"), at(2), late),
+        ];
+        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
+        assert_eq!(appended.try_recv().unwrap().unwrap().events.len(), 40);
+        assert_eq!(deleted.try_recv().unwrap(), Ok(true));
+    }
+    fixture.reopen().await;
+    sweep(&fixture).await;
+    fixture.store.close().await;
+    assert_eq!(rows_left(&fixture), []);
+}
+
+#[tokio::test]
+async fn a_sweep_never_takes_rows_of_those_who_came_after() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "r", 1).await;
+    fill(&fixture, "s").await;
+    assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
+    let mut number = 0;
+    let mut more = true;
+    while more {
+        // Rows at the end of the table are gone by now, and these may take their numbers.
+        more = fixture.store.sweep(at(5000)).await.unwrap();
+        for _ in 0..50 {
+            number += 1;
+            fixture.append("r", &format!("{number:04}"), &[("k", "1")]).await;
+        }
+    }
+    assert!(number > 250, "there were pieces");
+    let selection = EventSelection { max_items: 2000, ..selection(None) };
+    let query = EventQuery { key: address("r"), as_of: None, selection, now: at(1000) };
+    let events = fixture.store.list_events(query).await.unwrap().1.events;
+    let ids: Vec<_> = events.iter().map(|event| event.event_id.as_str().to_owned()).collect();
+    assert_eq!(ids, (1..=number).map(|at| format!("{at:04}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn a_fork_of_a_long_log_is_its_equal() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
