@@ -111,26 +111,54 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
 
 #[tokio::test]
 async fn a_sweep_never_takes_rows_of_those_who_came_after() {
-    let fixture = Fixture::new().await;
-    fixture.create("u", "r", 1).await;
-    fill(&fixture, "s").await;
-    assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
-    let mut number = 0;
-    let mut more = true;
-    while more {
-        // Rows at the end of the table are gone by now, and these may take their numbers.
-        more = fixture.store.sweep(at(5000)).await.unwrap();
-        for _ in 0..50 {
-            number += 1;
-            fixture.append("r", &format!("{number:04}"), &[("k", "1")]).await;
+    for pieces in 0..6 {
+        let fixture = Fixture::new().await;
+        fixture.create("u", "r", 1).await;
+        fill(&fixture, "s").await;
+        assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
+        for piece in 0..pieces {
+            assert!(fixture.store.sweep(at(5000)).await.unwrap(), "piece {piece}");
         }
+        // Where rows at the end of the table are gone by now, these take their numbers.
+        for number in 0..50 {
+            fixture.append("r", &format!("{number:02}"), &[("k", "1")]).await;
+        }
+        sweep(&fixture).await;
+        let query = EventQuery {
+            key: address("r"),
+            as_of: None,
+            selection: selection(None),
+            now: at(1000),
+        };
+        let events = fixture.store.list_events(query).await.unwrap().1.events;
+        let ids: Vec<_> = events.iter().map(|event| event.event_id.as_str().to_owned()).collect();
+        let expected: Vec<_> = (0..50).map(|number| format!("{number:02}")).collect();
+        assert_eq!(ids, expected, "after {pieces} pieces");
     }
-    assert!(number > 250, "there were pieces");
-    let selection = EventSelection { max_items: 2000, ..selection(None) };
-    let query = EventQuery { key: address("r"), as_of: None, selection, now: at(1000) };
-    let events = fixture.store.list_events(query).await.unwrap().1.events;
-    let ids: Vec<_> = events.iter().map(|event| event.event_id.as_str().to_owned()).collect();
-    assert_eq!(ids, (1..=number).map(|at| format!("{at:04}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_fork_takes_over_what_its_own_group_appended() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s", 1).await;
+    fixture.append("s", "1", &[("k", "1")]).await;
+    fixture.store.close().await;
+    {
+        let mut bench = Bench::open(fixture.folder.path());
+        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        let (reply, _appended): (_, Answer<Appended>) = oneshot::channel();
+        let (forking, mut forked): (_, Answer<SessionView>) = oneshot::channel();
+        let mut group = vec![
+            Command::Append(one("s", "2", &[("k", "2")]), reply),
+            Command::Fork(fork_of("s", "t", None), forking),
+        ];
+        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
+        let view = forked.try_recv().unwrap().unwrap();
+        assert_eq!(view.info.last_sequence, 2);
+        assert_eq!(shown(&view.state.unwrap()), ["k=2@2"]);
+    }
+    fixture.reopen().await;
+    assert_eq!(fixture.state("t", Some(1)).await, ["k=1@1"]);
 }
 
 #[tokio::test]
