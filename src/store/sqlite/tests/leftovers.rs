@@ -111,10 +111,15 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
 
 #[tokio::test]
 async fn a_sweep_never_takes_rows_of_those_who_came_after() {
-    for pieces in 0..6 {
+    for pieces in 0..4 {
         let fixture = Fixture::new().await;
         fixture.create("u", "r", 1).await;
-        fill(&fixture, "s").await;
+        fixture.create("u", "s", 1).await;
+        // Whole steps: the head and the index both know where the last one lies.
+        for part in 0..2 {
+            let events = (0..512).map(|at| event(&format!("{:04}", part * 512 + at), &[]));
+            fixture.store.append(batch("s", events)).await.unwrap();
+        }
         assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
         for piece in 0..pieces {
             assert!(fixture.store.sweep(at(5000)).await.unwrap(), "piece {piece}");
