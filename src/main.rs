@@ -79,9 +79,14 @@ fn signals() -> io::Result<(unix::Signal, unix::Signal)> {
 /// Says where it listens, what it stores in, and a line to try. A closed standard output is no reason not to serve.
 fn greet(running: &Running, store: &str) {
     let address = running.address();
+    // grpcurl takes the path of a socket without what marks it as one, and would send it as the name of the host, which is none.
+    let (unix, place) = match address.strip_prefix("unix:") {
+        Some(path) => ("-unix -authority localhost ", path),
+        None => ("", address),
+    };
     let text = format!(
         "sessiond listens on {address} and stores in {store}\n\
-         try: grpcurl -plaintext -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {address} sessiond.v1.SessionService/CreateSession\n"
+         try: grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
     );
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

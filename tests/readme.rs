@@ -24,22 +24,30 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
 struct Server {
     child: Child,
     address: String,
+    /// The line to try that it prints.
+    to_try: String,
 }
 
 impl Server {
     fn start(folder: &Path) -> Self {
+        Self::start_on("127.0.0.1:0", folder)
+    }
+
+    fn start_on(listen: &str, folder: &Path) -> Self {
         let store = format!("sqlite:{}", folder.join("readme.db").display());
         let mut child = Command::new(PROGRAM)
-            .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+            .args(["serve", "--listen", listen, "--store", &store])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        let (line, to_try) = (next(), next());
         let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
         let address = address.split(' ').next().unwrap().to_owned();
-        Self { child, address }
+        let to_try = to_try.strip_prefix("try: ").expect("a line to try").to_owned();
+        Self { child, address, to_try }
     }
 }
 
@@ -96,6 +104,29 @@ fn same(shown: &Value, found: &Value) -> bool {
             shown.len() == found.len() && shown.iter().zip(found).all(|(a, b)| same(a, b))
         }
         (shown, found) => shown == found,
+    }
+}
+
+#[test]
+fn the_line_to_try_works_wherever_the_server_listens() {
+    let Some(grpcurl) = grpcurl() else {
+        assert!(
+            env::var_os("CI").is_none(),
+            "grpcurl is not installed; tests/tools/install does it"
+        );
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let socket = format!("unix:{}", folder.path().join("sessiond.sock").display());
+    for listen in ["127.0.0.1:0", &socket] {
+        let server = Server::start_on(listen, folder.path());
+        let output =
+            sh(&server.to_try, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}\n{errors}", server.to_try);
+        let created: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(created["created"], Value::Bool(true));
+        assert_eq!(created["session"]["state"]["app:theme"], "dark");
     }
 }
 
