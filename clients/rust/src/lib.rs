@@ -14,4 +14,5 @@ mod session;
 pub mod proto;
 
 pub use connect::{Builder, Retry};
+pub use event::FOREIGN_BODY;
 pub use service::SessiondSessionService;

@@ -32,34 +32,31 @@ pub(crate) async fn list(
     let mut sessions: Vec<Box<dyn Session>> = Vec::new();
     let mut seen = HashSet::new();
     let mut to_skip = offset;
-    let mut page_token = String::new();
+    // A page token belongs to its request, so what is skipped comes with its state as well.
+    let mut request = ListSessionsRequest {
+        app_name,
+        user_id,
+        page_size: i32::try_from(offset.saturating_add(limit))
+            .map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
+        order: SessionOrder::LastEventTimeDesc.into(),
+        include_state: true,
+        json_form: JsonForm::Text.into(),
+        ..ListSessionsRequest::default()
+    };
     while sessions.len() < limit {
-        // What is skipped is asked for without its state.
-        let wanted = if to_skip > 0 { to_skip } else { limit - sessions.len() };
-        let request = ListSessionsRequest {
-            app_name: app_name.clone(),
-            user_id: user_id.clone(),
-            page_size: i32::try_from(wanted).map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
-            page_token,
-            order: SessionOrder::LastEventTimeDesc.into(),
-            include_state: to_skip == 0,
-            json_form: JsonForm::Text.into(),
-            ..ListSessionsRequest::default()
-        };
-        let skipping = to_skip > 0;
-        let page = list_sessions(caller, request).await?;
+        let page = list_sessions(caller, request.clone()).await?;
         for session in page.sessions {
             if !seen.insert(address(&session)?.session_id) {
                 continue;
             }
-            if skipping {
+            if to_skip > 0 {
                 to_skip -= 1;
-            } else {
+            } else if sessions.len() < limit {
                 sessions.push(Box::new(SessionSnapshot::new(session, Vec::new())?));
             }
         }
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
             break;
         }
     }
