@@ -43,6 +43,7 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Counts {
     cut: Cut,
+    to_pass: AtomicUsize,
     to_cut: AtomicUsize,
     answers: AtomicUsize,
 }
@@ -52,8 +53,12 @@ impl Proxy {
     pub async fn start(server: &str, cut: Cut) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let counts =
-            Arc::new(Counts { cut, to_cut: AtomicUsize::new(0), answers: AtomicUsize::new(0) });
+        let counts = Arc::new(Counts {
+            cut,
+            to_pass: AtomicUsize::new(0),
+            to_cut: AtomicUsize::new(0),
+            answers: AtomicUsize::new(0),
+        });
         let (server, shared) = (server.to_owned(), Arc::clone(&counts));
         let accepting = tokio::spawn(async move {
             loop {
@@ -72,6 +77,12 @@ impl Proxy {
     /// Cuts the connection at each of the next so many answers.
     pub fn cut_next(&self, answers: usize) {
         self.counts.to_cut.store(answers, Ordering::SeqCst);
+    }
+
+    /// Cuts the connection at the answer after the next so many.
+    pub fn cut_after(&self, answers: usize) {
+        self.counts.to_pass.store(answers, Ordering::SeqCst);
+        self.cut_next(1);
     }
 
     /// How many of the answers that were to be cut are still to come.
@@ -132,8 +143,11 @@ async fn answers(
         if kind == HEADERS && stream > newest_stream {
             newest_stream = stream;
             counts.answers.fetch_add(1, Ordering::SeqCst);
-            let left = |left: usize| left.checked_sub(1);
-            if counts.to_cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
+            let take = |count: &AtomicUsize| {
+                let less = |left: usize| left.checked_sub(1);
+                count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+            };
+            if !take(&counts.to_pass) && take(&counts.to_cut) {
                 if counts.cut == Cut::Torn {
                     let mut payload = vec![0; length];
                     from.read_exact(&mut payload).await?;
