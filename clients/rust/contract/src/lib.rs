@@ -96,3 +96,12 @@ macro_rules! stand_in {
         }
     };
 }
+
+/// The session that the processes of the writers' test share.
+pub fn shared_session() -> AdkIdentity {
+    AdkIdentity::new(
+        "my_app".try_into().unwrap(),
+        "alice".try_into().unwrap(),
+        "shared".try_into().unwrap(),
+    )
+}
