@@ -67,9 +67,11 @@ impl Caller {
                 }
                 Err(_) => (Status::deadline_exceeded("no answer in time"), Kind::Late),
             };
-            let again = kind == Kind::Lost || status.code() == Code::Unavailable;
             let pause = pause(&retry, attempts, fastrand::f64());
-            if !again || attempts >= retry.attempts || Instant::now() + pause >= ends {
+            if !may_be_repeated(kind, &status)
+                || attempts >= retry.attempts
+                || Instant::now() + pause >= ends
+            {
                 return Err(Failure { status, kind, attempts });
             }
             tracing::debug!(attempts, ?pause, %status, "sessiond did not answer; trying again");
@@ -79,7 +81,7 @@ impl Caller {
 }
 
 /// Who made a status. Those of this side carry what went wrong as their source; those of the server cannot.
-fn kind(status: &Status) -> Kind {
+pub(crate) fn kind(status: &Status) -> Kind {
     let mut cause = status.source();
     if cause.is_some() {
         while let Some(error) = cause {
@@ -97,8 +99,13 @@ fn kind(status: &Status) -> Kind {
     }
 }
 
+/// Whether nobody was there to answer.
+pub(crate) fn may_be_repeated(kind: Kind, status: &Status) -> bool {
+    kind == Kind::Lost || (kind == Kind::Refused && status.code() == Code::Unavailable)
+}
+
 /// The pause after attempt `attempts`, from 1, shortened by `random` (0 to 1) of its half.
-fn pause(retry: &Retry, attempts: u32, random: f64) -> Duration {
+pub(crate) fn pause(retry: &Retry, attempts: u32, random: f64) -> Duration {
     let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
     let full = retry.first_pause.saturating_mul(doubled).min(retry.longest_pause);
     full.mul_f64(1.0 - random / 2.0)

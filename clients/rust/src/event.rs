@@ -106,7 +106,7 @@ pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
 }
 
 /// What each key became. A key that was removed, which the kit has no word for, became null.
-fn delta(delta: Option<v1::StateDelta>) -> Result<HashMap<String, Value>> {
+pub(crate) fn delta(delta: Option<v1::StateDelta>) -> Result<HashMap<String, Value>> {
     let Some(v1::StateDelta { set_form, remove, operations: _ }) = delta else {
         return Ok(HashMap::new());
     };

@@ -38,7 +38,7 @@ pub(crate) async fn rewind(
     loop {
         let head = read::head(caller, bare.clone()).await?;
         let key = head.key.ok_or_else(|| unexpected("sessiond sent a session without address"))?;
-        let to_sequence = find(caller, &key, target).await?;
+        let to_sequence = find(caller, &key, target, false).await?;
         let request = RewindSessionRequest {
             key: Some(key.clone()),
             to_sequence: Some(to_sequence),
@@ -83,7 +83,12 @@ async fn show(
 }
 
 /// The sequence of the event that stays the last one; 0 where none stays.
-async fn find(caller: &Caller, key: &SessionKey, target: Target<'_>) -> Result<i64> {
+pub(crate) async fn find(
+    caller: &Caller,
+    key: &SessionKey,
+    target: Target<'_>,
+    include_rewound: bool,
+) -> Result<i64> {
     let mut passed = 0;
     let mut page_token = String::new();
     loop {
@@ -98,6 +103,7 @@ async fn find(caller: &Caller, key: &SessionKey, target: Target<'_>) -> Result<i
             page_size,
             page_token,
             descending: true,
+            selection: Some(EventSelection { include_rewound, ..EventSelection::default() }),
             ..ListEventsRequest::default()
         };
         let page = list_events(caller, request).await?;
@@ -117,7 +123,7 @@ async fn find(caller: &Caller, key: &SessionKey, target: Target<'_>) -> Result<i
                 Target::Event(id) => Err(AdkError::not_found(
                     ErrorComponent::Session,
                     "session.event_not_found",
-                    format!("session '{}' has no event '{id}' that shows", key.session_id),
+                    format!("session '{}' has no such event to go to: '{id}'", key.session_id),
                 )),
                 Target::Steps(steps) if passed == steps => Ok(0),
                 Target::Steps(steps) => Err(invalid(

@@ -90,10 +90,15 @@ impl SessiondSessionService {
         Ok(())
     }
 
-    async fn append(&self, key: SessionKey, event: Event) -> Result<()> {
+    /// Appends an event as it is on the wire.
+    pub(crate) async fn append(
+        &self,
+        key: SessionKey,
+        event: v1::Event,
+    ) -> Result<v1::AppendEventResponse> {
         let mut request = v1::AppendEventRequest {
             key: Some(key),
-            event: Some(to_wire(event)?),
+            event: Some(event),
             json_form: JsonForm::Text.into(),
             ..v1::AppendEventRequest::default()
         };
@@ -106,8 +111,7 @@ impl SessiondSessionService {
             tracing::warn!("sessiond has no room for temp: keys, which were dropped");
             outcome = self.send_append(request).await;
         }
-        outcome?;
-        Ok(())
+        Ok(outcome?)
     }
 
     async fn send_append(
@@ -137,7 +141,7 @@ impl SessionService for SessiondSessionService {
             None => SessionId::generate(),
         };
         let identity = AdkIdentity::new(req.try_app_name()?, req.try_user_id()?, session_id);
-        let key = key(&identity);
+        let key = key(&identity)?;
         let creation = Uuid::new_v4().to_string();
         let labels = HashMap::from([(CREATION.to_owned(), creation.clone())]);
         let request = CreateSessionRequest {
@@ -174,7 +178,7 @@ impl SessionService for SessiondSessionService {
 
     /// Reads a session. With both filters the newest so many events are taken first, and of those the ones since `after`.
     async fn get(&self, req: GetRequest) -> Result<Box<dyn Session>> {
-        let key = key(&req.try_identity()?);
+        let key = key(&req.try_identity()?)?;
         let selection = match (req.num_recent_events, req.after) {
             (Some(count), _) => read::newest(count),
             (None, after) => {
@@ -204,17 +208,19 @@ impl SessionService for SessiondSessionService {
 
     /// Deletes a session; one that is not there is fine.
     async fn delete(&self, req: DeleteRequest) -> Result<()> {
-        let key = key(&req.try_identity()?);
+        let key = key(&req.try_identity()?)?;
         Ok(list::delete(&self.caller, key).await?)
     }
 
     /// Appends to the one session of this id. Where several users have one, it is refused with `session.ambiguous_id`.
     async fn append_event(&self, session_id: &str, event: Event) -> Result<()> {
-        self.append(bare(session_id)?, event).await
+        self.append(bare(session_id)?, to_wire(event)?).await?;
+        Ok(())
     }
 
     async fn append_event_for_identity(&self, req: AppendEventRequest) -> Result<()> {
-        self.append(key(&req.identity), req.event).await
+        self.append(key(&req.identity)?, to_wire(req.event)?).await?;
+        Ok(())
     }
 
     /// Deletes every session of a user, those that are created meanwhile included. The user's state stays.
@@ -260,12 +266,13 @@ impl SessionService for SessiondSessionService {
 }
 
 /// The address of a session on the wire.
-pub(crate) fn key(identity: &AdkIdentity) -> SessionKey {
-    SessionKey {
-        app_name: identity.app_name.as_str().into(),
-        user_id: identity.user_id.as_str().into(),
-        session_id: identity.session_id.as_str().into(),
-    }
+pub(crate) fn key(identity: &AdkIdentity) -> Result<SessionKey> {
+    // Ids can be made without their checks, and one that is empty means another session to the server.
+    Ok(SessionKey {
+        app_name: AppName::try_from(identity.app_name.as_str())?.to_string(),
+        user_id: UserId::try_from(identity.user_id.as_str())?.to_string(),
+        session_id: SessionId::try_from(identity.session_id.as_str())?.to_string(),
+    })
 }
 
 /// The address of the one session that has this id.
