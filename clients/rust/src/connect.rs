@@ -151,8 +151,15 @@ fn uri(address: &str) -> Result<String> {
         }
         None => address,
     };
+    let is_host = |host: &str| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        // An IPv6 address stands in brackets, as it has colons of its own.
+        !host.is_empty()
+            && !bare.unwrap_or(host).contains(['/', '?', '#', '@', '[', ']'])
+            && (bare.is_some() || !host.contains(':'))
+    };
     match authority.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => {
             Ok(format!("http://{authority}"))
         }
         _ => bad("is no HOST:PORT, nor http://HOST:PORT, nor unix:PATH"),
@@ -196,6 +203,11 @@ mod tests {
             "localhost:70000",
             "local host:1",
             "a:1/b:2",
+            "::1:50051",
+            "me@host:1",
+            "host:1?",
+            "[]x:1",
+            "http://",
         ] {
             let error = endpoint(address).unwrap_err();
             assert_eq!(error.category, adk_core::ErrorCategory::InvalidInput, "{address}");

@@ -114,7 +114,7 @@ impl Delta {
         self
     }
 
-    pub(crate) fn to_wire(self) -> Result<v1::StateDelta> {
+    pub(crate) fn into_wire(self) -> Result<v1::StateDelta> {
         let Self { set, remove, operations } = self;
         let set_form =
             if set.is_empty() { None } else { Some(SetForm::SetJson(object_text(set)?)) };

@@ -96,7 +96,7 @@ impl SessiondSessionService {
     ) -> Result<HashMap<String, Value>> {
         let request = UpdateStateRequest {
             scope: Some(scope.to_wire()?),
-            delta: Some(delta.to_wire()?),
+            delta: Some(delta.into_wire()?),
             request_id: Uuid::new_v4().to_string(),
             json_form: JsonForm::Text.into(),
             ..UpdateStateRequest::default()
@@ -125,7 +125,7 @@ impl SessiondSessionService {
         mut event: Event,
         delta: Delta,
     ) -> Result<Event> {
-        let delta = delta.after(std::mem::take(&mut event.actions.state_delta)).to_wire()?;
+        let delta = delta.after(std::mem::take(&mut event.actions.state_delta)).into_wire()?;
         let mut event = to_wire(event)?;
         event.state_delta = Some(delta);
         let stored = self.append(key(identity)?, event).await?;

@@ -22,7 +22,7 @@ pub(crate) const LARGEST_PAGE: i32 = 1000;
 pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<SessionSnapshot> {
     let request = GetSessionRequest { json_form: JsonForm::Text.into(), ..request };
     let key = request.key.clone();
-    let selection = request.events.clone();
+    let selection = request.events;
     let answer = get(caller, request).await?;
     let session = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
     let mut events: Vec<Event> = answer.events.into_iter().map(from_wire).collect::<Result<_>>()?;
@@ -34,7 +34,7 @@ pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<
                 key: session.key.clone().or_else(|| key.clone()),
                 page_size: LARGEST_PAGE,
                 page_token,
-                selection: selection.clone(),
+                selection,
                 ..ListEventsRequest::default()
             },
         )

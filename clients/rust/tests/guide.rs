@@ -1,6 +1,7 @@
 //! The kit's guide to state, with sessiond in the place of its in-memory service and nothing else changed.
 //!
 //! Every example is one function of a session service. It runs with both, so what holds here held before the change.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::{collections::HashMap, sync::Arc};
 

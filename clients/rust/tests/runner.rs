@@ -1,5 +1,6 @@
 //! The kit's runner with an agent that streams, calls a tool and leaves state behind: with sessiond the session is the one
 //! that the kit's in-memory service would hold.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

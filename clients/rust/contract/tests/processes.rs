@@ -1,4 +1,5 @@
 //! Two processes on one session: nothing is lost, nothing doubled, and all see the same in the end.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeSet,

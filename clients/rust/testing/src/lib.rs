@@ -1,11 +1,6 @@
 //! What the tests of `sessiond-adk` need around them: [`Server`], a sessiond of one's own, and [`Proxy`], a network that fails.
 //!
 //! This package exists for tests only, so it panics where something is not as it should be.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "what fails here fails the test that called it"
-)]
 
 mod proxy;
 mod server;

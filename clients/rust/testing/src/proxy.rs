@@ -1,4 +1,5 @@
 //! A network that loses an answer: what is cut off is what the server has already decided.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test that called it")]
 
 use std::sync::{
     Arc,
@@ -11,6 +12,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::Notify,
     task::AbortHandle,
 };
 
@@ -45,6 +47,9 @@ struct Counts {
     cut: Cut,
     to_pass: AtomicUsize,
     to_cut: AtomicUsize,
+    to_hold: AtomicUsize,
+    held: Notify,
+    release: Notify,
     answers: AtomicUsize,
 }
 
@@ -57,6 +62,9 @@ impl Proxy {
             cut,
             to_pass: AtomicUsize::new(0),
             to_cut: AtomicUsize::new(0),
+            to_hold: AtomicUsize::new(0),
+            held: Notify::new(),
+            release: Notify::new(),
             answers: AtomicUsize::new(0),
         });
         let (server, shared) = (server.to_owned(), Arc::clone(&counts));
@@ -83,6 +91,22 @@ impl Proxy {
     pub fn cut_after(&self, answers: usize) {
         self.counts.to_pass.store(answers, Ordering::SeqCst);
         self.cut_next(1);
+    }
+
+    /// Holds back the answer after the next so many, until [`Proxy::release`].
+    pub fn hold_after(&self, answers: usize) {
+        self.counts.to_pass.store(answers, Ordering::SeqCst);
+        self.counts.to_hold.store(1, Ordering::SeqCst);
+    }
+
+    /// Waits until an answer is held back.
+    pub async fn held(&self) {
+        self.counts.held.notified().await;
+    }
+
+    /// Lets the answer go that is held back.
+    pub fn release(&self) {
+        self.counts.release.notify_one();
     }
 
     /// How many of the answers that were to be cut are still to come.
@@ -147,7 +171,11 @@ async fn answers(
                 let less = |left: usize| left.checked_sub(1);
                 count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
             };
-            if !take(&counts.to_pass) && take(&counts.to_cut) {
+            let passes = take(&counts.to_pass);
+            if !passes && take(&counts.to_hold) {
+                counts.held.notify_one();
+                counts.release.notified().await;
+            } else if !passes && take(&counts.to_cut) {
                 if counts.cut == Cut::Torn {
                     let mut payload = vec![0; length];
                     from.read_exact(&mut payload).await?;

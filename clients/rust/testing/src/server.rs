@@ -1,4 +1,9 @@
 //! The real program, on a free port or a socket of its own, in a folder that goes with it, killed when the test ends.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what fails here fails the test that called it"
+)]
 
 use std::{
     env,

@@ -3,6 +3,8 @@
 use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, GetRequest, SessionService};
 use serde_json::json;
+use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::{Cut, Proxy};
 
 use crate::harness::{
     Fixture, assert_error, creation, getting, ids, named, object, on_each_store, refused, setting,
@@ -24,6 +26,7 @@ on_each_store! {
     rewind_in_a_log_of_more_than_a_page
     rewind_of_an_ambiguous_id_is_refused
     appends_go_on_after_a_rewind
+    steps_count_from_the_newest_event_whoever_appends_meanwhile
 }
 
 /// Events `e1` to `e4` that count in `own`, `app:shared` and `user:shared`, over an initial state.
@@ -194,4 +197,18 @@ async fn appends_go_on_after_a_rewind(f: Fixture) {
     assert_eq!(session.events().len(), 3);
     assert_eq!(session.state().get("own"), Some(json!(10)));
     assert_eq!(session.state().get("only3"), None);
+}
+
+async fn steps_count_from_the_newest_event_whoever_appends_meanwhile(f: Fixture) {
+    four_events(&f).await;
+    let proxy = Proxy::start(f.server.address(), Cut::Close).await;
+    let service = SessiondSessionService::connect(proxy.address()).await.unwrap();
+    // The session has been read, and then its newest events, when somebody appends.
+    proxy.hold_after(1);
+    let rewinding = tokio::spawn(async move { service.rewind_steps("s1", 1).await });
+    proxy.held().await;
+    f.append("s1", named("e5")).await;
+    proxy.release();
+    let session = rewinding.await.unwrap().unwrap();
+    assert_eq!(ids(&*session), ["e1", "e2", "e3", "e4"]);
 }
