@@ -127,13 +127,14 @@ fn of_code(code: Code) -> (ErrorCategory, &'static str) {
         Code::PermissionDenied => (ErrorCategory::Forbidden, "session.forbidden"),
         Code::Unimplemented => (ErrorCategory::Unsupported, "session.unsupported"),
         Code::ResourceExhausted => (ErrorCategory::RateLimited, "session.resource_exhausted"),
+        // A message beyond what the server receives, which its transport refuses.
+        Code::OutOfRange => (ErrorCategory::InvalidInput, "session.message_too_large"),
         Code::Ok
         | Code::Unknown
         | Code::NotFound
         | Code::AlreadyExists
         | Code::FailedPrecondition
         | Code::Aborted
-        | Code::OutOfRange
         | Code::Internal
         | Code::DataLoss => (ErrorCategory::Internal, "session.transport"),
     }

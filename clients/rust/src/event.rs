@@ -192,3 +192,31 @@ pub(crate) fn drop_temporary(event: &mut v1::Event) -> Result<bool> {
     delta.set_form = Some(SetForm::SetJson(object_text(set)?));
     Ok(dropped)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever order the kit's hash maps have in this process.
+    #[test]
+    fn equal_events_are_equal_text() {
+        let numbered = || (0..20).map(|n| (format!("k{n:02}"), n));
+        let mut event = Event::with_id("e1", "turn-1");
+        event.actions.artifact_delta = numbered().collect();
+        event.provider_metadata = numbered().map(|(key, n)| (key, n.to_string())).collect();
+        event.actions.state_delta = numbered().map(|(key, n)| (key, n.into())).collect();
+        let wire = to_wire(event).unwrap();
+        let in_order = |text: &str| {
+            let found = numbered().map(|(key, _)| text.find(&format!("\"{key}\"")).unwrap());
+            assert!(found.is_sorted(), "{text}");
+        };
+        let Some(BodyForm::BodyJson(body)) = wire.body_form else { panic!() };
+        let artifacts = body.split("event_metadata").next().unwrap();
+        in_order(artifacts);
+        in_order(&body[artifacts.len()..]);
+        match wire.state_delta.unwrap().set_form {
+            Some(SetForm::SetJson(set)) => in_order(&set),
+            other => panic!("{other:?}"),
+        }
+    }
+}

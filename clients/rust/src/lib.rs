@@ -76,3 +76,8 @@ pub use event::FOREIGN_BODY;
 pub use more::Scope;
 pub use service::SessiondSessionService;
 pub use watch::{Change, ChangeKind, Since};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,6 +10,7 @@ use crate::harness::{Fixture, assert_error, creation, named, on_each_store, refu
 
 on_each_store! {
     limits_are_invalid_input_that_says_what_to_do
+    a_message_too_large_to_be_received_is_invalid_input
     a_scope_that_is_full_is_invalid_input
     an_error_carries_what_the_server_said
 }
@@ -43,6 +44,17 @@ async fn limits_are_invalid_input_that_says_what_to_do(f: Fixture) {
     let outcome = f.service.create(creation("s2", json!({"": 1}))).await;
     assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_key");
     assert!(f.get("s1").await.events().is_empty(), "a refusal changes nothing");
+}
+
+/// More than the 4 MiB that the server receives.
+async fn a_message_too_large_to_be_received_is_invalid_input(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let huge = long_of(|event| event.llm_request = Some("x".repeat(6_000_000)));
+    let outcome = f.try_append("s1", huge).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.message_too_large");
+    let outcome = f.service.create(creation("s2", json!({"own": "x".repeat(6_000_000)}))).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.message_too_large");
+    f.append("s1", named("e1")).await;
 }
 
 async fn a_scope_that_is_full_is_invalid_input(f: Fixture) {
