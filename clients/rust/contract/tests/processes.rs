@@ -9,8 +9,7 @@ use std::{
 
 use kit::{CreateRequest, SessionService as _};
 use serde_json::{Value, json};
-use sessiond_adk::SessiondSessionService;
-use sessiond_adk_contract::shared_session;
+use sessiond_adk_contract::{patient, shared_session};
 use sessiond_adk_testing::{Server, Store};
 
 const PROCESSES: [&str; 2] = ["a", "b"];
@@ -53,7 +52,7 @@ impl Drop for Process {
 
 async fn two_processes_write(store: Store) {
     let server = Server::start(store);
-    let service = SessiondSessionService::connect(server.address()).await.unwrap();
+    let service = patient(server.address()).connect().await.unwrap();
     let identity = shared_session();
     let request = CreateRequest {
         app_name: identity.app_name.as_ref().into(),

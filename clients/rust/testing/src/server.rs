@@ -18,7 +18,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Longer than a start takes on a slow and busy machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The program to test, where it is not the one of this checkout.
 const PROGRAM: &str = "SESSIOND_TEST_PROGRAM";

@@ -1,6 +1,6 @@
 //! A service with a server of its own, and requests that say only what matters to a test.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use adk_core::{AdkError, ErrorCategory, Event, Result, identity::AdkIdentity};
 use adk_session::{
@@ -9,7 +9,7 @@ use adk_session::{
 };
 use serde_json::Value;
 use sessiond_adk::{
-    Retry, SessiondSessionService,
+    Builder, Retry, SessiondSessionService,
     proto::v1::{
         self, EventSelection, GetSessionRequest, GetSessionResponse, JsonForm, SessionKey,
         session_service_client::SessionServiceClient,
@@ -39,6 +39,11 @@ macro_rules! on_each_store {
 }
 pub(crate) use on_each_store;
 
+/// A connection to be made, whose deadline decides nothing but when to give up: the machine may be busy with something else.
+pub fn builder(address: &str) -> Builder {
+    SessiondSessionService::builder(address).deadline(Duration::from_secs(600))
+}
+
 /// A running server and a service that is connected to it.
 pub struct Fixture {
     pub server: Server,
@@ -48,7 +53,7 @@ pub struct Fixture {
 impl Fixture {
     pub async fn start(store: Store) -> Self {
         let server = Server::start(store);
-        let service = SessiondSessionService::connect(server.address()).await.unwrap();
+        let service = builder(server.address()).connect().await.unwrap();
         Self { server, service }
     }
 
@@ -92,11 +97,8 @@ impl Fixture {
 }
 
 /// Does not try again, so that what a call met is what it says.
-pub const NO_RETRY: Retry = Retry {
-    attempts: 1,
-    first_pause: std::time::Duration::ZERO,
-    longest_pause: std::time::Duration::ZERO,
-};
+pub const NO_RETRY: Retry =
+    Retry { attempts: 1, first_pause: Duration::ZERO, longest_pause: Duration::ZERO };
 
 pub fn key(session_id: &str) -> SessionKey {
     SessionKey { app_name: APP.into(), user_id: USER.into(), session_id: session_id.into() }

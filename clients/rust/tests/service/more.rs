@@ -12,7 +12,8 @@ use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
 use sessiond_adk_testing::{Cut, Proxy, Store};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, identity, ids, named, object, on_each_store, refused, setting,
+    APP, Fixture, USER, assert_error, builder, identity, ids, named, object, on_each_store,
+    refused, setting,
 };
 
 on_each_store! {
@@ -244,8 +245,8 @@ async fn behind(f: &Fixture) -> (Proxy, SessiondSessionService) {
     let proxy = Proxy::start(f.server.address(), Cut::Close).await;
     let pause = Duration::from_millis(1);
     let retry = Retry { attempts: 10, first_pause: pause, longest_pause: pause };
-    let builder = SessiondSessionService::builder(proxy.address()).retry(retry);
-    let service = builder.connect().await.unwrap();
+    let settings = builder(proxy.address()).retry(retry);
+    let service = settings.connect().await.unwrap();
     (proxy, service)
 }
 

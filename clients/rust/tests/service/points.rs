@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use sessiond_adk::SessiondSessionService;
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, creation, getting, identity, ids, named, object,
-    on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, builder, creation, getting, identity, ids, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -297,7 +297,7 @@ async fn transport_failures_do_not_look_like_a_missing_session() {
     f.create("s1", json!({})).await;
     let address = f.server.address().to_owned();
     f.server.kill();
-    let builder = || SessiondSessionService::builder(&address).retry(NO_RETRY);
+    let builder = || builder(&address).retry(NO_RETRY);
     let service = builder().connect_lazy().unwrap();
     let outcome = service.get(getting("s1")).await;
     assert_error(outcome, ErrorCategory::Unavailable, "session.unavailable");

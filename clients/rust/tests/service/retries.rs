@@ -9,8 +9,8 @@ use sessiond_adk::{Retry, SessiondSessionService};
 use sessiond_adk_testing::{Cut, Proxy, Server, Store};
 
 use crate::harness::{
-    Fixture, NO_RETRY, assert_error, creation, getting, ids, listing, named, object, refused,
-    setting,
+    Fixture, NO_RETRY, assert_error, builder, creation, getting, ids, listing, named, object,
+    refused, setting,
 };
 
 /// A service behind a network that can be made to fail, and a direct one to look at what happened.
@@ -24,8 +24,7 @@ impl Behind {
     async fn start(store: Store, cut: Cut, retry: Retry) -> Self {
         let direct = Fixture::start(store).await;
         let proxy = Proxy::start(direct.server.address(), cut).await;
-        let service =
-            SessiondSessionService::builder(proxy.address()).retry(retry).connect().await.unwrap();
+        let service = builder(proxy.address()).retry(retry).connect().await.unwrap();
         Self { direct, proxy, service }
     }
 
@@ -247,9 +246,8 @@ async fn the_deadline_bounds_the_retries() {
 #[tokio::test]
 async fn a_server_that_is_killed_and_started_again_is_found_again() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = SessiondSessionService::builder(server.address())
+    let service = builder(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
-        .deadline(Duration::from_secs(60))
         .connect()
         .await
         .unwrap();
@@ -278,9 +276,8 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
 async fn connect_waits_for_a_server_that_is_coming_up() {
     let mut server = Server::start_on_socket(Store::Sqlite);
     server.kill();
-    let connecting = SessiondSessionService::builder(server.address())
-        .retry(Retry { attempts: 1000, ..Retry::default() })
-        .connect();
+    let connecting =
+        builder(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
     let connecting = tokio::spawn(connecting);
     tokio::task::yield_now().await;
     let _server = tokio::task::spawn_blocking(|| {

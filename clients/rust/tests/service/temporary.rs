@@ -1,16 +1,13 @@
 //! `temp:` keys: seen within their turn, never stored.
 
 use serde_json::json;
-use sessiond_adk::{
-    SessiondSessionService,
-    proto::v1::{
-        EndInvocationRequest, GetSessionRequest, JsonForm, Session, session::StateForm,
-        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
-    },
+use sessiond_adk::proto::v1::{
+    EndInvocationRequest, GetSessionRequest, JsonForm, Session, session::StateForm,
+    session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
 };
 use sessiond_adk_testing::{Server, Store};
 
-use crate::harness::{Fixture, body, ids, key, object, on_each_store, setting};
+use crate::harness::{Fixture, body, builder, ids, key, object, on_each_store, setting};
 
 on_each_store! {
     temporary_keys_are_seen_within_their_turn_only
@@ -84,7 +81,7 @@ async fn temporary_keys_never_reach_the_disk() {
 #[tokio::test]
 async fn an_event_is_stored_without_them_where_the_server_has_no_room() {
     let server = Server::start_with(Store::Memory, &["--max-invocations", "1"]);
-    let service = SessiondSessionService::connect(server.address()).await.unwrap();
+    let service = builder(server.address()).connect().await.unwrap();
     let f = Fixture { server, service };
     f.create("s1", json!({})).await;
     for turn in ["turn-1", "turn-2"] {

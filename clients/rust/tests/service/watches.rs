@@ -6,12 +6,12 @@ use adk_core::{ErrorCategory, Result};
 use adk_session::SessionService;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use serde_json::json;
-use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, SessiondSessionService, Since};
+use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
 use sessiond_adk_testing::{Cut, Proxy, Server, Store};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, creation, identity, named, object, on_each_store,
-    refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, builder, creation, identity, named, object,
+    on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -27,7 +27,7 @@ on_each_store! {
 }
 
 /// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 type Watch = BoxStream<'static, Result<Change>>;
 
@@ -157,8 +157,8 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
     let proxy = Proxy::start(f.server.address(), Cut::Torn).await;
     // Fewer attempts than losses: with each message they are counted anew.
     let retry = Retry { attempts: 4, ..Retry::default() };
-    let builder = SessiondSessionService::builder(proxy.address()).retry(retry);
-    let service = builder.connect().await.unwrap();
+    let settings = builder(proxy.address()).retry(retry);
+    let service = settings.connect().await.unwrap();
     // First the watch's own answer is cut, then those of calls beside it, on the same connection.
     proxy.cut_next(1);
     let mut watch = service.watch(&s1(), Since::Beginning);
@@ -179,7 +179,7 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
 #[tokio::test]
 async fn a_watch_outlives_the_server() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = SessiondSessionService::builder(server.address())
+    let service = builder(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
         .connect()
         .await
@@ -220,8 +220,8 @@ async fn a_watch_outlives_the_server() {
 async fn a_watch_of_a_server_that_is_gone_ends_with_an_error() {
     let mut f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
-    let builder = SessiondSessionService::builder(f.server.address()).retry(NO_RETRY);
-    let mut watch = builder.connect().await.unwrap().watch(&s1(), Since::Now);
+    let settings = builder(f.server.address()).retry(NO_RETRY);
+    let mut watch = settings.connect().await.unwrap().watch(&s1(), Since::Now);
     assert_eq!(told(&mut watch).await, "caught up");
     f.server.kill();
     assert_error(next(&mut watch).await, ErrorCategory::Unavailable, "session.unavailable");

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use adk_core::{AdkError, Event};
 use kit::{AppendEventRequest, SessionService as _};
 use sessiond_adk::SessiondSessionService;
-use sessiond_adk_contract::shared_session;
+use sessiond_adk_contract::{patient, shared_session};
 
 #[tokio::main]
 async fn main() -> Result<(), AdkError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, name, writers, appends] = arguments.try_into().unwrap();
     let (writers, appends) = (writers.parse().unwrap(), appends.parse().unwrap());
-    let service = SessiondSessionService::connect(address).await?;
+    let service = patient(&address).connect().await?;
     let all = (0..writers).map(|n| {
         let (service, writer) = (service.clone(), format!("{name}{n}"));
         tokio::spawn(async move { write(&service, &writer, appends).await })
