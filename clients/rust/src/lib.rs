@@ -43,7 +43,7 @@
 //!
 //! # What holds
 //!
-//! * An append that has returned is durable, and has taken effect once, however often it had to be sent.
+//! * An append that has returned is stored, as durably as the server stores, and has taken effect once, however often it was sent.
 //! * An event comes back as it was: every field, every nanosecond, every digit. What a later kit adds survives in the server.
 //! * `temp:` keys are never stored.
 //! * A missing session is `NotFound` with the code `session.not_found`, and nothing else is.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use adk_core::{
-    AdkError, ErrorComponent, Event, Result,
+    Event, Result,
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
 use adk_session::{
@@ -11,14 +11,14 @@ use adk_session::{
     SessionService,
 };
 use async_trait::async_trait;
-use tonic::transport::Channel;
+use tonic::{Status, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 use uuid::Uuid;
 
 use crate::{
-    call::{Answer, Caller},
+    call::{Answer, Caller, Failure, Kind},
     connect::{Builder, Patience},
     error::unexpected,
     event::{drop_temporary, object_text, to_timestamp, to_wire},
@@ -81,10 +81,8 @@ impl SessiondSessionService {
     pub(crate) async fn wait_until_ready(&self) -> Result<()> {
         let ask = |channel, request| async move {
             let answer = HealthClient::new(channel).check(request).await?;
-            match answer.get_ref().status() {
-                ServingStatus::Serving => Ok(answer),
-                _ => Err(tonic::Status::unavailable("it is starting or stopping")),
-            }
+            readiness(answer.get_ref().status())?;
+            Ok(answer)
         };
         self.caller.call(HealthCheckRequest::default(), ask).await?;
         Ok(())
@@ -254,13 +252,18 @@ impl SessionService for SessiondSessionService {
     async fn health_check(&self) -> Result<()> {
         let ask = |channel, request| async move { HealthClient::new(channel).check(request).await };
         let answer = self.caller.call(HealthCheckRequest::default(), ask).await?;
-        match answer.status() {
-            ServingStatus::Serving => Ok(()),
-            _ => Err(AdkError::unavailable(
-                ErrorComponent::Session,
-                "session.unavailable",
-                "sessiond is starting or stopping",
-            )),
+        // An answer, though not the wanted one, so it is not asked for again.
+        readiness(answer.status())
+            .map_err(|status| Failure { status, kind: Kind::Refused, attempts: 1 }.into())
+    }
+}
+
+/// What the health of a server means to a call.
+fn readiness(health: ServingStatus) -> std::result::Result<(), Status> {
+    match health {
+        ServingStatus::Serving => Ok(()),
+        ServingStatus::NotServing | ServingStatus::Unknown | ServingStatus::ServiceUnknown => {
+            Err(Status::unavailable("sessiond is starting or stopping"))
         }
     }
 }
@@ -279,4 +282,23 @@ pub(crate) fn key(identity: &AdkIdentity) -> Result<SessionKey> {
 fn bare(session_id: &str) -> Result<SessionKey> {
     let session_id = SessionId::try_from(session_id)?.as_str().into();
     Ok(SessionKey { session_id, ..SessionKey::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_serves_is_ready() {
+        readiness(ServingStatus::Serving).unwrap();
+        for health in
+            [ServingStatus::NotServing, ServingStatus::Unknown, ServingStatus::ServiceUnknown]
+        {
+            let status = readiness(health).unwrap_err();
+            let failure = Failure { status, kind: Kind::Refused, attempts: 1 };
+            let error = adk_core::AdkError::from(failure);
+            assert_eq!(error.category, adk_core::ErrorCategory::Unavailable);
+            assert!(error.is_retryable() && error.code == "session.unavailable");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -39,6 +39,8 @@ pub struct Server {
     address: String,
     arguments: Vec<String>,
     folder: TempDir,
+    /// Reads its standard error until it ends.
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
@@ -56,7 +58,8 @@ impl Server {
     pub fn start_on_socket(store: Store) -> Self {
         let folder = TempDir::new().unwrap();
         let address = format!("unix:{}", folder.path().join("sessiond.sock").display());
-        Self::start_at(address, store, &[], folder)
+        // As long as anybody's patience here, so that a busy machine decides nothing.
+        Self::start_at(address, store, &["--drain-timeout", "600"], folder)
     }
 
     fn start_at(listen: String, store: Store, flags: &[&str], folder: TempDir) -> Self {
@@ -67,8 +70,8 @@ impl Server {
         let mut arguments: Vec<String> =
             ["serve", "--listen", &listen, "--store", &store].map(Into::into).into();
         arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-        let (child, address) = run(&arguments);
-        Self { child, address, arguments, folder }
+        let (child, address, log) = run(&arguments);
+        Self { child, address, arguments, folder, log: Some(log) }
     }
 
     /// Where it listens, as `SessiondSessionService::connect` takes it.
@@ -89,11 +92,21 @@ impl Server {
         self.child.wait().unwrap();
     }
 
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(&mut self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        let drained = self.child.wait().unwrap().success();
+        let log = self.log.take().map(|log| log.join().unwrap());
+        assert!(drained, "the server did not drain: {}", log.unwrap_or_default());
+    }
+
     /// Starts it again where it was. On a socket, as a port may have been given to somebody else.
     pub fn start_again(&mut self) {
-        let (child, address) = run(&self.arguments);
+        let (child, address, log) = run(&self.arguments);
         self.child = child;
         self.address = address;
+        self.log = Some(log);
     }
 }
 
@@ -106,7 +119,7 @@ impl Drop for Server {
 }
 
 /// Starts the program and waits until it says where it listens.
-fn run(arguments: &[String]) -> (Child, String) {
+fn run(arguments: &[String]) -> (Child, String, JoinHandle<String>) {
     let mut command = Command::new(program());
     for (name, _) in env::vars_os() {
         // Whoever runs the tests may use sessiond as well: those settings are not for the tests.
@@ -136,7 +149,7 @@ fn run(arguments: &[String]) -> (Child, String) {
     };
     let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
     let address = address.split(' ').next().unwrap().to_owned();
-    (child, address)
+    (child, address, log)
 }
 
 /// The program under test: what the environment names, or what the checkout has built.

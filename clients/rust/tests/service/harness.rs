@@ -175,3 +175,13 @@ pub fn assert_error<T>(outcome: Result<T>, category: ErrorCategory, code: &str) 
     let error = refused(outcome);
     assert_eq!((error.category, error.code), (category, code), "{error:?}");
 }
+
+/// Does what blocks, such as to start a server, while the connections of the test go on answering.
+pub async fn blocking(server: Server, change: fn(&mut Server)) -> Server {
+    let mut server = server;
+    let changed = tokio::task::spawn_blocking(move || {
+        change(&mut server);
+        server
+    });
+    changed.await.unwrap()
+}

@@ -9,8 +9,8 @@ use sessiond_adk::{Retry, SessiondSessionService};
 use sessiond_adk_testing::{Cut, Proxy, Server, Store};
 
 use crate::harness::{
-    Fixture, NO_RETRY, assert_error, builder, creation, getting, ids, listing, named, object,
-    refused, setting,
+    Fixture, NO_RETRY, assert_error, blocking, builder, creation, getting, ids, listing, named,
+    object, refused, setting,
 };
 
 /// A service behind a network that can be made to fail, and a direct one to look at what happened.
@@ -254,17 +254,14 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
     service.create(creation("s1", json!({}))).await.unwrap();
     for n in 1..=3 {
         service.append_event("s1", named(&format!("a{n}"))).await.unwrap();
-        server.kill();
+        // As a crash, and as an update of the server.
+        let end = if n % 2 == 0 { Server::kill } else { Server::stop };
+        server = blocking(server, end).await;
         // Asked while nobody is there, and answered by the one that comes.
         let (service, event) = (service.clone(), named(&format!("b{n}")));
         let waiting = tokio::spawn(async move { service.append_event("s1", event).await });
         tokio::task::yield_now().await;
-        server = tokio::task::spawn_blocking(|| {
-            server.start_again();
-            server
-        })
-        .await
-        .unwrap();
+        server = blocking(server, Server::start_again).await;
         waiting.await.unwrap().unwrap();
     }
     let session = service.get(getting("s1")).await.unwrap();
@@ -280,11 +277,6 @@ async fn connect_waits_for_a_server_that_is_coming_up() {
         builder(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
     let connecting = tokio::spawn(connecting);
     tokio::task::yield_now().await;
-    let _server = tokio::task::spawn_blocking(|| {
-        server.start_again();
-        server
-    })
-    .await
-    .unwrap();
+    let _server = blocking(server, Server::start_again).await;
     connecting.await.unwrap().unwrap().health_check().await.unwrap();
 }

@@ -10,8 +10,8 @@ use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
 use sessiond_adk_testing::{Cut, Proxy, Server, Store};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, builder, creation, identity, named, object,
-    on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, blocking, builder, creation, identity, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -194,17 +194,14 @@ async fn a_watch_outlives_the_server() {
         let id = format!("e{n}");
         service.append_event("s1", named(&id)).await.unwrap();
         wanted.push(format!("event {id}"));
-        server.kill();
+        // As a crash, and as an update of the server, which tells its watches that it goes.
+        let end = if n % 2 == 0 { Server::kill } else { Server::stop };
+        server = blocking(server, end).await;
         let waiting = service.clone();
         let id = format!("f{n}");
         wanted.push(format!("event {id}"));
         let waiting = tokio::spawn(async move { waiting.append_event("s1", named(&id)).await });
-        server = tokio::task::spawn_blocking(|| {
-            server.start_again();
-            server
-        })
-        .await
-        .unwrap();
+        server = blocking(server, Server::start_again).await;
         waiting.await.unwrap().unwrap();
         while events.len() < wanted.len() {
             events.push(told(&mut watch).await);
@@ -214,6 +211,19 @@ async fn a_watch_outlives_the_server() {
     assert_eq!(events, wanted);
     let session = service.get_for_identity(&identity(APP, USER, "s1")).await.unwrap();
     assert_eq!(session.state().all(), object(json!({})));
+}
+
+#[tokio::test]
+async fn a_watch_too_many_is_told_when_to_come_back() {
+    let server = Server::start_with(Store::Memory, &["--max-watches", "1"]);
+    let service = builder(server.address()).connect().await.unwrap();
+    service.create(creation("s1", json!({}))).await.unwrap();
+    let mut first = service.watch(&s1(), Since::Now);
+    assert_eq!(told(&mut first).await, "caught up");
+    let mut second = service.watch(&s1(), Since::Now);
+    let error = refused(next(&mut second).await);
+    assert_eq!((error.category, error.code), (ErrorCategory::RateLimited, "session.overloaded"));
+    assert!(error.is_retryable() && error.retry.retry_after().is_some(), "{error:?}");
 }
 
 #[tokio::test]
