@@ -1,0 +1,112 @@
+//! Lists of a user's sessions, and the end of all of them.
+
+use std::collections::HashSet;
+
+use adk_core::Result;
+use adk_session::Session;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::{
+    call::{Answer, Caller},
+    error::unexpected,
+    proto::v1::{
+        self, DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse,
+        SessionKey, SessionOrder, session_service_client::SessionServiceClient,
+    },
+    read::LARGEST_PAGE,
+    session::SessionSnapshot,
+};
+
+/// Deletions under way at the same time: enough for the server to share its flushes to the disk among them.
+const DELETIONS: usize = 16;
+
+/// The sessions of one user, most recently used first, with their state and without events.
+///
+/// Which of them come at all is decided page by page: one that is used meanwhile moves to the front, and is not listed twice.
+pub(crate) async fn list(
+    caller: &Caller,
+    (app_name, user_id): (String, String),
+    offset: usize,
+    limit: usize,
+) -> Result<Vec<Box<dyn Session>>> {
+    let mut sessions: Vec<Box<dyn Session>> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut to_skip = offset;
+    // A page token belongs to its request, so what is skipped comes with its state as well.
+    let mut request = ListSessionsRequest {
+        app_name,
+        user_id,
+        page_size: i32::try_from(offset.saturating_add(limit))
+            .map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
+        order: SessionOrder::LastEventTimeDesc.into(),
+        include_state: true,
+        json_form: JsonForm::Text.into(),
+        ..ListSessionsRequest::default()
+    };
+    while sessions.len() < limit {
+        let page = list_sessions(caller, request.clone()).await?;
+        for session in page.sessions {
+            if !seen.insert(address(&session)?.session_id) {
+                continue;
+            }
+            if to_skip > 0 {
+                to_skip -= 1;
+            } else if sessions.len() < limit {
+                sessions.push(Box::new(SessionSnapshot::new(session, Vec::new())?));
+            }
+        }
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    Ok(sessions)
+}
+
+/// Deletes every session of one user, those that are created meanwhile included.
+pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -> Result<()> {
+    loop {
+        let request = ListSessionsRequest {
+            app_name: app_name.into(),
+            user_id: user_id.into(),
+            page_size: LARGEST_PAGE,
+            ..ListSessionsRequest::default()
+        };
+        let page = list_sessions(caller, request).await?;
+        if page.sessions.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<SessionKey> = page.sessions.iter().map(address).collect::<Result<_>>()?;
+        stream::iter(keys)
+            .map(|key| delete(caller, key))
+            .buffer_unordered(DELETIONS)
+            .try_collect::<()>()
+            .await?;
+    }
+}
+
+/// Deletes one session; one that is not there is fine.
+pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> Answer<()> {
+    let request = DeleteSessionRequest { key: Some(key), allow_missing: true };
+    caller
+        .call(request, |channel, request| async move {
+            SessionServiceClient::new(channel).delete_session(request).await
+        })
+        .await?;
+    Ok(())
+}
+
+async fn list_sessions(
+    caller: &Caller,
+    request: ListSessionsRequest,
+) -> Answer<ListSessionsResponse> {
+    caller
+        .call(request, |channel, request| async move {
+            SessionServiceClient::new(channel).list_sessions(request).await
+        })
+        .await
+}
+
+fn address(session: &v1::Session) -> Result<SessionKey> {
+    session.key.clone().ok_or_else(|| unexpected("sessiond sent a session without its address"))
+}

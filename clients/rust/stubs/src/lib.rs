@@ -1,0 +1,50 @@
+//! Generates the stubs of `sessiond-adk` from `proto/` at the root of the checkout, without `protoc`.
+//!
+//! A published crate cannot reach the contract, so what is generated is checked in; `tests/current.rs` fails when it is
+//! older than the contract.
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every file of the contract, relative to [`contract`].
+const FILES: [&str; 5] = [
+    "sessiond/v1/types.proto",
+    "sessiond/v1/session_service.proto",
+    "sessiond/v1/event_service.proto",
+    "sessiond/v1/state_service.proto",
+    "sessiond/v1/watch_service.proto",
+];
+
+/// The one file that is generated: the name of the contract's package.
+pub const STUBS: &str = "sessiond.v1.rs";
+
+/// The folder of the contract.
+pub fn contract() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../proto")
+}
+
+/// The folder of the crate that the stubs belong to.
+pub fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/proto")
+}
+
+/// Writes [`STUBS`] into `folder`: messages and clients, no servers.
+///
+/// # Errors
+///
+/// A contract that does not compile, or a folder that cannot be written.
+pub fn generate(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let descriptors = protox::compile(FILES, [contract()])?;
+    tonic_prost_build::configure()
+        .build_server(false)
+        .build_transport(false)
+        .out_dir(folder)
+        .compile_fds(descriptors)?;
+    let file = folder.join(STUBS);
+    let code = fs::read_to_string(&file)?;
+    fs::write(file, format!("//! Generated from `proto/` by `clients/rust/generate`.\n{code}"))?;
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! The kit's runner with an agent that streams, calls a tool and leaves state behind: with sessiond the session is the one
+//! that the kit's in-memory service would hold.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use adk_core::{
+    Agent, Content, Event, EventStream, FunctionResponseData, InvocationContext, Part, Result,
+    async_trait,
+};
+use adk_runner::Runner;
+use adk_session::{
+    CreateRequest, GetRequest, InMemorySessionService, ListRequest, Session, SessionService,
+};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::{Server, Store};
+
+/// Streams an answer in chunks, calls a tool, and counts its turns for the user.
+struct Assistant;
+
+fn event(context: &dyn InvocationContext, id: &str, parts: Vec<Part>) -> Event {
+    let mut event =
+        Event::with_id(format!("{id}-{}", context.invocation_id()), context.invocation_id());
+    event.author = "assistant".into();
+    event.set_content(Content { role: "model".into(), parts });
+    event
+}
+
+#[async_trait]
+impl Agent for Assistant {
+    fn name(&self) -> &str {
+        "assistant"
+    }
+
+    fn description(&self) -> &str {
+        "answers"
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        &[]
+    }
+
+    async fn run(&self, context: Arc<dyn InvocationContext>) -> Result<EventStream> {
+        let state = context.session().state();
+        let turns = state.get("user:turns").and_then(|turns| turns.as_i64()).unwrap_or(0) + 1;
+        let heard = context.session().conversation_history().len();
+
+        let arguments = json!({"turn": turns});
+        let call = event(
+            &*context,
+            "call",
+            vec![Part::FunctionCall {
+                name: "look_up".into(),
+                args: arguments.clone(),
+                id: Some(format!("call-{turns}")),
+                thought_signature: None,
+            }],
+        );
+        let mut answer = event(
+            &*context,
+            "response",
+            vec![Part::FunctionResponse {
+                function_response: FunctionResponseData::new("look_up", arguments),
+                id: Some(format!("call-{turns}")),
+                annotations: None,
+            }],
+        );
+        answer.actions.state_delta.insert("temp:looked_up".into(), json!(true));
+        answer.actions.state_delta.insert("looked_up".into(), json!([turns, null]));
+
+        let text = |text: &str| vec![Part::Text { text: text.into() }];
+        let mut chunks: Vec<Event> = ["It ", "rains."]
+            .map(|chunk| {
+                let mut chunk = event(&*context, "answer", text(chunk));
+                chunk.llm_response.partial = true;
+                // Of a chunk, nothing is kept.
+                chunk.actions.state_delta.insert("chunk".into(), json!(true));
+                chunk
+            })
+            .into();
+        let mut whole = event(&*context, "answer", text("It rains."));
+        whole.llm_response.turn_complete = true;
+        whole.actions.state_delta.insert("user:turns".into(), json!(turns));
+        whole.actions.state_delta.insert("app:turns".into(), json!(turns));
+        whole.actions.state_delta.insert("heard".into(), json!(heard));
+
+        let mut events = vec![call, answer];
+        events.append(&mut chunks);
+        events.push(whole);
+        Ok(stream::iter(events.into_iter().map(Ok)).boxed())
+    }
+}
+
+/// Three turns in two sessions, and what the service holds afterwards, without what differs each time.
+async fn converse(sessions: Arc<dyn SessionService>) -> Value {
+    let runner = Runner::builder()
+        .app_name("my_app")
+        .agent(Arc::new(Assistant))
+        .session_service(Arc::clone(&sessions))
+        .build()
+        .unwrap();
+    for id in ["first", "second"] {
+        let state = [("user:name".to_owned(), json!("Alice")), ("begun".to_owned(), json!(id))];
+        let request = CreateRequest {
+            app_name: "my_app".into(),
+            user_id: "alice".into(),
+            session_id: Some(id.into()),
+            state: state.into(),
+        };
+        sessions.create(request).await.unwrap();
+    }
+    for id in ["first", "second", "first"] {
+        let question = Content::new("user").with_text(format!("Will it rain in the {id}?"));
+        let told: Vec<Event> =
+            runner.run_str("alice", id, question).await.unwrap().try_collect().await.unwrap();
+        assert_eq!(told.iter().filter(|event| event.llm_response.partial).count(), 2);
+    }
+    let mut seen = Vec::new();
+    for id in ["first", "second"] {
+        let request = GetRequest {
+            app_name: "my_app".into(),
+            user_id: "alice".into(),
+            session_id: id.into(),
+            num_recent_events: None,
+            after: None,
+        };
+        seen.push(describe(&*sessions.get(request).await.unwrap()));
+    }
+    let request = ListRequest {
+        app_name: "my_app".into(),
+        user_id: "alice".into(),
+        limit: None,
+        offset: None,
+    };
+    let listed = sessions.list(request).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|session| session.id().to_owned()).collect();
+    json!({"sessions": seen, "listed": listed})
+}
+
+fn describe(session: &dyn Session) -> Value {
+    let mut turns = Vec::new();
+    let events: Vec<Value> = session
+        .events()
+        .all()
+        .iter()
+        .map(|event| {
+            if !turns.contains(&event.invocation_id) {
+                turns.push(event.invocation_id.clone());
+            }
+            let turn = turns.iter().position(|turn| *turn == event.invocation_id);
+            let mut told = serde_json::to_value(event).unwrap();
+            for differs in ["id", "timestamp", "invocation_id"] {
+                told.as_object_mut().unwrap().remove(differs).unwrap();
+            }
+            told["turn"] = json!(turn);
+            told
+        })
+        .collect();
+    json!({"id": session.id(), "state": session.state().all(), "events": events})
+}
+
+#[tokio::test]
+async fn a_conversation_leaves_the_same_session_behind() {
+    let wanted = converse(Arc::new(InMemorySessionService::new())).await;
+    assert_eq!(wanted["sessions"][0]["events"].as_array().unwrap().len(), 8);
+    assert_eq!(wanted["sessions"][0]["state"]["user:turns"], 3);
+    for store in [Store::Memory, Store::Sqlite] {
+        let server = Server::start(store);
+        let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+        assert_eq!(converse(Arc::new(sessions)).await, wanted, "{store:?}");
+    }
+}
+
+/// The session is not there: the run says so, as with the kit's own services.
+#[tokio::test]
+async fn a_run_without_its_session_ends_with_not_found() {
+    let server = Server::start(Store::Memory);
+    let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+    let runner = Runner::builder()
+        .app_name("my_app")
+        .agent(Arc::new(Assistant))
+        .session_service(Arc::new(sessions))
+        .build()
+        .unwrap();
+    let run = runner.run_str("alice", "nowhere", Content::new("user").with_text("hello")).await;
+    let error = run.unwrap().try_collect::<Vec<Event>>().await.unwrap_err();
+    assert!(error.is_not_found() && error.code == "session.not_found", "{error:?}");
+}

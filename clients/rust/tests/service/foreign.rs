@@ -1,0 +1,151 @@
+//! Events that other programs have written into a session, which the kit has to be able to read.
+
+use adk_core::{Content, Event};
+use prost_types::Timestamp;
+use serde_json::{Value, json};
+use sessiond_adk::{
+    FOREIGN_BODY,
+    proto::v1::{
+        self, AppendEventRequest, Scope, StateDelta, UpdateStateRequest, event::BodyForm,
+        event_service_client::EventServiceClient, state_delta::SetForm,
+        state_service_client::StateServiceClient,
+    },
+};
+
+use crate::harness::{APP, Fixture, USER, body, key, named, object, on_each_store};
+
+on_each_store! {
+    unknown_fields_survive_in_the_server
+    an_event_with_nothing_but_its_envelope_is_read
+    an_event_of_another_kit_is_read_as_well_as_it_can_be
+    a_body_that_is_no_event_is_kept_as_text
+    what_removes_a_key_reads_as_null
+    a_change_of_state_without_an_event_is_read
+}
+
+/// Appends what another program sends, and reads it as the kit does.
+async fn append_foreign(f: &Fixture, event: v1::Event) -> Event {
+    let request = AppendEventRequest {
+        key: Some(key("s1")),
+        event: Some(event),
+        ..AppendEventRequest::default()
+    };
+    EventServiceClient::new(f.service.channel()).append_event(request).await.unwrap();
+    f.get("s1").await.events().all().pop().unwrap()
+}
+
+fn foreign(body: Option<Value>) -> v1::Event {
+    v1::Event {
+        event_id: "foreign-1".into(),
+        invocation_id: "turn-9".into(),
+        author: "python".into(),
+        branch: "root".into(),
+        event_time: Some(Timestamp { seconds: 1_700_000_000, nanos: 5 }),
+        body_form: body.map(|body| BodyForm::BodyJson(body.to_string())),
+        ..v1::Event::default()
+    }
+}
+
+#[track_caller]
+fn assert_envelope(event: &Event) {
+    assert_eq!(event.id, "foreign-1");
+    assert_eq!(event.invocation_id, "turn-9");
+    assert_eq!(event.author, "python");
+    assert_eq!(event.branch, "root");
+    assert_eq!(event.timestamp.timestamp_nanos_opt(), Some(1_700_000_000_000_000_005));
+}
+
+async fn unknown_fields_survive_in_the_server(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let mut sent = serde_json::to_value(named("foreign-1")).unwrap();
+    sent["of_a_later_kit"] = json!({"kept": [1, 2.50]});
+    sent["actions"]["of_a_later_kit"] = json!(true);
+    let text = format!(" {sent:#}\n");
+    let event = v1::Event { body_form: Some(BodyForm::BodyJson(text.clone())), ..foreign(None) };
+    append_foreign(&f, event).await;
+    f.append("s1", named("e2")).await;
+    let stored = f.stored("s1").await;
+    assert_eq!(body(&stored.events[0]), text.trim(), "byte for byte");
+}
+
+async fn an_event_with_nothing_but_its_envelope_is_read(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let event = append_foreign(&f, foreign(None)).await;
+    assert_envelope(&event);
+    assert!(event.content().is_none() && event.provider_metadata.is_empty());
+}
+
+/// As the Python kit writes it: camelCase, seconds as a number, null for what is not set.
+async fn an_event_of_another_kit_is_read_as_well_as_it_can_be(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let sent = json!({
+        "id": "other-id",
+        "timestamp": 1_700_000_000.5,
+        "invocationId": "turn-9",
+        "author": null,
+        "partial": null,
+        "turnComplete": true,
+        "content": {"role": "user", "parts": [{"text": "Will it rain?"}]},
+        "actions": {"artifactDelta": {}, "skip_summarization": null, "escalate": true},
+        "longRunningToolIds": null,
+    });
+    let event = append_foreign(&f, foreign(Some(sent))).await;
+    assert_envelope(&event);
+    let wanted = Content::new("user").with_text("Will it rain?");
+    assert_eq!(event.content().unwrap().parts, wanted.parts);
+    assert!(event.actions.escalate && !event.actions.skip_summarization);
+    assert!(event.provider_metadata.is_empty());
+}
+
+async fn a_body_that_is_no_event_is_kept_as_text(f: Fixture) {
+    f.create("s1", json!({})).await;
+    for sent in [
+        json!({"content": "a mere text"}),
+        json!({"content": {"role": "model", "parts": [{"function_call": {"name": "f"}}]}}),
+        json!({"actions": [1]}),
+        json!({"event_metadata": {"n": 1}}),
+    ] {
+        let text = sent.to_string();
+        let id = format!("foreign-{}", fastrand::u64(..));
+        let event = v1::Event { event_id: id.clone(), ..foreign(Some(sent)) };
+        let mut event = append_foreign(&f, event).await;
+        assert_eq!(event.provider_metadata.remove(FOREIGN_BODY), Some(text));
+        assert_eq!(std::mem::replace(&mut event.id, "foreign-1".into()), id);
+        assert_envelope(&event);
+        assert!(event.content().is_none());
+    }
+    f.append("s1", named("e2")).await;
+    assert_eq!(f.get("s1").await.events().len(), 5, "and nothing of it hides the rest");
+}
+
+async fn what_removes_a_key_reads_as_null(f: Fixture) {
+    f.create("s1", json!({"gone": 1, "stays": 2})).await;
+    let delta = StateDelta {
+        set_form: Some(SetForm::SetJson(json!({"new": 3}).to_string())),
+        remove: vec!["gone".into()],
+        ..StateDelta::default()
+    };
+    let event = v1::Event { state_delta: Some(delta), ..foreign(Some(json!({}))) };
+    let event = append_foreign(&f, event).await;
+    assert_eq!(event.actions.state_delta, object(json!({"new": 3, "gone": null})));
+    assert_eq!(f.get("s1").await.state().all(), object(json!({"new": 3, "stays": 2})));
+}
+
+async fn a_change_of_state_without_an_event_is_read(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let delta = StateDelta {
+        set_form: Some(SetForm::SetJson(json!({"own": 1}).to_string())),
+        ..StateDelta::default()
+    };
+    let request = UpdateStateRequest {
+        scope: Some(Scope { app_name: APP.into(), user_id: USER.into(), session_id: "s1".into() }),
+        delta: Some(delta),
+        ..UpdateStateRequest::default()
+    };
+    StateServiceClient::new(f.service.channel()).update_state(request).await.unwrap();
+    let session = f.get("s1").await;
+    assert_eq!(session.state().get("own"), Some(json!(1)));
+    let event = session.events().at(0).unwrap();
+    assert_eq!(event.author, "system");
+    assert_eq!(event.actions.state_delta, object(json!({"own": 1})));
+}

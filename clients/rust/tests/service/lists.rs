@@ -1,0 +1,134 @@
+//! Lists of a user's sessions: their order, their pages, and the end of all of them.
+
+use std::collections::BTreeSet;
+
+use adk_session::{CreateRequest, ListRequest, SessionService};
+use chrono::{DateTime, TimeDelta};
+use serde_json::json;
+
+use crate::harness::{
+    Fixture, USER, creation, getting, listing, named, object, on_each_store, refused,
+};
+
+on_each_store! {
+    the_most_recently_used_comes_first
+    limit_and_offset_cut_the_list
+    sessions_come_with_their_state_and_without_events
+    a_user_sees_no_other_users_sessions
+    a_list_of_more_than_a_page_is_whole
+    delete_all_sessions_deletes_this_users_only
+    delete_all_sessions_of_nobody_is_a_no_op
+}
+
+async fn listed(f: &Fixture, request: ListRequest) -> Vec<String> {
+    let sessions = f.service.list(request).await.unwrap();
+    sessions.iter().map(|session| session.id().to_owned()).collect()
+}
+
+/// Sessions `s1` to `s5`, which were used in the order 3, 1, 5, 2, 4.
+async fn five_sessions(f: &Fixture) {
+    let start = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+    for n in 1..=5 {
+        f.create(&format!("s{n}"), json!({"n": n})).await;
+    }
+    for (nanos, n) in [3, 1, 5, 2, 4].into_iter().enumerate() {
+        let mut event = named("e1");
+        event.timestamp = start + TimeDelta::nanoseconds(i64::try_from(nanos).unwrap());
+        f.append(&format!("s{n}"), event).await;
+    }
+}
+
+async fn the_most_recently_used_comes_first(f: Fixture) {
+    five_sessions(&f).await;
+    assert_eq!(listed(&f, listing(USER)).await, ["s4", "s2", "s5", "s1", "s3"]);
+}
+
+async fn limit_and_offset_cut_the_list(f: Fixture) {
+    five_sessions(&f).await;
+    let all = ["s4", "s2", "s5", "s1", "s3"];
+    for offset in 0..7 {
+        for limit in 0..7 {
+            let request = ListRequest { limit: Some(limit), offset: Some(offset), ..listing(USER) };
+            let wanted: Vec<_> = all.into_iter().skip(offset).take(limit).collect();
+            assert_eq!(listed(&f, request).await, wanted, "{offset}, {limit}");
+        }
+        let request = ListRequest { offset: Some(offset), ..listing(USER) };
+        assert_eq!(listed(&f, request).await, all[offset.min(5)..], "{offset}");
+    }
+    let request =
+        ListRequest { limit: Some(usize::MAX), offset: Some(usize::MAX), ..listing(USER) };
+    assert!(listed(&f, request).await.is_empty());
+}
+
+async fn sessions_come_with_their_state_and_without_events(f: Fixture) {
+    five_sessions(&f).await;
+    let mut event = named("e2");
+    event.actions.state_delta = object(json!({"app:a": 1, "user:b": 2}));
+    f.append("s1", event).await;
+    for offset in [0, 3] {
+        let request = ListRequest { offset: Some(offset), ..listing(USER) };
+        for session in f.service.list(request).await.unwrap() {
+            let n: u32 = session.id()[1..].parse().unwrap();
+            let wanted = object(json!({"app:a": 1, "user:b": 2, "n": n}));
+            assert_eq!(session.state().all(), wanted);
+            assert!(session.events().is_empty());
+            assert_eq!(session.last_update_time(), f.get(session.id()).await.last_update_time());
+        }
+    }
+}
+
+async fn a_user_sees_no_other_users_sessions(f: Fixture) {
+    f.create("s1", json!({})).await;
+    for (app_name, user_id) in [("my_app", "bob"), ("other", USER)] {
+        let request = CreateRequest {
+            app_name: app_name.into(),
+            user_id: user_id.into(),
+            ..creation("s2", json!({}))
+        };
+        f.service.create(request).await.unwrap();
+    }
+    assert_eq!(listed(&f, listing(USER)).await, ["s1"]);
+    assert_eq!(listed(&f, listing("bob")).await, ["s2"]);
+    assert!(listed(&f, listing("carol")).await.is_empty());
+    assert!(listed(&f, listing("ALICE")).await.is_empty());
+    // To the server, no user is every user.
+    assert_eq!(
+        refused(f.service.list(listing("")).await).category,
+        adk_core::ErrorCategory::InvalidInput
+    );
+}
+
+async fn a_list_of_more_than_a_page_is_whole(f: Fixture) {
+    // 30 sessions of 250 KB of state do not fit into one answer.
+    let wanted: BTreeSet<_> = (0..30).map(|n| format!("s{n:02}")).collect();
+    for id in &wanted {
+        f.create(id, json!({"own": "x".repeat(250_000)})).await;
+    }
+    let all = listed(&f, listing(USER)).await;
+    assert_eq!(all.iter().cloned().collect::<BTreeSet<_>>(), wanted);
+    assert_eq!(all.len(), wanted.len());
+    let request = ListRequest { offset: Some(7), limit: Some(21), ..listing(USER) };
+    assert_eq!(listed(&f, request).await, all[7..28]);
+}
+
+async fn delete_all_sessions_deletes_this_users_only(f: Fixture) {
+    for n in 0..40 {
+        f.create(&format!("s{n}"), json!({"user:kept": 1})).await;
+    }
+    let bobs = CreateRequest { user_id: "bob".into(), ..creation("s1", json!({})) };
+    f.service.create(bobs).await.unwrap();
+    let others = CreateRequest { app_name: "other".into(), ..creation("s1", json!({})) };
+    f.service.create(others).await.unwrap();
+    f.service.delete_all_sessions("my_app", USER).await.unwrap();
+    assert!(listed(&f, listing(USER)).await.is_empty());
+    assert_eq!(refused(f.service.get(getting("s1")).await).code, "session.not_found");
+    assert_eq!(listed(&f, listing("bob")).await, ["s1"]);
+    let others = ListRequest { app_name: "other".into(), ..listing(USER) };
+    assert_eq!(listed(&f, others).await, ["s1"]);
+    let session = f.create("s1", json!({})).await;
+    assert_eq!(session.state().all(), object(json!({"user:kept": 1})), "the user's state stays");
+}
+
+async fn delete_all_sessions_of_nobody_is_a_no_op(f: Fixture) {
+    f.service.delete_all_sessions("my_app", "carol").await.unwrap();
+}

@@ -1,0 +1,292 @@
+//! Beyond the kit's interface: operations, state without sessions, the past, forks, turns.
+
+use std::time::Duration;
+
+use adk_core::{
+    ErrorCategory, Event,
+    identity::{AdkIdentity, AppName, SessionId, UserId},
+};
+use adk_session::{AppendEventRequest, SessionService};
+use serde_json::{Value, json};
+use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
+use sessiond_adk_testing::{Cut, Proxy, Store};
+
+use crate::harness::{
+    APP, Fixture, USER, assert_error, builder, identity, ids, named, object, on_each_store,
+    refused, setting,
+};
+
+on_each_store! {
+    concurrent_increments_all_count
+    operations_are_evaluated_by_the_server
+    an_operation_on_another_type_is_refused_with_its_event
+    keys_can_be_removed
+    state_is_read_and_changed_without_a_session
+    a_scope_takes_its_own_keys_only
+    the_past_can_be_read
+    what_a_rewind_hid_can_be_read
+    a_fork_goes_its_own_way
+    a_fork_of_what_is_not_there_is_refused
+    a_turn_sees_its_temporary_keys_until_it_ends
+    ids_made_without_their_checks_are_checked
+    operations_whose_answer_is_lost_count_once
+    a_fork_whose_answer_is_lost_succeeds
+}
+
+fn s1() -> AdkIdentity {
+    identity(APP, USER, "s1")
+}
+
+fn app() -> Scope {
+    Scope::App(APP.try_into().unwrap())
+}
+
+fn user() -> Scope {
+    Scope::User(APP.try_into().unwrap(), USER.try_into().unwrap())
+}
+
+async fn concurrent_increments_all_count(f: Fixture) {
+    f.create("s1", json!({"own": 100})).await;
+    let writers = (0..8).map(|_| {
+        let service = f.service.clone();
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                let delta = Delta::new().increment("own", 1).increment("app:all", 2);
+                service.append_with(&s1(), Event::new("turn"), delta).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    let state = f.get("s1").await.state().all();
+    assert_eq!(state, object(json!({"own": 300, "app:all": 400})));
+}
+
+async fn operations_are_evaluated_by_the_server(f: Fixture) {
+    f.create("s1", json!({"list": [1], "object": {"a": 1, "b": 2}, "there": 1, "n": 1})).await;
+    let delta = Delta::new()
+        .increment("n", -3)
+        .increment_by("ratio", 0.5)
+        .append("list", [2, 3])
+        .append_bounded("last", ["a", "b", "c"], 2)
+        .set_if_absent("there", 2)
+        .set_if_absent("new", json!({"x": null}))
+        .merge("object", json!({"b": null, "c": 3}))
+        .set("event", "from the delta");
+    let mut event = setting(json!({"event": "from the event", "own": 1, "temp:note": 1}));
+    event.id = "e1".into();
+    let stored = f.service.append_with(&s1(), event, delta).await.unwrap();
+    let became = json!({
+        "n": -2, "ratio": 0.5, "list": [1, 2, 3], "last": ["b", "c"], "new": {"x": null},
+        "object": {"a": 1, "c": 3}, "event": "from the delta", "own": 1,
+    });
+    assert_eq!(stored.id, "e1");
+    assert_eq!(stored.actions.state_delta, object(became.clone()));
+    let mut state = became;
+    state["there"] = json!(1);
+    let session = f.get("s1").await;
+    assert_eq!(session.state().all(), object(state));
+    assert_eq!(session.events().at(0).unwrap().actions.state_delta, stored.actions.state_delta);
+}
+
+async fn an_operation_on_another_type_is_refused_with_its_event(f: Fixture) {
+    f.create("s1", json!({"text": "x"})).await;
+    let delta = Delta::new().set("own", 1).increment("text", 1);
+    let outcome = f.service.append_with(&s1(), named("e1"), delta).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.type_mismatch");
+    let session = f.get("s1").await;
+    assert!(session.events().is_empty());
+    assert_eq!(session.state().all(), object(json!({"text": "x"})));
+}
+
+async fn keys_can_be_removed(f: Fixture) {
+    f.create("s1", json!({"own": 1, "app:a": 2, "stays": 3})).await;
+    let delta = Delta::new().remove("own").remove("app:a").remove("never there");
+    f.service.append_with(&s1(), named("e1"), delta).await.unwrap();
+    assert_eq!(f.get("s1").await.state().all(), object(json!({"stays": 3})));
+}
+
+async fn state_is_read_and_changed_without_a_session(f: Fixture) {
+    assert!(f.service.state(&app()).await.unwrap().is_empty());
+    let delta = Delta::new().set("app:theme", "dark");
+    let state = f.service.update_state(&app(), delta).await.unwrap();
+    assert_eq!(state, object(json!({"app:theme": "dark"})));
+    let delta = Delta::new().set("user:language", "en").increment("app:visits", 1);
+    let state = f.service.update_state(&user(), delta).await.unwrap();
+    let wanted = object(json!({"app:theme": "dark", "app:visits": 1, "user:language": "en"}));
+    assert_eq!(state, wanted);
+    assert_eq!(f.service.state(&user()).await.unwrap(), wanted);
+    let state = f.service.state(&app()).await.unwrap();
+    assert_eq!(state, object(json!({"app:theme": "dark", "app:visits": 1})));
+    assert_eq!(f.create("s1", json!({})).await.state().all(), wanted);
+
+    let session = Scope::Session(s1());
+    let delta = Delta::from(object(json!({"own": null, "user:language": "de"})));
+    let state = f.service.update_state(&session, delta).await.unwrap();
+    assert_eq!(state, f.service.state(&session).await.unwrap());
+    assert_eq!((&state["own"], &state["user:language"]), (&Value::Null, &json!("de")));
+    let missing = f.service.state(&Scope::Session(identity(APP, USER, "nowhere"))).await;
+    assert_error(missing, ErrorCategory::NotFound, "session.not_found");
+}
+
+async fn a_scope_takes_its_own_keys_only(f: Fixture) {
+    for (scope, key) in [(app(), "user:x"), (app(), "x"), (user(), "x"), (user(), "temp:x")] {
+        let outcome = f.service.update_state(&scope, Delta::new().set(key, 1)).await;
+        assert_error(outcome, ErrorCategory::InvalidInput, "session.key_outside_scope");
+    }
+}
+
+async fn the_past_can_be_read(f: Fixture) {
+    f.create("s1", json!({})).await;
+    for n in 1..=3 {
+        let mut event = setting(json!({"own": n, "app:a": n}));
+        event.id = format!("e{n}");
+        f.append("s1", event).await;
+    }
+    let then = f.service.get_as_of(&s1(), "e2").await.unwrap();
+    assert_eq!(ids(&*then), ["e1", "e2"]);
+    assert_eq!(then.state().all(), object(json!({"own": 2, "app:a": 2})), "the wider scopes too");
+    assert_eq!(f.get("s1").await.state().get("own"), Some(json!(3)));
+    let outcome = f.service.get_as_of(&s1(), "e4").await;
+    assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
+}
+
+async fn what_a_rewind_hid_can_be_read(f: Fixture) {
+    f.create("s1", json!({})).await;
+    for n in 1..=3 {
+        f.append("s1", named(&format!("e{n}"))).await;
+    }
+    f.service.rewind("s1", "e1").await.unwrap();
+    let then = f.service.get_as_of(&s1(), "e3").await.unwrap();
+    assert_eq!(ids(&*then), ["e1", "e2", "e3"]);
+    assert_eq!(ids(&*f.get("s1").await), ["e1"]);
+}
+
+async fn a_fork_goes_its_own_way(f: Fixture) {
+    f.create("s1", json!({"app:a": 1, "own": 0})).await;
+    for n in 1..=3 {
+        let mut event = setting(json!({"own": n}));
+        event.id = format!("e{n}");
+        f.append("s1", event).await;
+    }
+    let fork = f.service.fork(&s1(), Some("e2"), Some("s2".try_into().unwrap())).await.unwrap();
+    assert_eq!((fork.app_name(), fork.user_id(), fork.id()), (APP, USER, "s2"));
+    assert_eq!(ids(&*fork), ["e1", "e2"]);
+    assert_eq!(fork.state().all(), object(json!({"app:a": 1, "own": 2})));
+    f.append("s2", setting(json!({"own": "other"}))).await;
+    assert_eq!(f.get("s1").await.state().get("own"), Some(json!(3)));
+
+    let whole = f.service.fork(&s1(), None, None).await.unwrap();
+    assert_eq!(ids(&*whole), ["e1", "e2", "e3"]);
+    let again = f.service.fork(&s1(), None, Some("s2".try_into().unwrap())).await;
+    assert_error(again, ErrorCategory::InvalidInput, "session.already_exists");
+}
+
+async fn a_fork_of_what_is_not_there_is_refused(f: Fixture) {
+    let outcome = f.service.fork(&s1(), None, None).await;
+    assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
+    f.create("s1", json!({})).await;
+    let outcome = f.service.fork(&s1(), Some("e1"), None).await;
+    assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
+}
+
+async fn a_turn_sees_its_temporary_keys_until_it_ends(f: Fixture) {
+    f.create("s1", json!({})).await;
+    f.append("s1", setting(json!({"temp:note": 1, "own": 2}))).await;
+    let within = f.service.get_within(&s1(), "turn-1").await.unwrap();
+    assert_eq!(within.state().all(), object(json!({"temp:note": 1, "own": 2})));
+    assert_eq!(within.events().len(), 1);
+    f.service.end_invocation(&s1(), "turn-1").await.unwrap();
+    let within = f.service.get_within(&s1(), "turn-1").await.unwrap();
+    assert_eq!(within.state().all(), object(json!({"own": 2})));
+}
+
+/// Without application and user, the server would look the id up among all sessions.
+async fn ids_made_without_their_checks_are_checked(f: Fixture) {
+    f.create("s1", json!({"own": 1})).await;
+    let unchecked = |app, user, session| {
+        AdkIdentity::new(
+            AppName::new_unchecked(app),
+            UserId::new_unchecked(user),
+            SessionId::new_unchecked(session),
+        )
+    };
+    for bad in [
+        unchecked("", "", "s1"),
+        unchecked(APP, "", "s1"),
+        unchecked("", USER, "s1"),
+        unchecked(APP, USER, ""),
+    ] {
+        let s = &f.service;
+        let invalid = |error: adk_core::AdkError| {
+            assert_eq!(error.category, ErrorCategory::InvalidInput, "{error:?}");
+        };
+        let request = AppendEventRequest { identity: bad.clone(), event: named("e1") };
+        invalid(refused(s.append_event_for_identity(request).await));
+        invalid(refused(s.get_for_identity(&bad).await));
+        invalid(refused(s.delete_for_identity(&bad).await));
+        invalid(refused(s.append_with(&bad, named("e1"), Delta::new()).await));
+        invalid(refused(s.get_as_of(&bad, "e1").await));
+        invalid(refused(s.get_within(&bad, "turn-1").await));
+        invalid(refused(s.end_invocation(&bad, "turn-1").await));
+        invalid(refused(s.fork(&bad, None, None).await));
+        let scope = Scope::Session(bad);
+        invalid(refused(s.state(&scope).await));
+        invalid(refused(s.update_state(&scope, Delta::new().set("own", 2)).await));
+    }
+    let nobody = Scope::User(APP.try_into().unwrap(), UserId::new_unchecked(""));
+    assert_eq!(refused(f.service.state(&nobody).await).category, ErrorCategory::InvalidInput);
+    let session = f.get("s1").await;
+    assert!(session.events().is_empty() && session.state().get("own") == Some(json!(1)));
+}
+
+async fn behind(f: &Fixture) -> (Proxy, SessiondSessionService) {
+    let proxy = Proxy::start(f.server.address(), Cut::Close).await;
+    let pause = Duration::from_millis(1);
+    let retry = Retry { attempts: 10, first_pause: pause, longest_pause: pause };
+    let settings = builder(proxy.address()).retry(retry);
+    let service = settings.connect().await.unwrap();
+    (proxy, service)
+}
+
+async fn operations_whose_answer_is_lost_count_once(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let (proxy, service) = behind(&f).await;
+    let delta = || Delta::new().increment("app:n", 1);
+    proxy.cut_next(2);
+    let state = service.update_state(&app(), delta()).await.unwrap();
+    assert_eq!(state, object(json!({"app:n": 1})));
+    proxy.cut_next(2);
+    let event = service.append_with(&s1(), Event::new("turn"), delta()).await.unwrap();
+    assert_eq!(event.actions.state_delta, object(json!({"app:n": 2})));
+    assert_eq!(proxy.left_to_cut(), 0);
+    assert_eq!(f.service.state(&app()).await.unwrap(), object(json!({"app:n": 2})));
+}
+
+async fn a_fork_whose_answer_is_lost_succeeds(f: Fixture) {
+    f.create("s1", json!({})).await;
+    f.append("s1", named("e1")).await;
+    let (proxy, service) = behind(&f).await;
+    // The source is read first.
+    proxy.cut_after(1);
+    let fork = service.fork(&s1(), None, Some("s2".try_into().unwrap())).await.unwrap();
+    assert_eq!(proxy.left_to_cut(), 0);
+    assert_eq!(ids(&*fork), ["e1"]);
+
+    // Another's session of that id is not taken for the fork.
+    f.create("s3", json!({})).await;
+    proxy.cut_after(1);
+    let outcome = service.fork(&s1(), None, Some("s3".try_into().unwrap())).await;
+    assert_eq!(proxy.left_to_cut(), 0);
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.already_exists");
+}
+
+#[tokio::test]
+async fn clones_share_one_connection() {
+    let f = Fixture::start(Store::Memory).await;
+    f.create("s1", json!({})).await;
+    let clone = f.service.clone();
+    drop(f.service);
+    clone.append_event("s1", named("e1")).await.unwrap();
+}

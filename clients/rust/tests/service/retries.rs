@@ -1,0 +1,282 @@
+//! Lost answers and lost servers: what was committed is committed once, and the caller is told so.
+
+use std::time::Duration;
+
+use adk_core::ErrorCategory;
+use adk_session::{CreateRequest, SessionService};
+use serde_json::json;
+use sessiond_adk::{Retry, SessiondSessionService};
+use sessiond_adk_testing::{Cut, Proxy, Server, Store};
+
+use crate::harness::{
+    Fixture, NO_RETRY, assert_error, blocking, builder, creation, getting, ids, listing, named,
+    object, refused, setting,
+};
+
+/// A service behind a network that can be made to fail, and a direct one to look at what happened.
+struct Behind {
+    direct: Fixture,
+    proxy: Proxy,
+    service: SessiondSessionService,
+}
+
+impl Behind {
+    async fn start(store: Store, cut: Cut, retry: Retry) -> Self {
+        let direct = Fixture::start(store).await;
+        let proxy = Proxy::start(direct.server.address(), cut).await;
+        let service = builder(proxy.address()).retry(retry).connect().await.unwrap();
+        Self { direct, proxy, service }
+    }
+
+    /// Cuts the next answers, and checks later that this came to pass.
+    fn cut(&self, answers: usize) {
+        self.proxy.cut_next(answers);
+    }
+
+    #[track_caller]
+    fn assert_cut(&self) {
+        assert_eq!(self.proxy.left_to_cut(), 0, "the answer was not cut");
+    }
+}
+
+/// Pauses too short to be felt, as often as anybody wants.
+const EAGER: Retry = Retry {
+    attempts: 10,
+    first_pause: Duration::from_millis(1),
+    longest_pause: Duration::from_millis(1),
+};
+
+/// Every way to lose an answer, on both stores.
+const WAYS: [(Store, Cut); 6] = [
+    (Store::Memory, Cut::Close),
+    (Store::Memory, Cut::Reset),
+    (Store::Memory, Cut::Torn),
+    (Store::Sqlite, Cut::Close),
+    (Store::Sqlite, Cut::Reset),
+    (Store::Sqlite, Cut::Torn),
+];
+
+#[tokio::test]
+async fn an_append_whose_answer_is_lost_is_stored_once() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({"own": 0})).await;
+        for lost in 1..=3 {
+            b.cut(lost);
+            let before = b.proxy.answers();
+            let mut event = setting(json!({"own": lost, "temp:note": lost}));
+            event.id = format!("e{lost}");
+            b.service.append_event("s1", event).await.unwrap();
+            b.assert_cut();
+            assert_eq!(b.proxy.answers() - before, lost + 1, "{store:?} {cut:?}");
+        }
+        let session = b.direct.get("s1").await;
+        assert_eq!(ids(&*session), ["e1", "e2", "e3"], "{store:?} {cut:?}");
+        assert_eq!(session.state().get("own"), Some(json!(3)));
+    }
+}
+
+#[tokio::test]
+async fn an_append_of_an_event_without_an_id_is_stored_once() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({})).await;
+        b.cut(1);
+        b.service.append_event("s1", named("")).await.unwrap();
+        b.assert_cut();
+        assert_eq!(b.direct.get("s1").await.events().len(), 1, "{store:?} {cut:?}");
+    }
+}
+
+/// The second attempt finds its own session, and does not take it for another's.
+#[tokio::test]
+async fn a_creation_whose_answer_is_lost_succeeds() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.cut(1);
+        let state = json!({"own": 1, "app:a": 2, "temp:b": 3});
+        let session = b.service.create(creation("s1", state)).await.unwrap();
+        b.assert_cut();
+        assert_eq!(session.id(), "s1");
+        assert_eq!(session.state().all(), object(json!({"own": 1, "app:a": 2})));
+        assert!(session.events().is_empty());
+
+        b.cut(1);
+        let request = CreateRequest { session_id: None, ..creation("", json!({"own": 2})) };
+        let session = b.service.create(request).await.unwrap();
+        b.assert_cut();
+        assert_eq!(session.state().get("own"), Some(json!(2)));
+        assert_eq!(b.direct.service.list(listing("alice")).await.unwrap().len(), 2);
+    }
+}
+
+/// A retry that finds another's session does not take it for its own.
+#[tokio::test]
+async fn a_creation_of_what_another_has_created_is_refused_after_a_retry_too() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({"own": "another's"})).await;
+        b.cut(1);
+        let outcome = b.service.create(creation("s1", json!({"own": "mine"}))).await;
+        b.assert_cut();
+        assert_error(outcome, ErrorCategory::InvalidInput, "session.already_exists");
+        assert_eq!(b.direct.get("s1").await.state().get("own"), Some(json!("another's")));
+    }
+}
+
+#[tokio::test]
+async fn a_rewind_whose_answer_is_lost_goes_back_once() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({})).await;
+        for n in 1..=6 {
+            b.direct.append("s1", named(&format!("e{n}"))).await;
+        }
+        // The session is read, then its newest events, then it is rewound, then it is read again.
+        for lost in 0..4 {
+            b.proxy.cut_after(lost);
+            b.service.rewind_steps("s1", 1).await.unwrap();
+            b.assert_cut();
+        }
+        assert_eq!(ids(&*b.direct.get("s1").await), ["e1", "e2"], "{store:?} {cut:?}");
+        let markers = b.direct.stored("s1").await.events.into_iter();
+        assert_eq!(markers.filter(|event| event.rewind_to_sequence.is_some()).count(), 4);
+    }
+}
+
+#[tokio::test]
+async fn deletions_whose_answer_is_lost_succeed() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({})).await;
+        b.cut(1);
+        let request = adk_session::DeleteRequest {
+            app_name: "my_app".into(),
+            user_id: "alice".into(),
+            session_id: "s1".into(),
+        };
+        b.service.delete(request).await.unwrap();
+        b.assert_cut();
+        b.direct.create("s2", json!({})).await;
+        b.cut(2);
+        b.service.delete_all_sessions("my_app", "alice").await.unwrap();
+        b.assert_cut();
+        assert!(b.direct.service.list(listing("alice")).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn reads_whose_answer_is_lost_succeed() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, EAGER).await;
+        b.direct.create("s1", json!({"own": 1})).await;
+        b.cut(1);
+        assert_eq!(b.service.get(getting("s1")).await.unwrap().id(), "s1");
+        b.assert_cut();
+        b.cut(1);
+        assert_eq!(b.service.list(listing("alice")).await.unwrap().len(), 1);
+        b.assert_cut();
+        b.cut(1);
+        b.service.health_check().await.unwrap();
+        b.assert_cut();
+    }
+}
+
+/// What is not retried says that it may have been carried out, and repeating it is safe.
+#[tokio::test]
+async fn without_retries_the_caller_may_repeat() {
+    for (store, cut) in WAYS {
+        let b = Behind::start(store, cut, NO_RETRY).await;
+        b.direct.create("s1", json!({})).await;
+        b.cut(1);
+        let event = setting(json!({"own": 1}));
+        let error = refused(b.service.append_event("s1", event.clone()).await);
+        b.assert_cut();
+        assert_eq!(error.category, ErrorCategory::Unavailable, "{store:?} {cut:?} {error:?}");
+        assert_eq!(error.code, "session.unavailable");
+        assert!(error.is_retryable() && error.message.contains("not known"), "{error:?}");
+        assert_eq!(b.direct.get("s1").await.events().len(), 1, "it was committed");
+        b.service.append_event("s1", event).await.unwrap();
+        assert_eq!(b.direct.get("s1").await.events().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_bounded() {
+    let b = Behind::start(Store::Memory, Cut::Close, Retry { attempts: 3, ..EAGER }).await;
+    b.direct.create("s1", json!({})).await;
+    b.cut(100);
+    let before = b.proxy.answers();
+    let event = named("e1");
+    let error = refused(b.service.append_event("s1", event.clone()).await);
+    assert_eq!(error.category, ErrorCategory::Unavailable);
+    assert!(error.message.contains("3 attempts"), "{}", error.message);
+    assert_eq!(b.proxy.answers() - before, 3);
+    b.cut(0);
+    b.service.append_event("s1", event).await.unwrap();
+    assert_eq!(ids(&*b.direct.get("s1").await), ["e1"]);
+}
+
+/// What the server refuses is not asked again.
+#[tokio::test]
+async fn refusals_are_not_retried() {
+    let b = Behind::start(Store::Memory, Cut::Close, EAGER).await;
+    let before = b.proxy.answers();
+    assert_eq!(refused(b.service.get(getting("nowhere")).await).code, "session.not_found");
+    assert_eq!(b.proxy.answers() - before, 1);
+}
+
+#[tokio::test]
+async fn the_deadline_bounds_the_retries() {
+    let mut f = Fixture::start(Store::Memory).await;
+    f.server.kill();
+    let endless = Retry { attempts: u32::MAX, ..EAGER };
+    let service = SessiondSessionService::builder(f.server.address())
+        .retry(endless)
+        .deadline(Duration::from_millis(300))
+        .connect_lazy()
+        .unwrap();
+    let error = refused(service.append_event("s1", named("e1")).await);
+    // The deadline may pass in the middle of an attempt, or of a pause.
+    let given_up = [ErrorCategory::Unavailable, ErrorCategory::Timeout];
+    assert!(given_up.contains(&error.category) && error.is_retryable(), "{error:?}");
+}
+
+/// The server dies between two appends and comes back with what it had acknowledged.
+#[tokio::test]
+async fn a_server_that_is_killed_and_started_again_is_found_again() {
+    let mut server = Server::start_on_socket(Store::Sqlite);
+    let service = builder(server.address())
+        .retry(Retry { attempts: 1000, ..Retry::default() })
+        .connect()
+        .await
+        .unwrap();
+    service.create(creation("s1", json!({}))).await.unwrap();
+    for n in 1..=3 {
+        service.append_event("s1", named(&format!("a{n}"))).await.unwrap();
+        // As a crash, and as an update of the server.
+        let end = if n % 2 == 0 { Server::kill } else { Server::stop };
+        server = blocking(server, end).await;
+        // Asked while nobody is there, and answered by the one that comes.
+        let (service, event) = (service.clone(), named(&format!("b{n}")));
+        let waiting = tokio::spawn(async move { service.append_event("s1", event).await });
+        tokio::task::yield_now().await;
+        server = blocking(server, Server::start_again).await;
+        waiting.await.unwrap().unwrap();
+    }
+    let session = service.get(getting("s1")).await.unwrap();
+    assert_eq!(ids(&*session), ["a1", "b1", "a2", "b2", "a3", "b3"]);
+}
+
+/// An agent may be started before its sidecar.
+#[tokio::test]
+async fn connect_waits_for_a_server_that_is_coming_up() {
+    let mut server = Server::start_on_socket(Store::Sqlite);
+    server.kill();
+    let connecting =
+        builder(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
+    let connecting = tokio::spawn(connecting);
+    tokio::task::yield_now().await;
+    let _server = blocking(server, Server::start_again).await;
+    connecting.await.unwrap().unwrap().health_check().await.unwrap();
+}
