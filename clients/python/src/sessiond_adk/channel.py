@@ -39,6 +39,10 @@ DEFAULT_OPTIONS: ChannelOptions = (
 )
 
 
+# gRPC names the path of a socket as the authority of a call, which the server's HTTP/2 refuses as malformed.
+UNIX_OPTIONS: ChannelOptions = (("grpc.default_authority", "localhost"),)
+
+
 class Stoppable(Protocol):
     """Something that reads from a channel until it is stopped."""
 
@@ -54,7 +58,8 @@ class Connection:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.watches: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-        self._channel = aio.insecure_channel(target, options=[*DEFAULT_OPTIONS, *options])
+        own = [*DEFAULT_OPTIONS, *UNIX_OPTIONS] if target.startswith("unix:") else DEFAULT_OPTIONS
+        self._channel = aio.insecure_channel(target, options=[*own, *options])
         self.sessions = SessionServiceStub(self._channel)
         self.events = EventServiceStub(self._channel)
         self.state = StateServiceStub(self._channel)
