@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+
 
 def field_by_field(found: Any, expected: Any, path: str = "") -> None:
     """Fails at the first field that differs, with its path: a diff of whole conversations cannot be read."""
@@ -18,3 +22,15 @@ def field_by_field(found: Any, expected: Any, path: str = "") -> None:
             field_by_field(one, other, f"{path}[{at}]")
     else:
         assert (type(found), found) == (type(expected), expected), path
+
+
+def text_event(text: str, **more: Any) -> Event:
+    """A user's message."""
+    more.setdefault("author", "user")
+    return Event(content=types.Content(role="user", parts=[types.Part(text=text)]), **more)
+
+
+def delta_event(delta: dict[str, Any], **more: Any) -> Event:
+    """An event that changes state."""
+    more.setdefault("author", "agent")
+    return Event(actions=EventActions(state_delta=delta), **more)
