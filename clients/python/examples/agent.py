@@ -10,6 +10,7 @@ from google.adk.agents import LlmAgent
 from google.adk.runners import Runner
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+
 from sessiond_adk import SessiondSessionService
 
 

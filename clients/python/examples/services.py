@@ -6,6 +6,7 @@ Copy this file into the folder that holds your agents, then:
 """
 
 from google.adk.cli.service_registry import get_service_registry
+
 from sessiond_adk import SessiondSessionService
 
 get_service_registry().register_session_service("sessiond", SessiondSessionService)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from sessiond_adk import SessiondSessionService
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -154,9 +154,7 @@ class Conversation:
             seen.append(await self.observe())
             if between is not None:
                 await between(number)
-        await self.runner.rewind_async(
-            user_id=USER, session_id=SESSION, rewind_before_invocation_id=invocations[2]
-        )
+        await self.runner.rewind_async(user_id=USER, session_id=SESSION, rewind_before_invocation_id=invocations[2])
         seen.append(await self.observe())
         await self.take(("and now?", [said("Two soups, as before.")]))
         seen.append(await self.observe())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Serve
+
 from sessiond_adk import SessiondSessionService
 from sessiond_adk.address import parse_address
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from conftest import Server
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -18,12 +19,11 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
+from tests_support import delta_event, field_by_field, text_event
+
 from sessiond_adk import SessiondError, SessiondSessionService
 from sessiond_adk._proto import event_service_pb2
 from sessiond_adk.client import session_key
-from tests_support import delta_event, field_by_field, text_event
-
-from conftest import Server
 
 KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
 Ask = Callable[[BaseSessionService], Awaitable[Any]]
@@ -68,7 +68,7 @@ async def test_create_answers_the_merged_state(service: SessiondSessionService) 
 
 
 async def test_a_created_session_equals_the_one_that_is_read(service: SessiondSessionService) -> None:
-    """"equality compares private attributes too": no marker of ours parts two readings of one session."""
+    """ "equality compares private attributes too": no marker of ours parts two readings of one session."""
     created = await service.create_session(**KEY, state={"a": 1})
     assert created == await read(service)
     await service.append_event(created, text_event("x"))
@@ -104,7 +104,10 @@ async def test_list_is_oldest_update_first(service: SessiondSessionService) -> N
         sessions = {}
         for name in "dbca":
             sessions[name] = await on.create_session(
-                app_name="app", user_id=f"user-{name in 'ab'}", session_id=name, state={"app:last": name, "user:own": name}
+                app_name="app",
+                user_id=f"user-{name in 'ab'}",
+                session_id=name,
+                state={"app:last": name, "user:own": name},
             )
         for name, seconds in (("b", 4e9), ("a", 3e9), ("c", 5e9), ("d", 5e9)):
             await on.append_event(sessions[name], Event(author="x", timestamp=seconds))
@@ -227,7 +230,7 @@ async def test_a_stale_writer_is_refused_where_that_is_wanted(server: Server) ->
 
 
 async def test_a_stale_writer_is_merged_by_default(service: SessiondSessionService) -> None:
-    """"What hurts: stale-session errors from a second writer; updates lost by concurrent appends"."""
+    """ "What hurts: stale-session errors from a second writer; updates lost by concurrent appends"."""
     mine = await service.create_session(**KEY, state={"gone": 1, "app:gone": 2, "kept": 3})
     theirs = await read(service)
     await service.append_event(theirs, delta_event({"theirs": [1], "app:x": 1, "kept": 4}))
@@ -254,7 +257,7 @@ async def test_time_is_float_seconds_compared_exactly(service: SessiondSessionSe
 
 
 async def test_events_stay_in_the_order_of_their_commits(service: SessiondSessionService) -> None:
-    """"What hurts: events with equal timestamps in random order"."""
+    """ "What hurts: events with equal timestamps in random order"."""
     session = await with_events(service, [7.0] * 20 + [3.0])
     assert ids(await read(service)) == ids(session)
     assert ids(await read(service, num_recent_events=2)) == ids(session)[-2:]
@@ -266,7 +269,7 @@ TIMES = [10.0, 20.5, 20.5, 30.1234567, 1_700_000_000.1234567]
 @pytest.mark.parametrize("recent", [None, 0, 1, 2, 5, 100, 2**40])
 @pytest.mark.parametrize("after", [None, 0.0, 10.0, 20.5, 30.1234567, 30.1234568, 1_700_000_000.1234567, 2e9, 1e300])
 async def test_which_events_are_read(server: Server, recent: int | None, after: float | None) -> None:
-    """"`num_recent_events`: Python 0 = none; absent = all. `after_timestamp` is inclusive; Python 0 = no filter"."""
+    """ "`num_recent_events`: Python 0 = none; absent = all. `after_timestamp` is inclusive; Python 0 = no filter"."""
 
     async def ask(on: BaseSessionService) -> list[str]:
         await with_events(on, TIMES)
@@ -284,7 +287,7 @@ async def test_an_after_that_is_no_time(service: SessiondSessionService) -> None
 
 
 async def test_temp_lives_in_the_callers_session_only(service: SessiondSessionService) -> None:
-    """"`temp:`: Python puts it into the caller's session and strips it from the event before storing"."""
+    """ "`temp:`: Python puts it into the caller's session and strips it from the event before storing"."""
     session = await service.create_session(**KEY)
     marker = object()
     event = delta_event({"temp:a": marker, "temp:": 1, "b": 2})
@@ -329,7 +332,7 @@ async def test_a_key_that_is_almost_temp_is_stored(service: SessiondSessionServi
 
 
 async def test_partial_events_are_nothing(service: SessiondSessionService) -> None:
-    """"Partial events are not stored and change no state"."""
+    """ "Partial events are not stored and change no state"."""
 
     async def ask(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY)
@@ -341,7 +344,7 @@ async def test_partial_events_are_nothing(service: SessiondSessionService) -> No
 
 
 async def test_null_in_a_delta_is_stored(service: SessiondSessionService) -> None:
-    """"`null` in a delta is stored by Python"."""
+    """ "`null` in a delta is stored by Python"."""
 
     async def ask(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY, state={"a": 1})
@@ -353,7 +356,7 @@ async def test_null_in_a_delta_is_stored(service: SessiondSessionService) -> Non
 
 
 async def test_ids_are_trimmed_and_blank_is_none(service: SessiondSessionService) -> None:
-    """"Python's in-memory service trims session ids; a blank id counts as none"."""
+    """ "Python's in-memory service trims session ids; a blank id counts as none"."""
 
     async def ask(on: BaseSessionService) -> Any:
         created = await on.create_session(app_name="app", user_id="user", session_id="  padded \n")
@@ -365,7 +368,7 @@ async def test_ids_are_trimmed_and_blank_is_none(service: SessiondSessionService
 
 
 async def test_redelivery_of_an_equal_event_is_ignored(service: SessiondSessionService) -> None:
-    """"Redelivery of an equal event is ignored by Python's in-memory service; databases fail on it"."""
+    """ "Redelivery of an equal event is ignored by Python's in-memory service; databases fail on it"."""
 
     async def ask(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY)
@@ -420,7 +423,7 @@ async def test_an_event_without_an_id_gets_one(service: SessiondSessionService) 
 
 
 async def test_the_body_is_whole_but_for_the_delta(service: SessiondSessionService) -> None:
-    """"Send the event's own JSON as the body, whole and unchanged except for `actions.state_delta`"."""
+    """ "Send the event's own JSON as the body, whole and unchanged except for `actions.state_delta`"."""
     session = await service.create_session(**KEY)
     event = delta_event({"a": 1}, custom_metadata={"k": None}, branch="x.y")
     await service.append_event(session, event)
@@ -464,7 +467,7 @@ async def test_what_an_agent_has_set_and_not_committed_survives_the_append_of_an
 
 
 async def test_app_and_user_changes_are_seen_by_other_sessions(service: SessiondSessionService) -> None:
-    """"What hurts: `app:` and `user:` changes invisible to other sessions"."""
+    """ "What hurts: `app:` and `user:` changes invisible to other sessions"."""
     one = await service.create_session(**KEY)
     two = await service.create_session(app_name="app", user_id="user", session_id="two")
     await service.append_event(one, delta_event({"app:a": 1, "user:b": 2, "c": 3}))

@@ -13,12 +13,13 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 from google.genai import types
 from pydantic import BaseModel
+from tests_support import text_event
+from whole_event import FREE, whole_event
+
 from sessiond_adk import SessiondSessionService, StateValueError
 from sessiond_adk._proto import event_service_pb2, types_pb2
 from sessiond_adk.client import session_key
 from sessiond_adk.events import decode_event, encode_event
-from tests_support import text_event
-from whole_event import FREE, whole_event
 
 KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
@@ -241,7 +242,10 @@ async def test_what_a_newer_kit_writes_survives_in_the_store(service: SessiondSe
         ("", {}),
         ('{"content":{"parts":[{"text":"t"}],"role":"user"},"actions":{"transfer_to_agent":"b"}}', {"text": "t"}),
         ('{"content":{"parts":[{"text":"t"}]},"timestamp":1700000000123,"Author":"x"}', {"text": "t"}),
-        ('{"content":{"parts":[{"text":"t"}]},"timestamp":"2026-01-01T00:00:00Z","longRunningToolIds":5}', {"text": "t"}),
+        (
+            '{"content":{"parts":[{"text":"t"}]},"timestamp":"2026-01-01T00:00:00Z","longRunningToolIds":5}',
+            {"text": "t"},
+        ),
         ('{"content":5,"actions":7}', {}),
         ('{"content":{"parts":[5]}}', {}),
     ],

@@ -41,6 +41,10 @@ assert "sessiond.v1.WatchService" not in str(descriptor_pool.Default())
 
 def test_nothing_of_the_stubs_is_importable_from_outside() -> None:
     subprocess.run(
-        [sys.executable, "-c", "import sessiond_adk, sys; assert not [m for m in sys.modules if m.startswith('sessiond.')]"],
+        [
+            sys.executable,
+            "-c",
+            "import sessiond_adk, sys; assert not [m for m in sys.modules if m.startswith('sessiond.')]",
+        ],
         check=True,
     )

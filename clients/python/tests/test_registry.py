@@ -45,7 +45,9 @@ async def test_the_registry_builds_the_service(server: Server, tmp_path: Path, n
 
 async def test_without_the_file_the_kit_knows_no_such_scheme(tmp_path: Path) -> None:
     """So the test above is about the file."""
-    done = subprocess.run([sys.executable, "-c", USE, tmp_path, "sessiond://127.0.0.1:1"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", USE, tmp_path, "sessiond://127.0.0.1:1"], capture_output=True, text=True
+    )
     assert done.returncode != 0
 
 

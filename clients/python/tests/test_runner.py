@@ -12,9 +12,9 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.genai import types
-from sessiond_adk import RetryPolicy, SessiondSessionService
-
 from tests_support import field_by_field
+
+from sessiond_adk import RetryPolicy, SessiondSessionService
 
 
 async def test_a_conversation_is_what_the_memory_service_has(service: SessiondSessionService) -> None:
