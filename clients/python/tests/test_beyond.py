@@ -16,6 +16,7 @@ from sessiond_adk import (
     Increment,
     ListAppend,
     MergePatch,
+    Operation,
     Remove,
     SessiondError,
     SessiondSessionService,
@@ -23,7 +24,7 @@ from sessiond_adk import (
     StateValueError,
 )
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
 
 async def stored(service: SessiondSessionService, session_id: str = "s") -> Session:
@@ -55,7 +56,13 @@ async def test_operations_of_an_event(service: SessiondSessionService) -> None:
     """In the same commit as its delta, after its values; the event says what became of their keys."""
     session = await service.create_session(**KEY, state={"a": 1, "x": 1})
     event = delta_event({"a": 10, "b": [1]}, author="agent")
-    operations = [Increment("a", 2), ListAppend("b", [2]), Remove("x"), SetIfAbsent("x", 9), MergePatch("c", {"d": 1})]
+    operations: list[Operation] = [
+        Increment("a", 2),
+        ListAppend("b", [2]),
+        Remove("x"),
+        SetIfAbsent("x", 9),
+        MergePatch("c", {"d": 1}),
+    ]
     await service.append_event(session, event, operations=operations)
     assert event.actions.state_delta == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
     assert session.state == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}

@@ -25,7 +25,7 @@ from sessiond_adk import SessiondError, SessiondSessionService
 from sessiond_adk._proto import event_service_pb2
 from sessiond_adk.client import session_key
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 Ask = Callable[[BaseSessionService], Awaitable[Any]]
 
 
@@ -478,7 +478,7 @@ async def test_app_and_user_changes_are_seen_by_other_sessions(service: Sessiond
 async def test_a_session_of_another_making_can_be_appended_to(service: SessiondSessionService) -> None:
     """Built by hand, or by another service, without what this package remembers: nothing of it is dropped."""
     await service.create_session(**KEY, state={"a": 1, "b": 2})
-    foreign = Session(**{"id": "s", "app_name": "app", "user_id": "user", "state": {"a": 0, "local": 1}})
+    foreign = Session(id="s", app_name="app", user_id="user", state={"a": 0, "local": 1})
     await service.append_event(foreign, delta_event({"c": 3}))
     assert foreign.state == {"a": 1, "b": 2, "local": 1, "c": 3}
     assert len(foreign.events) == 1

@@ -21,7 +21,7 @@ from sessiond_adk._proto import event_service_pb2, types_pb2
 from sessiond_adk.client import session_key
 from sessiond_adk.events import decode_event, encode_event
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
 
 async def stored(service: SessiondSessionService) -> Session:

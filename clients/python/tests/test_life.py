@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import warnings
+from typing import Any
 
 import pytest
 from conftest import Serve, Server
@@ -14,7 +15,7 @@ from tests_support import delta_event, text_event
 from sessiond_adk import RetryPolicy, SessiondClosedError, SessiondSessionService
 from sessiond_adk.turns import Turns
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ async def test_nothing_is_left_behind(plain: Server) -> None:
 async def test_appends_from_one_object_take_turns(plain: Server) -> None:
     """Its events stand in the order of the calls, which is the order in the store; also where stale is an error."""
     for stale in ("merge", "error"):
-        async with SessiondSessionService(plain.address, stale=stale) as service:  # type: ignore[arg-type]
+        async with SessiondSessionService(plain.address, stale=stale) as service:
             session = await service.create_session(app_name="app", user_id="user", session_id=stale)
             events = [delta_event({"n": number}) for number in range(50)]
             await asyncio.gather(*(service.append_event(session, event) for event in events))

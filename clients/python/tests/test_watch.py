@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -26,7 +27,7 @@ from sessiond_adk import (
 )
 from sessiond_adk import watch as watch_module
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "s"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 PATIENT = RetryPolicy(attempts=10_000)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from google.adk.sessions.session import Session
 from tests_support import delta_event
 
-from sessiond_adk import Increment, ListAppend, SessiondSessionService
+from sessiond_adk import Increment, ListAppend, Operation, SessiondSessionService
 
-KEY = {"app_name": "app", "user_id": "user", "session_id": "shared"}
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "shared"}
 WRITERS = 4
 APPENDS = 200
 
@@ -31,7 +31,11 @@ async def write(service: SessiondSessionService, session: Session, name: str) ->
         event = delta_event(
             {name: number, f"app:{name}": [number], f"user:{name}": {"n": number}}, author=name, id=f"{name}-{number}"
         )
-        operations = [Increment("count"), Increment("app:count", 2), ListAppend("user:who", [name], 10)]
+        operations: list[Operation] = [
+            Increment("count"),
+            Increment("app:count", 2),
+            ListAppend("user:who", [name], 10),
+        ]
         await service.append_event(session, event, operations=operations)
         counts.append(event.actions.state_delta["count"])
         assert session.state["count"] >= counts[-1]
