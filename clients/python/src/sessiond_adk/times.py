@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 NANOS = 1_000_000_000
 
@@ -20,7 +19,8 @@ def to_nanos(seconds: float) -> int:
     """
     if not math.isfinite(seconds):
         raise ValueError(f"{seconds} is no time")
-    nanos = round(Fraction(seconds) * NANOS)
+    numerator, denominator = seconds.as_integer_ratio()
+    nanos = (2 * numerator * NANOS + denominator) // (2 * denominator)
     if not EARLIEST_NANOS <= nanos <= LATEST_NANOS:
         raise ValueError(f"{seconds} seconds since 1970 is outside of the years 1 to 9999")
     return nanos
