@@ -67,6 +67,10 @@ def test_settings_in_a_uri() -> None:
     service = SessiondSessionService("sessiond://h:1?timeout=2.5&stale=error", timeout=3, stale="merge")
     assert service._client.timeout_seconds == 3
     assert service._appender._stale == "merge"
+
+
+def test_the_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     assert SessiondSessionService()._client.timeout_seconds == 15
 
 

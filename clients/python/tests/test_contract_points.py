@@ -400,6 +400,18 @@ async def test_an_equal_event_with_its_temp_keys_back_is_a_redelivery_too(server
         assert ids(session) == ids(await read(service)) == ["once"]
 
 
+async def test_a_redelivery_behind_a_rewind_is_one_too(server: Server) -> None:
+    """What a rewind hides is stored all the same."""
+    async with SessiondSessionService(server.address, share_temp=True) as service:
+        session = await service.create_session(**KEY)
+        event = delta_event({"a": 1, "temp:b": 2}, id="once", invocation_id="i")
+        await service.append_event(session, event)
+        await service.rewind_session(**KEY, to_sequence=0)
+        await service.append_event(session, event)
+        assert session.state == {"temp:b": 2}
+        assert ids(await read(service)) == []
+
+
 async def test_another_event_of_the_same_id_is_refused(service: SessiondSessionService) -> None:
     """Ids are unique within a session, which only the memory service lets pass. As the kit's AlreadyExistsError."""
     session = await service.create_session(**KEY)

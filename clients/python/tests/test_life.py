@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -36,6 +37,18 @@ def test_loops_in_sequence(plain: Server) -> None:
     assert len(session.events) == 5
     asyncio.run(service.close())
     assert len(service._client.connections) == 0
+
+
+async def test_a_loop_that_was_given_the_place_of_an_earlier_one(plain: Server) -> None:
+    """The identity of a loop that is gone may be that of a new one, whose channel must not be the old one."""
+    service = SessiondSessionService(plain.address)
+    await asyncio.to_thread(asyncio.run, service.create_session(**KEY))
+    connections = service._client.connections
+    (old,) = connections._by_loop.values()
+    connections._by_loop = {id(asyncio.get_running_loop()): old}
+    async with service:
+        assert await service.get_session(**KEY) is not None
+        assert connections.here() is not old
 
 
 def test_loops_in_parallel(plain: Server) -> None:
@@ -117,12 +130,13 @@ async def test_calls_under_way_finish_when_the_service_closes(plain: Server) -> 
 async def test_a_call_that_closing_cuts_off_says_so() -> None:
     """Not as a cancellation, which nobody asked for."""
 
-    left = asyncio.Event()
+    cut, left = asyncio.Event(), asyncio.Event()
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
+        await cut.wait()
         writer.close()
-        await writer.wait_closed()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
         left.set()
 
     listener = await asyncio.start_server(never, "127.0.0.1", 0)
@@ -135,6 +149,7 @@ async def test_a_call_that_closing_cuts_off_says_so() -> None:
     await service.close()
     with pytest.raises(SessiondClosedError):
         await calling
+    cut.set()
     await left.wait()
     listener.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from . import errors
 from ._proto import event_service_pb2, types_pb2
 from .channel import ChannelOptions, Connection, Connections
 from .retry import Answered, RetriedError, RetryPolicy, call
@@ -37,12 +36,11 @@ class Client:
           RetriedError: holding the SessiondError, and the same knowledge.
           SessiondClosedError: the service was closed meanwhile.
         """
-        # One connection for all attempts: a service that is closed between two of them ends the call.
+        # One connection for all attempts: a service that is closed between two of them ends the call, as a closed
+        # channel refuses the next one.
         connection = self.connections.here()
 
         async def attempt(seconds_left: float) -> Answer:
-            if connection.closed:
-                raise errors.closed()
             answer: Answer = await connection.invoke(method(connection), request, seconds_left)
             return answer
 

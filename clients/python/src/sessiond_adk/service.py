@@ -30,6 +30,10 @@ from .state import encode_values, is_temp, join_object, split_object, without_pr
 CREATION_LABEL = "sessiond-adk/creation"
 
 
+# Long enough for a server that is restarted or busy, short enough for a turn that somebody waits for.
+DEFAULT_TIMEOUT_SECONDS = 15.0
+
+
 class SessiondSessionService(Beyond, BaseSessionService):
     """Keeps the kit's sessions in sessiond. In use: `SessiondSessionService("127.0.0.1:50051")`.
 
@@ -73,7 +77,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
         del agents_dir
         address = parse_address(uri)
         settings = _settings(address)
-        chosen = timeout if timeout is not None else settings.get("timeout", 15.0)
+        chosen = timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS)
         self._client = Client(
             address.target, timeout_seconds=float(chosen), retry=retry or RetryPolicy(), options=channel_options
         )

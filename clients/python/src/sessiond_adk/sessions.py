@@ -25,15 +25,13 @@ def trimmed(session_id: str | None) -> str:
 def select_events(config: GetSessionConfig | None) -> session_service_pb2.EventSelection | None:
     """Which events `config` asks for; None: none at all.
 
-    No config, or None in it, is no filter; `num_recent_events=0` is no events; `after_timestamp=0` is no filter. Both
-    together: the newest so many of those that are not older.
+    No config, or None in it, is no filter; `num_recent_events=0` is no events; `after_timestamp=0` is
+    no filter. Both together: the newest so many of those that are not older.
     """
     selection = session_service_pb2.EventSelection()
     if config is None:
         return selection
     if config.num_recent_events is not None:
-        if config.num_recent_events == 0:
-            return None
         selection.recent = min(config.num_recent_events, _INT32_MAX)
     after = config.after_timestamp
     if after and not math.isnan(after) and after * NANOS > EARLIEST_NANOS:
