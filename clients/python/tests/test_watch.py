@@ -149,6 +149,20 @@ async def test_a_watch_goes_on_when_the_server_restarts(serve: Serve, gently: bo
                 assert item.values == {"app:restarts": number}
 
 
+async def test_every_break_has_its_own_time_to_be_mended(server: Server) -> None:
+    """`reconnect_seconds` counts from the break, not from an earlier one that was mended."""
+    async with Proxy(server.address) as proxy, SessiondSessionService(proxy.address, retry=PATIENT) as service:
+        session = await service.create_session(**KEY)
+        async with service.watch(**KEY, start="now", reconnect_seconds=1000) as watch:
+            await take(watch, 1)
+            for number in (1, 2):
+                proxy.cut()
+                # As if the earlier break had been long ago.
+                watch._failing_since -= 1001
+                await service.append_event(session, text_event("x"))
+                assert sequences(await take(watch, 1)) == [number]
+
+
 async def test_a_watch_of_a_server_that_stays_away_ends(serve: Serve) -> None:
     server = serve("sqlite:test.db")
     async with SessiondSessionService(server.address) as service:
