@@ -204,6 +204,10 @@ async def test_a_value_that_contains_itself_and_a_key_that_is_no_text() -> None:
         await nowhere.create_session(app_name="a", user_id="u", state={"ring": ring})
     with pytest.raises(StateValueError, match="no string"):
         await nowhere.create_session(app_name="a", user_id="u", state={1: 2})  # type: ignore[dict-item]
+    event = Event(author="a")
+    event.actions.state_delta = {1: 2}  # type: ignore[dict-item]
+    with pytest.raises(StateValueError, match="no string"):
+        await nowhere.append_event(Session(id="s", app_name="a", user_id="u"), event)
 
 
 def test_what_a_newer_kit_writes_is_left_out_of_the_object(caplog: pytest.LogCaptureFixture) -> None:

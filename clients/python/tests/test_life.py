@@ -228,3 +228,40 @@ async def test_turns_are_per_object_and_forgotten() -> None:
     await first
     assert order == ["a in", "c in", "c out", "a out"]
     assert len(turns) == 0
+
+
+class LoopThatEnds:
+    """A loop of another thread that runs when it is asked, and has ended when something is to run on it."""
+
+    def __init__(self, closed: bool) -> None:
+        self.closed = closed
+        self.given = 0
+
+    def is_running(self) -> bool:
+        return True
+
+    def call_soon_threadsafe(self, *_: object) -> None:
+        self.given += 1
+        if self.closed:
+            raise RuntimeError("Event loop is closed")
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "silent"])
+async def test_a_loop_that_ends_while_the_service_closes_holds_nobody_up(
+    closed: bool, plain: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = SessiondSessionService(plain.address, close_grace=0.0)
+    await service.create_session(**KEY)
+    (connection,) = service._client.connections._by_loop.values()
+    loop = LoopThatEnds(closed)
+    real = connection.loop
+    monkeypatch.setattr(connection, "loop", loop)
+    closing = connection.close(0.0)
+    monkeypatch.setattr(connection, "close", lambda _grace: closing)
+    await service.close()
+    assert loop.given == 1
+    assert len(service._client.connections) == 0
+    if not closed:
+        # Nobody ran it: here it is carried out after all, so that the channel does not stay open.
+        monkeypatch.setattr(connection, "loop", real)
+        await closing

@@ -11,6 +11,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from grpc import aio
@@ -130,9 +131,21 @@ class Connections:
             if connection.loop is here:
                 await connection.close(grace_seconds)
             elif connection.loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(connection.close(grace_seconds), connection.loop)
-                await asyncio.wrap_future(closing)
+                await _close_elsewhere(connection, grace_seconds)
 
     def __len__(self) -> int:
         """How many loops have a connection."""
         return len(self._by_loop)
+
+
+async def _close_elsewhere(connection: Connection, grace_seconds: float) -> None:
+    """Closes a connection on its own loop, in another thread, which may end at any moment and then never answers."""
+    closing = connection.close(grace_seconds)
+    try:
+        closed = asyncio.run_coroutine_threadsafe(closing, connection.loop)
+    except RuntimeError:
+        # The loop was closed just now, and what it had open with it.
+        closing.close()
+        return
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.wrap_future(closed), grace_seconds + 1.0)

@@ -95,7 +95,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
           StateValueError: a value that JSON cannot hold. `temp:` keys are dropped unseen.
         """
         key = session_key(app_name, user_id, trimmed(session_id) or platform_uuid.new_uuid())
-        stored = {name: value for name, value in (state or {}).items() if not _is_dropped(name)}
+        stored = {name: value for name, value in (state or {}).items() if not is_temp(name)}
         mark = uuid.uuid4().hex
         request = session_service_pb2.CreateSessionRequest(
             app_name=app_name,
@@ -263,11 +263,6 @@ class SessiondSessionService(Beyond, BaseSessionService):
     ) -> None:
         """Closes the service."""
         await self.close()
-
-
-def _is_dropped(key: object) -> bool:
-    """Whether a key of a new session's state goes nowhere; a key that is no string is refused later, by name."""
-    return isinstance(key, str) and is_temp(key)
 
 
 def _settings(address: Address) -> dict[str, Any]:

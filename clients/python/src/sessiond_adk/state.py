@@ -21,9 +21,9 @@ _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def is_temp(key: str) -> bool:
-    """Whether `key` lives during one invocation only."""
-    return key.startswith(State.TEMP_PREFIX)
+def is_temp(key: object) -> bool:
+    """Whether `key` lives during one invocation only. One that is no string does not; it is refused later, by name."""
+    return isinstance(key, str) and key.startswith(State.TEMP_PREFIX)
 
 
 def encode_value(key: object, value: object) -> str:
