@@ -1,0 +1,168 @@
+"""What an append and a read cost through sessiond, beside the kit's own services on SQLite, in one run.
+
+    python benchmarks/compare.py --program PATH_OF_SESSIOND
+
+Every service gets sessions of 1,000 events. Measured are single calls of `append_event` (an event with a text of 1 KiB
+and three changes of state) and of `get_session` (the newest 20 events), by 1 and by 16 callers at a time, each on a
+session of its own. The server runs as it does by default: SQLite, every append durable. The kit's services leave SQLite
+at its own defaults, which are durable as well, and write one transaction for each append.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import DatabaseSessionService
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.session import Session
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+
+from sessiond_adk import SessiondSessionService
+
+APP, USER = "bench", "user"
+EVENTS = 1000
+NEWEST = GetSessionConfig(num_recent_events=20)
+OURS = "sessiond"
+
+
+def event(number: int) -> Event:
+    """An event as a tool makes it: some text, and a change in each of two scopes."""
+    return Event(
+        author="agent",
+        invocation_id=f"turn-{number // 4}",
+        content=types.Content(role="model", parts=[types.Part(text="x" * 1024)]),
+        actions=EventActions(state_delta={"step": number, "topic": "weather", "user:last": number}),
+    )
+
+
+async def fill(service: BaseSessionService, callers: int) -> list[Session]:
+    """A session for each caller, with its events."""
+    # Users differ, as the services lock a user's row: callers on one user would measure that.
+    sessions = [
+        await service.create_session(app_name=APP, user_id=f"{USER}-{i}", session_id=f"s{i}") for i in range(callers)
+    ]
+
+    async def append(session: Session) -> None:
+        for number in range(EVENTS):
+            await service.append_event(session, event(number))
+
+    for session in sessions:
+        await append(session)
+    return sessions
+
+
+async def measure(callers: list[Callable[[], Awaitable[object]]], seconds: float) -> tuple[float, float]:
+    """Runs every caller in a loop for so long; answers calls per second and the median of a call in milliseconds."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def loop(call: Callable[[], Awaitable[object]]) -> None:
+        while (began := time.perf_counter()) < end:
+            await call()
+            took.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(loop(call) for call in callers))
+    return len(took) / (time.perf_counter() - began), statistics.median(took) * 1000
+
+
+def appender(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
+    """One append from the caller's own session object, whose list of events is kept short."""
+
+    async def call() -> object:
+        answer = await service.append_event(session, event(EVENTS))
+        session.events.clear()
+        return answer
+
+    return call
+
+
+def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
+    """One read of the newest events."""
+
+    async def call() -> object:
+        found = await service.get_session(app_name=APP, user_id=session.user_id, session_id=session.id, config=NEWEST)
+        assert found is not None
+        assert len(found.events) == 20
+        return found
+
+    return call
+
+
+Row = tuple[str, int, dict[str, tuple[float, float]]]
+
+
+async def run(services: dict[str, BaseSessionService], most: int, seconds: float) -> list[Row]:
+    """All measurements: the services take turns within a row, so that what else the machine does meets all of them."""
+    sessions = {name: await fill(service, most) for name, service in services.items()}
+    rows: list[Row] = []
+    for what, make in (("get_session", reader), ("append_event", appender)):
+        for callers in (1, most):
+            row: dict[str, tuple[float, float]] = {}
+            for name, service in services.items():
+                calls = [make(service, session) for session in sessions[name][:callers]]
+                await measure(calls, seconds / 10)
+                row[name] = await measure(calls, seconds)
+            rows.append((what, callers, row))
+    return rows
+
+
+def show(rows: list[Row], names: list[str]) -> None:
+    """A table for people, and for the README."""
+    others = [name for name in names if name != OURS]
+    print(f"| | callers | {' | '.join(names)} | {' | '.join(f'ratio to {name}' for name in others)} |")
+    print("|---" * (2 + len(names) + len(others)) + "|")
+    for what, callers, row in rows:
+        cells = [f"{row[name][0]:,.0f}/s, p50 {row[name][1]:.2f} ms" for name in names]
+        ratios = [f"{row[OURS][0] / row[name][0]:.1f}x" for name in others]
+        print(f"| `{what}` | {callers} | {' | '.join(cells)} | {' | '.join(ratios)} |")
+
+
+async def compare(address: str, folder: Path, callers: int, seconds: float) -> None:
+    """Runs against a server at `address`, with the kit's files in `folder`."""
+    async with (
+        SessiondSessionService(address, timeout=60) as ours,
+        DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'kit.db'}") as database,
+    ):
+        services: dict[str, BaseSessionService] = {
+            OURS: ours,
+            "DatabaseSessionService": database,
+            "SqliteSessionService": SqliteSessionService(str(folder / "kit-sqlite.db")),
+        }
+        show(await run(services, callers, seconds), list(services))
+
+
+def main() -> None:
+    """Starts a server, compares, and ends it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--program", required=True, help="the sessiond to start")
+    parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        command = [arguments.program, "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:sessiond.db"]
+        server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert server.stdout is not None
+            found = re.search(r"listens on (\S+)", server.stdout.readline())
+            assert found is not None, "the server did not start"
+            asyncio.run(compare(found.group(1), Path(folder), arguments.callers, arguments.seconds))
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main()

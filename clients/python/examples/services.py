@@ -1,0 +1,20 @@
+"""Makes sessiond known to the kit's command line.
+
+Copy this file into the folder that holds your agents, then:
+
+    adk web --session_service_uri=sessiond://127.0.0.1:50051 AGENTS_FOLDER
+"""
+
+from typing import Any
+
+from google.adk.cli.service_registry import get_service_registry
+
+from sessiond_adk import SessiondSessionService
+
+
+def build(uri: str, **settings: Any) -> SessiondSessionService:
+    """The service for an address such as `sessiond://127.0.0.1:50051?timeout=5`."""
+    return SessiondSessionService(uri, **settings)
+
+
+get_service_registry().register_session_service("sessiond", build)

@@ -1,0 +1,13 @@
+"""The descriptor pool that the package's stubs live in.
+
+Two copies of one contract in a process, of different versions or generated under different paths, cannot share a pool.
+With one of its own this package works beside any other client of `sessiond.v1`. The price: its messages, and the
+well-known types inside them, are classes of their own, so they are filled in place and never assigned from elsewhere.
+"""
+
+from google.protobuf import duration_pb2, field_mask_pb2, struct_pb2, timestamp_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+
+PRIVATE = DescriptorPool()
+for _module in (duration_pb2, field_mask_pb2, struct_pb2, timestamp_pb2):
+    PRIVATE.AddSerializedFile(_module.DESCRIPTOR.serialized_pb)

@@ -1,0 +1,142 @@
+"""Servers for tests: the real program, on free ports, ended with the test."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sessiond_adk import SessiondSessionService
+from sessiond_adk import service as service_module
+
+ROOT = Path(__file__).resolve().parents[3]
+# How long a start may take on a machine that is busy with everything else; nothing waits for it to pass.
+START_SECONDS = 300.0
+
+
+def program() -> Path:
+    """The server's program: SESSIOND_TEST_PROGRAM, or what cargo has built last.
+
+    Raises:
+      FileNotFoundError: there is none. The tests are nothing without it, so none is skipped.
+    """
+    named = os.environ.get("SESSIOND_TEST_PROGRAM")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise FileNotFoundError(f"SESSIOND_TEST_PROGRAM is {named!r}, and that is no program")
+        return Path(named).absolute()
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+    suffix = ".exe" if platform.system() == "Windows" else ""
+    built = [path for kind in ("release", "debug") if (path := target / kind / f"sessiond{suffix}").is_file()]
+    if not built:
+        raise FileNotFoundError(f"no sessiond in {target}: `cargo build --release`, or set SESSIOND_TEST_PROGRAM")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+class Server:
+    """A running `sessiond serve`."""
+
+    def __init__(self, store: str, directory: Path, listen: str = "127.0.0.1:0", *more: str) -> None:
+        """Starts it and waits until it says where it listens."""
+        self.store = store
+        self.directory = directory
+        self._more = more
+        self._start(listen)
+
+    def _start(self, listen: str) -> None:
+        # Whoever runs the tests may use sessiond as well: its settings are not for them.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SESSIOND_")}
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program(), "serve", "--listen", listen, "--store", self.store, *self._more],
+                cwd=self.directory,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.address = self._await_address()
+
+    def _await_address(self) -> str:
+        assert self.process.stdout is not None
+        said = b""
+        deadline = time.monotonic() + START_SECONDS
+        while not (found := re.search(rb"listens on (\S+)", said)):
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self.process.stdout], [], [], max(left, 0))
+            chunk = os.read(self.process.stdout.fileno(), 4096) if ready else b""
+            if not chunk:
+                self.kill()
+                log = (self.directory / "server.log").read_text()
+                raise AssertionError(f"the server did not start: {said.decode()}{log}")
+            said += chunk
+        return found.group(1).decode()
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash does."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Asks it to stop and waits for that."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.wait(START_SECONDS)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def start_again(self) -> None:
+        """Starts it at the same address, on the same store."""
+        self._start(self.address)
+
+
+Serve = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy with everything else may take its time: no test is about how long a call takes."""
+    monkeypatch.setattr(service_module, "DEFAULT_TIMEOUT_SECONDS", 600.0)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts servers that end with the test: `serve("memory:")`, `serve("sqlite:test.db")`."""
+    servers: list[Server] = []
+
+    def start(store: str = "memory:", listen: str = "127.0.0.1:0", *more: str) -> Server:
+        directory = tmp_path / f"server-{len(servers)}"
+        directory.mkdir()
+        server = Server(store, directory, listen, *more)
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+STORES = ["memory:", "sqlite:test.db"]
+
+
+@pytest.fixture(params=STORES, ids=["memory", "sqlite"])
+def server(request: pytest.FixtureRequest, serve: Serve) -> Server:
+    """A server on each kind of store in turn."""
+    store: str = request.param
+    return serve(store)
+
+
+@pytest.fixture
+async def service(server: Server) -> AsyncIterator[SessiondSessionService]:
+    """The service under test, on each kind of store."""
+    async with SessiondSessionService(server.address) as made:
+        yield made

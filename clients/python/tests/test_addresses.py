@@ -1,0 +1,100 @@
+"""Addresses and settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Serve
+
+from sessiond_adk import SessiondSessionService
+from sessiond_adk.address import parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("127.0.0.1:50051", "127.0.0.1:50051"),
+        ("sessions.internal", "sessions.internal:50051"),
+        ("[::1]:4000", "[::1]:4000"),
+        ("[::1]", "[::1]:50051"),
+        (" localhost:1 ", "localhost:1"),
+        ("unix:/run/s.sock", "unix:/run/s.sock"),
+        ("unix:///run/s.sock", "unix:///run/s.sock"),
+        ("unix:s.sock", "unix:s.sock"),
+        ("sessiond://127.0.0.1:50052", "127.0.0.1:50052"),
+        ("sessiond://localhost/", "localhost:50051"),
+        ("sessiond://[::1]:7", "[::1]:7"),
+        ("sessiond:///run/my%20s.sock", "unix:/run/my s.sock"),
+    ],
+)
+def test_what_is_an_address(text: str, target: str) -> None:
+    assert parse_address(text).target == target
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":1",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:x",
+        "host:１",
+        "::1:50051",
+        "a b:1",
+        "a/b",
+        "unix:",
+        "unix:///",
+        "http://localhost:50051",
+        "sessiond://",
+        "sessiond:///",
+        "sessiond://host:1/path",
+        "sessiond://user@host:1",
+        "sessiond://host:1#x",
+    ],
+)
+def test_what_is_none_is_refused_with_the_forms_that_there_are(text: str) -> None:
+    with pytest.raises(ValueError, match="use HOST:PORT, unix:/PATH, sessiond://HOST:PORT"):
+        parse_address(text)
+
+
+def test_settings_in_a_uri() -> None:
+    service = SessiondSessionService("sessiond://h:1?timeout=2.5&stale=error")
+    assert service._client.timeout_seconds == 2.5
+    assert service._appender._stale == "error"
+    service = SessiondSessionService("sessiond://h:1?timeout=2.5&stale=error", timeout=3, stale="merge")
+    assert service._client.timeout_seconds == 3
+    assert service._appender._stale == "merge"
+
+
+def test_the_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert SessiondSessionService()._client.timeout_seconds == 15
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("sessiond://h:1?timeout=soon", "no number: 'soon'"),
+        ("sessiond://h:1?timeout=0", "must be more than none"),
+        ("sessiond://h:1?timeout=nan", "must be more than none"),
+        ("sessiond://h:1?stale=perhaps", "'perhaps'"),
+        ("sessiond://h:1?tls=1", "unknown settings in the address: tls"),
+        ("sessiond://h:1?x", "x"),
+    ],
+)
+def test_settings_that_are_none(uri: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        SessiondSessionService(uri)
+
+
+async def test_a_unix_socket(serve: Serve, tmp_path: Path) -> None:
+    socket = tmp_path / "s.sock"
+    serve("memory:", f"unix:{socket}")
+    for uri in (f"unix:{socket}", f"sessiond://{socket}"):
+        async with SessiondSessionService(uri) as service:
+            await service.create_session(app_name="a", user_id="u")
+    async with SessiondSessionService(f"unix:{socket}") as service:
+        assert len((await service.list_sessions(app_name="a")).sessions) == 2

@@ -1,0 +1,224 @@
+"""What goes beyond the kit's interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.session import Session
+from tests_support import delta_event, text_event
+
+from sessiond_adk import (
+    Delta,
+    Increment,
+    ListAppend,
+    MergePatch,
+    Operation,
+    Remove,
+    SessiondError,
+    SessiondSessionService,
+    SetIfAbsent,
+    StateValueError,
+)
+
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+
+
+async def stored(service: SessiondSessionService, session_id: str = "s") -> Session:
+    session = await service.get_session(app_name="app", user_id="user", session_id=session_id)
+    assert session is not None
+    return session
+
+
+async def test_operations_through_a_session(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"user:list": [1], "gone": 1})
+    assert await service.increment(session, "app:n") == 1
+    assert await service.increment(session, "app:n", -5) == -4
+    assert await service.increment(session, "f", 0.5) == 0.5
+    assert await service.append_to_list(session, "user:list", [2, {"a": None}]) == [1, 2, {"a": None}]
+    assert await service.append_to_list(session, "user:list", [3], max_length=2) == [{"a": None}, 3]
+    assert await service.set_if_absent(session, "d", None) is None
+    assert await service.set_if_absent(session, "d", 2) is None
+    assert await service.merge(session, "m", {"a": {"b": 1, "c": 2}}) == {"a": {"b": 1, "c": 2}}
+    assert await service.merge(session, "m", {"a": {"b": None}}) == {"a": {"c": 2}}
+    await service.remove(session, "gone", "never there")
+    expected = {"app:n": -4, "f": 0.5, "user:list": [{"a": None}, 3], "d": None, "m": {"a": {"c": 2}}}
+    assert session.state == expected
+    assert await stored(service) == session
+    assert [event.author for event in session.events] == ["system"] * 10
+    assert session.events[-1].actions.state_delta == {"gone": None}
+
+
+async def test_operations_of_an_event(service: SessiondSessionService) -> None:
+    """In the same commit as its delta, after its values; the event says what became of their keys."""
+    session = await service.create_session(**KEY, state={"a": 1, "x": 1})
+    event = delta_event({"a": 10, "b": [1]}, author="agent")
+    operations: list[Operation] = [
+        Increment("a", 2),
+        ListAppend("b", [2]),
+        Remove("x"),
+        SetIfAbsent("x", 9),
+        MergePatch("c", {"d": 1}),
+    ]
+    await service.append_event(session, event, operations=operations)
+    assert event.actions.state_delta == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
+    assert session.state == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
+    assert await stored(service) == session
+    # The same object once more, which now says more than what was sent at first.
+    await service.append_event(session, event, operations=operations)
+    assert len((await stored(service)).events) == 1
+    assert session.state["a"] == 12
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Increment("k", float("nan")),
+        Increment("k", 2**63),
+        Increment("k", True),
+        ListAppend("k", [object()]),
+        SetIfAbsent("k", float("inf")),
+        MergePatch("k", {"a": b"\xff"}),
+    ],
+)
+async def test_operations_that_cannot_be_sent(operation: Any) -> None:
+    nowhere = SessiondSessionService("127.0.0.1:1")
+    session = Session(id="s", app_name="a", user_id="u")
+    with pytest.raises(ValueError, match="'k'"):
+        await nowhere.append_event(session, text_event("x"), operations=[operation])
+    with pytest.raises(ValueError, match="'k'"):
+        await nowhere.update_state(Delta(operations=[operation]), app_name="a")
+    with pytest.raises(TypeError, match="no operation"):
+        Delta(operations=["increment"])  # type: ignore[list-item]
+
+
+async def test_state_without_a_session(service: SessiondSessionService) -> None:
+    assert await service.get_app_state(app_name="app") == {}
+    await service.update_app_state({"a": 1, "app:b": None}, app_name="app")
+    await service.update_user_state({"c": [2]}, app_name="app", user_id="user")
+    assert await service.get_app_state(app_name="app") == {"a": 1, "app:b": None}
+    assert await service.get_user_state(app_name="app", user_id="user") == {"c": [2]}
+    assert await service.get_state(app_name="app") == {"app:a": 1, "app:app:b": None}
+    session = await service.create_session(**KEY)
+    assert session.state == {"app:a": 1, "app:app:b": None, "user:c": [2]}
+    visible = await service.update_state(
+        Delta({"user:d": 4}, [Increment("app:a"), Remove("user:c")]), app_name="app", user_id="user"
+    )
+    assert visible == {"app:a": 2, "app:app:b": None, "user:d": 4}
+    with pytest.raises(SessiondError) as refused:
+        await service.update_state(Delta({"own": 1}), app_name="app", user_id="user")
+    assert refused.value.reason == "KEY_OUTSIDE_SCOPE"
+    with pytest.raises(StateValueError, match="'app:x'"):
+        await service.update_app_state({"x": object()}, app_name="app")
+    with pytest.raises(ValueError, match="user_id is empty"):
+        await service.get_state(app_name="app", user_id="")
+    with pytest.raises(ValueError, match="needs its user_id"):
+        await service.get_state(app_name="app", session_id="s")
+
+
+async def test_state_of_a_session_outside_of_a_turn(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"a": 1, "b": 2})
+    state = await service.update_state(Delta({"a": 3}, [Remove("b")]), **KEY, author="ops")
+    assert state == {"a": 3}
+    (event,) = (await stored(service)).events
+    assert (event.author, event.actions.state_delta, event.content) == ("ops", {"a": 3, "b": None}, None)
+    await service.append_event(session, text_event("x"))
+    assert session.state == {"a": 3}
+    with pytest.raises(SessionNotFoundError):
+        await service.get_state(app_name="app", user_id="user", session_id="none")
+
+
+async def test_the_past(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"a": 0, "app:x": 0})
+    for number in range(1, 5):
+        await service.append_event(session, delta_event({"a": number, "app:x": number, f"k{number}": 1}))
+    for number in range(5):
+        past = await service.get_session_as_of(**KEY, sequence=number)
+        assert past is not None
+        assert past.events == session.events[:number]
+        assert past.state == {"a": number, "app:x": number} | {f"k{i}": 1 for i in range(1, number + 1)}
+    few = await service.get_session_as_of(**KEY, sequence=3, config=GetSessionConfig(num_recent_events=1))
+    assert few is not None
+    assert few.events == session.events[2:3]
+    with pytest.raises(SessiondError) as refused:
+        await service.get_session_as_of(**KEY, sequence=5)
+    assert refused.value.reason == "BEYOND_LAST_SEQUENCE"
+    assert await service.get_session_as_of(app_name="app", user_id="user", session_id="none", sequence=0) is None
+    listed = [item async for item in service.list_events(**KEY, after_sequence=1)]
+    assert [item.sequence for item in listed] == [2, 3, 4]
+    assert [item.event for item in listed] == session.events[1:]
+    assert all(item.commit_time > 1.7e9 and not item.rewound for item in listed)
+
+
+async def test_forks(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"a": 0})
+    for number in range(1, 4):
+        await service.append_event(session, delta_event({"a": number}))
+    fork = await service.fork_session(**KEY, up_to_sequence=2, new_session_id=" fork ")
+    assert (fork.id, fork.state, fork.events) == ("fork", {"a": 2}, [])
+    assert (await stored(service, "fork")).events == session.events[:2]
+    await service.append_event(fork, delta_event({"a": 9}))
+    assert (await stored(service)).state == {"a": 3}
+    whole = await service.fork_session(**KEY)
+    assert (await stored(service, whole.id)).events == session.events
+    with pytest.raises(AlreadyExistsError):
+        await service.fork_session(**KEY, new_session_id="fork")
+    with pytest.raises(SessionNotFoundError):
+        await service.fork_session(app_name="app", user_id="user", session_id="none")
+
+
+async def test_rewinds(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"a": 0})
+    for number in range(1, 4):
+        await service.append_event(session, delta_event({"a": number, f"k{number}": 1, "user:u": number}))
+    back = await service.rewind_session(**KEY, to_sequence=1, author="user")
+    assert back.state == {"a": 1, "k1": 1, "user:u": 3}
+    assert back.events == session.events[:1]
+    assert await stored(service) == back
+    everything = [item async for item in service.list_events(**KEY, include_rewound=True)]
+    assert [item.rewound for item in everything] == [False, True, True, True]
+    # An object from before goes on behind the rewind, and its state follows.
+    await service.append_event(session, text_event("on"))
+    assert session.state == {"a": 1, "k1": 1, "user:u": 3}
+    with pytest.raises(SessionNotFoundError):
+        await service.rewind_session(app_name="app", user_id="user", session_id="none", to_sequence=0)
+
+
+async def test_refreshing(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    held = session.state
+    other = await stored(service)
+    await service.append_event(other, delta_event({"a": 1}))
+    session.state["temp:t"] = 1
+    session.state["uncommitted"] = 1
+    await service.refresh(session)
+    assert session.state is held
+    assert session.state == {"a": 1, "temp:t": 1}
+    assert session.events == other.events
+    by_hand = Session(id="s", app_name="app", user_id="user")
+    await service.refresh(by_hand)
+    assert by_hand == other
+    await service.delete_session(**KEY)
+    with pytest.raises(SessionNotFoundError):
+        await service.refresh(session)
+
+
+async def test_a_marker_less_session_where_stale_is_an_error(service: SessiondSessionService) -> None:
+    """Built by hand, or by another service of the kit: up to date when its newest event is the stored one."""
+    strict = SessiondSessionService(f"{service._client.target}", stale="error")
+    async with strict:
+        session = await service.create_session(**KEY)
+        fresh = Session(id="s", app_name="app", user_id="user")
+        await strict.append_event(fresh, text_event("one"))
+        await strict.append_event(fresh, text_event("two"))
+        assert len(fresh.events) == 2
+        late = Session(id="s", app_name="app", user_id="user")
+        with pytest.raises(ValueError, match="modified in storage"):
+            await strict.append_event(late, text_event("three"))
+        with pytest.raises(ValueError, match="modified in storage"):
+            await strict.append_event(session, text_event("three"))
+        await strict.append_event(late, fresh.events[-1].model_copy(deep=True))
+        assert len((await stored(service)).events) == 2

@@ -1,0 +1,255 @@
+"""Every point of what the kits expect of a session service that concerns Python, one test each (the second half
+is in test_contract_points_of_events.py).
+
+The docstrings cite the point. Where the kit's memory service can be asked, it is, so that the point stays the kit's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from conftest import Server
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.session import Session
+from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event, with_events
+
+from sessiond_adk import SessiondError, SessiondSessionService
+
+
+async def test_create_answers_the_merged_state(service: SessiondSessionService) -> None:
+    """create: `create_session(app_name, user_id, state, session_id)`; "prefixes are sorted, temp: goes nowhere"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        state = {"app:a": 1, "user:u": [2], "own": None, "temp:t": 3, "App:x": 4, "session:y": 5}
+        first = await on.create_session(**KEY, state=state)
+        second = await on.create_session(app_name="app", user_id="user", session_id="two", state={"own": 6})
+        other = await on.create_session(app_name="app", user_id="other")
+        return first.state, second.state, other.state, first.events, (await read(on)).state
+
+    first, *_ = await same_as_memory(service, ask)
+    assert first == {"app:a": 1, "user:u": [2], "own": None, "App:x": 4, "session:y": 5}
+
+
+async def test_a_created_session_equals_the_one_that_is_read(service: SessiondSessionService) -> None:
+    """ "equality compares private attributes too": no marker of ours parts two readings of one session."""
+    created = await service.create_session(**KEY, state={"a": 1})
+    assert created == await read(service)
+    await service.append_event(created, text_event("x"))
+    assert created == await read(service)
+    assert created.model_copy(deep=True) == created
+    assert Session.model_validate_json(created.model_dump_json()) == created
+
+
+async def test_get_answers_none_for_what_is_missing(service: SessiondSessionService) -> None:
+    """get: "→ None if missing"."""
+    await service.create_session(**KEY)
+    for other in ({"session_id": "t"}, {"user_id": "t"}, {"app_name": "t"}, {"session_id": ""}, {"session_id": " "}):
+        assert await service.get_session(**{**KEY, **other}) is None
+
+
+async def test_a_session_id_alone_reaches_nobody(service: SessiondSessionService) -> None:
+    """A bare session id, which the server would look up among everybody's, is never sent."""
+    session = await service.create_session(**KEY)
+    assert await service.get_session(app_name="", user_id="", session_id="s") is None
+    await service.delete_session(app_name="", user_id="", session_id="s")
+    session.app_name = session.user_id = ""
+    with pytest.raises(ValueError, match="app_name is empty"):
+        await service.append_event(session, text_event("x"))
+    with pytest.raises(ValueError, match="user_id is empty"):
+        await service.create_session(app_name="app", user_id="")
+    assert (await read(service)).events == []
+
+
+async def test_list_is_oldest_update_first(service: SessiondSessionService) -> None:
+    """list: "oldest update first", with merged state and without events."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        sessions = {}
+        for name in "dbca":
+            sessions[name] = await on.create_session(
+                app_name="app",
+                user_id=f"user-{name in 'ab'}",
+                session_id=name,
+                state={"app:last": name, "user:own": name},
+            )
+        for name, seconds in (("b", 4e9), ("a", 3e9), ("c", 5e9), ("d", 5e9)):
+            await on.append_event(sessions[name], Event(author="x", timestamp=seconds))
+        everybody = await on.list_sessions(app_name="app")
+        one = await on.list_sessions(app_name="app", user_id="user-True")
+        none = await on.list_sessions(app_name="app", user_id="nobody")
+        empty = await on.list_sessions(app_name="app", user_id="")
+        return [
+            [(s.user_id, s.id, s.state, s.events, s.last_update_time) for s in listed.sessions]
+            for listed in (everybody, one, none, empty, await on.list_sessions(app_name="other"))
+        ]
+
+    everybody, one, none, *_ = await same_as_memory(service, ask)
+    assert [item[1] for item in everybody] == ["a", "b", "c", "d"]
+    assert [item[1] for item in one] == ["a", "b"]
+    assert none == []
+
+
+async def test_list_reads_all_pages(server: Server) -> None:
+    """list: more sessions than a page of the server holds, of several users."""
+    async with SessiondSessionService(server.address) as service:
+        gate = asyncio.Semaphore(64)
+
+        async def create(number: int) -> None:
+            async with gate:
+                await service.create_session(app_name="app", user_id=f"u{number % 3}", session_id=f"s{number:05}")
+
+        await asyncio.gather(*(create(number) for number in range(2300)))
+        listed = (await service.list_sessions(app_name="app")).sessions
+        assert sorted(session.id for session in listed) == [f"s{number:05}" for number in range(2300)]
+        assert [s.last_update_time for s in listed] == sorted(s.last_update_time for s in listed)
+        one = (await service.list_sessions(app_name="app", user_id="u1")).sessions
+        assert {session.id for session in one} == {f"s{number:05}" for number in range(1, 2300, 3)}
+
+
+async def test_deleting_what_is_missing_is_nothing(service: SessiondSessionService) -> None:
+    """delete: "missing is a no-op"; the wider scopes' state stays."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        await on.delete_session(**KEY)
+        await on.create_session(**KEY, state={"user:u": 1, "own": 2})
+        await on.delete_session(**{**KEY, "session_id": " s "})
+        gone = await on.get_session(**KEY)
+        await on.delete_session(**KEY)
+        await on.delete_session(**{**KEY, "session_id": ""})
+        again = await on.create_session(**KEY)
+        return gone, again.state, again.events
+
+    assert await same_as_memory(service, ask) == (None, {"user:u": 1}, [])
+
+
+async def test_append_answers_the_event_and_changes_the_callers_session(service: SessiondSessionService) -> None:
+    """append: "`append_event(session, event)` → event; changes the caller's session"."""
+    session = await service.create_session(**KEY)
+    event = delta_event({"a": [1], "app:b": 2, "user:c": 3})
+    held = session.state
+    assert await service.append_event(session, event) is event
+    assert session.events == [event]
+    assert session.events[0] is event
+    assert session.state is held, "an agent's contexts hold this very dict"
+    assert session.state == {"a": [1], "app:b": 2, "user:c": 3}
+    assert session.state["a"] is event.actions.state_delta["a"]
+    assert session.last_update_time == event.timestamp
+    assert await read(service) == session
+
+
+async def test_append_to_a_session_that_is_gone(service: SessiondSessionService) -> None:
+    """The kit's SessionNotFoundError, which is a ValueError; nothing of the caller's changes."""
+    session = await service.create_session(**KEY)
+    await service.delete_session(**KEY)
+    event = delta_event({"a": 1, "temp:t": 1})
+    with pytest.raises(SessionNotFoundError) as refused:
+        await service.append_event(session, event)
+    assert isinstance(refused.value, SessiondError)
+    assert refused.value.reason == "SESSION_NOT_FOUND"
+    assert refused.value.metadata["session_id"] == "s"
+    assert (session.events, session.state) == ([], {})
+    assert event.actions.state_delta == {"a": 1, "temp:t": 1}
+
+
+async def test_user_state_has_no_prefixes(service: SessiondSessionService) -> None:
+    """more: "`get_user_state` (keys without prefix), `flush`"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        nothing = await on.get_user_state(app_name="app", user_id="user")
+        session = await on.create_session(**KEY, state={"user:a": 1, "app:b": 2, "c": 3, "user:": 4})
+        await on.append_event(session, delta_event({"user:user:d": 5}))
+        await on.flush()
+        other = await on.get_user_state(app_name="app", user_id="other")
+        return nothing, await on.get_user_state(app_name="app", user_id="user"), other
+
+    assert await same_as_memory(service, ask) == ({}, {"a": 1, "": 4, "user:d": 5}, {})
+
+
+async def test_a_duplicate_id_already_exists(service: SessiondSessionService) -> None:
+    """duplicate id: `AlreadyExistsError`; the session that is there stays as it is."""
+    await service.create_session(**KEY, state={"a": 1})
+    with pytest.raises(AlreadyExistsError) as refused:
+        await service.create_session(**{**KEY, "session_id": "\ts\n"}, state={"a": 2, "app:b": 3})
+    assert isinstance(refused.value, SessiondError)
+    assert refused.value.reason == "SESSION_EXISTS"
+    assert (await read(service)).state == {"a": 1}
+
+
+async def test_a_stale_writer_is_refused_where_that_is_wanted(server: Server) -> None:
+    """stale writer: "`StaleSessionError` whose text holds "modified in storage""."""
+    async with SessiondSessionService(server.address, stale="error") as service:
+        mine = await service.create_session(**KEY)
+        theirs = await read(service)
+        await service.append_event(theirs, delta_event({"a": 1}))
+        await service.append_event(theirs, delta_event({"a": 2}))
+        event = delta_event({"b": 1, "temp:t": 1})
+        with pytest.raises(StaleSessionError, match="modified in storage"):
+            await service.append_event(mine, event)
+        assert (mine.events, mine.state) == ([], {})
+        fresh = await read(service)
+        assert fresh.state == {"a": 2}
+        await service.append_event(fresh, event)
+        assert (await read(service)).state == {"a": 2, "b": 1}
+
+
+async def test_a_stale_writer_is_merged_by_default(service: SessiondSessionService) -> None:
+    """ "What hurts: stale-session errors from a second writer; updates lost by concurrent appends"."""
+    mine = await service.create_session(**KEY, state={"gone": 1, "app:gone": 2, "kept": 3})
+    theirs = await read(service)
+    await service.append_event(theirs, delta_event({"theirs": [1], "app:x": 1, "kept": 4}))
+    await service.remove(theirs, "gone", "app:gone")
+    event = delta_event({"mine": 2})
+    await service.append_event(mine, event)
+    assert mine.state == {"theirs": [1], "app:x": 1, "kept": 4, "mine": 2}
+    assert mine.events == [event], "events of others come with the next read"
+    await service.refresh(mine)
+    assert mine == await read(service)
+    assert len(mine.events) == 3
+
+
+async def test_time_is_float_seconds_compared_exactly(service: SessiondSessionService) -> None:
+    """time: "float seconds, compared exactly"; `last_update_time` is the last event's time, even an older one."""
+    session = await service.create_session(**KEY)
+    for seconds in (1_700_000_000.1234567, 5.25, 1_700_000_000.1234565):
+        await service.append_event(session, Event(author="a", timestamp=seconds))
+        assert session.last_update_time == seconds
+        assert (await read(service)).last_update_time == seconds
+        assert (await read(service, num_recent_events=0)).last_update_time == seconds
+        assert (await service.list_sessions(app_name="app")).sessions[0].last_update_time == seconds
+    assert [event.timestamp for event in (await read(service)).events][1] == 5.25
+
+
+async def test_events_stay_in_the_order_of_their_commits(service: SessiondSessionService) -> None:
+    """ "What hurts: events with equal timestamps in random order"."""
+    session = await with_events(service, [7.0] * 20 + [3.0])
+    assert ids(await read(service)) == ids(session)
+    assert ids(await read(service, num_recent_events=2)) == ids(session)[-2:]
+
+
+TIMES = [10.0, 20.5, 20.5, 30.1234567, 1_700_000_000.1234567]
+
+
+@pytest.mark.parametrize("recent", [None, 0, 1, 2, 5, 100, 2**40])
+@pytest.mark.parametrize("after", [None, 0.0, 10.0, 20.5, 30.1234567, 30.1234568, 1_700_000_000.1234567, 2e9, 1e300])
+async def test_which_events_are_read(server: Server, recent: int | None, after: float | None) -> None:
+    """ "`num_recent_events`: Python 0 = none; absent = all. `after_timestamp` is inclusive; Python 0 = no filter"."""
+
+    async def ask(on: BaseSessionService) -> list[str]:
+        await with_events(on, TIMES)
+        return ids(await read(on, num_recent_events=recent, after_timestamp=after))
+
+    async with SessiondSessionService(server.address) as service:
+        await same_as_memory(service, ask)
+
+
+async def test_an_after_that_is_no_time(service: SessiondSessionService) -> None:
+    """Any float may stand there: what no event can fail is no filter, what none can pass leaves none."""
+    await with_events(service, [-5.0, 1.0])
+    for after, expected in ((float("nan"), 2), (float("-inf"), 2), (float("inf"), 0), (-5.0, 2), (-4.9, 1), (0.0, 2)):
+        assert len((await read(service, after_timestamp=after)).events) == expected, after

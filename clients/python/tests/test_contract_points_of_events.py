@@ -1,0 +1,227 @@
+"""What the kits expect of a session service, continued: events, `temp:` keys, redelivery, and what others change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Server
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event
+
+from sessiond_adk import SessiondError, SessiondSessionService
+from sessiond_adk._proto import event_service_pb2
+from sessiond_adk.client import session_key
+
+
+async def test_temp_lives_in_the_callers_session_only(service: SessiondSessionService) -> None:
+    """ "`temp:`: Python puts it into the caller's session and strips it from the event before storing"."""
+    session = await service.create_session(**KEY)
+    marker = object()
+    event = delta_event({"temp:a": marker, "temp:": 1, "b": 2})
+    await service.append_event(session, event)
+    assert event.actions.state_delta == {"b": 2}
+    assert session.state == {"temp:a": marker, "temp:": 1, "b": 2}
+    await service.append_event(session, delta_event({"c": 3}))
+    assert session.state["temp:a"] is marker
+    again = await read(service)
+    assert again.state == {"b": 2, "c": 3}
+    assert again.events[0].actions.state_delta == {"b": 2}
+    assert again.events == session.events
+
+
+async def test_temp_never_reaches_the_server_unless_it_is_shared(server: Server) -> None:
+    """The contract's invocations hold what is shared, until the invocation ends, and no event shows it."""
+    async with (
+        SessiondSessionService(server.address) as private,
+        SessiondSessionService(server.address, share_temp=True) as shared,
+    ):
+        session = await private.create_session(**KEY)
+        await private.append_event(session, delta_event({"temp:a": 1}, invocation_id="i"))
+        assert await private.get_state(**KEY, invocation_id="i") == {}
+        await shared.append_event(session, delta_event({"temp:b": [2], "c": 3}, invocation_id="i"))
+        assert await private.get_state(**KEY, invocation_id="i") == {"temp:b": [2], "c": 3}
+        assert await private.get_state(**KEY) == {"c": 3}
+        assert session.state == {"temp:a": 1, "temp:b": [2], "c": 3}
+        await shared.end_invocation(session, "i")
+        assert await private.get_state(**KEY, invocation_id="i") == {"c": 3}
+        assert [event.actions.state_delta for event in (await read(private)).events] == [{}, {"c": 3}]
+
+
+async def test_a_key_that_is_almost_temp_is_stored(service: SessiondSessionService) -> None:
+    """Prefixes are case-sensitive."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        session = await on.create_session(**KEY)
+        await on.append_event(session, delta_event({"Temp:a": 1, "temp": 2, "x:temp:": 3, "APP:b": 4, "_adk:c": 5}))
+        return (await read(on)).state
+
+    assert len(await same_as_memory(service, ask)) == 5
+
+
+async def test_partial_events_are_nothing(service: SessiondSessionService) -> None:
+    """ "Partial events are not stored and change no state"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        session = await on.create_session(**KEY)
+        event = delta_event({"a": 1, "temp:b": 2}, partial=True)
+        assert await on.append_event(session, event) is event
+        return session.state, session.events, event.actions.state_delta, (await read(on)).state, (await read(on)).events
+
+    assert await same_as_memory(service, ask) == ({}, [], {"a": 1, "temp:b": 2}, {}, [])
+
+
+async def test_null_in_a_delta_is_stored(service: SessiondSessionService) -> None:
+    """ "`null` in a delta is stored by Python"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        session = await on.create_session(**KEY, state={"a": 1})
+        await on.append_event(session, delta_event({"a": None, "user:b": None, "app:c": [None]}))
+        return session.state, (await read(on)).state, (await read(on)).events[0].actions.state_delta
+
+    expected = {"a": None, "user:b": None, "app:c": [None]}
+    assert await same_as_memory(service, ask) == (expected, expected, expected)
+
+
+async def test_ids_are_trimmed_and_blank_is_none(service: SessiondSessionService) -> None:
+    """ "Python's in-memory service trims session ids; a blank id counts as none"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        created = await on.create_session(app_name="app", user_id="user", session_id="  padded \n")
+        found = await on.get_session(app_name="app", user_id="user", session_id=" padded")
+        blank = [await on.create_session(app_name="app", user_id="user", session_id=one) for one in ("", "  ", None)]
+        return created.id, found and found.id, len({session.id for session in blank}), [len(s.id) for s in blank]
+
+    assert await same_as_memory(service, ask) == ("padded", "padded", 3, [36, 36, 36])
+
+
+async def test_redelivery_of_an_equal_event_is_ignored(service: SessiondSessionService) -> None:
+    """ "Redelivery of an equal event is ignored by Python's in-memory service; databases fail on it"."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        session = await on.create_session(**KEY)
+        event = delta_event({"a": 1, "app:b": 2, "temp:c": 3}, id="once", timestamp=9.5)
+        await on.append_event(session, event)
+        await on.append_event(session, delta_event({"a": 5}, id="later", timestamp=8.5))
+        again = await on.append_event(session, event)
+        copied = await on.append_event(session, event.model_copy(deep=True))
+        elsewhere = await read(on)
+        await on.append_event(elsewhere, event)
+        stored = await read(on)
+        lasts = session.last_update_time, elsewhere.last_update_time, stored.last_update_time
+        return again.id, copied.id, session.state, ids(session), ids(elsewhere), ids(stored), stored.state, lasts
+
+    *_, stored, state, lasts = await same_as_memory(service, ask)
+    assert (stored, state, lasts) == (["once", "later"], {"a": 5, "app:b": 2}, (8.5, 8.5, 8.5))
+
+
+async def test_an_equal_event_with_its_temp_keys_back_is_a_redelivery_too(server: Server) -> None:
+    """Also where `temp:` keys were shared, which the server counts as content and the stored event does not hold."""
+    async with SessiondSessionService(server.address, share_temp=True) as service:
+        session = await service.create_session(**KEY)
+        event = delta_event({"a": 1, "temp:b": 2}, id="once", invocation_id="i")
+        await service.append_event(session, event)
+        assert event.actions.state_delta == {"a": 1}
+        await service.append_event(session, event)
+        event.actions.state_delta["temp:b"] = 3
+        await service.append_event(session, event)
+        assert ids(session) == ids(await read(service)) == ["once"]
+
+
+async def test_a_redelivery_behind_a_rewind_is_one_too(server: Server) -> None:
+    """What a rewind hides is stored all the same."""
+    async with SessiondSessionService(server.address, share_temp=True) as service:
+        session = await service.create_session(**KEY)
+        event = delta_event({"a": 1, "temp:b": 2}, id="once", invocation_id="i")
+        await service.append_event(session, event)
+        await service.rewind_session(**KEY, to_sequence=0)
+        await service.append_event(session, event)
+        assert session.state == {"temp:b": 2}
+        assert ids(await read(service)) == []
+
+
+async def test_another_event_of_the_same_id_is_refused(service: SessiondSessionService) -> None:
+    """Ids are unique within a session, which only the memory service lets pass. As the kit's AlreadyExistsError."""
+    session = await service.create_session(**KEY)
+    await service.append_event(session, delta_event({"a": 1}, id="once"))
+    with pytest.raises(AlreadyExistsError) as refused:
+        await service.append_event(session, delta_event({"a": 2}, id="once"))
+    assert isinstance(refused.value, SessiondError)
+    assert refused.value.reason == "EVENT_ID_REUSED"
+    assert session.state == {"a": 1}
+    assert (await read(service)).state == {"a": 1}
+
+
+async def test_an_event_without_an_id_gets_one(service: SessiondSessionService) -> None:
+    """So that a retry is safe."""
+    session = await service.create_session(**KEY)
+    event = text_event("x")
+    event.id = ""
+    await service.append_event(session, event)
+    assert event.id
+    assert ids(await read(service)) == [event.id]
+
+
+async def test_the_body_is_whole_but_for_the_delta(service: SessiondSessionService) -> None:
+    """ "Send the event's own JSON as the body, whole and unchanged except for `actions.state_delta`"."""
+    session = await service.create_session(**KEY)
+    event = delta_event({"a": 1}, custom_metadata={"k": None}, branch="x.y")
+    await service.append_event(session, event)
+    request = event_service_pb2.ListEventsRequest(key=session_key(**KEY))
+    (stored,) = [item async for item in service._client.list_events(request)]
+    assert stored.body_json == event.model_dump_json(
+        by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}
+    )
+    assert stored.state_delta.set_json == '{"a":1}'
+
+
+async def test_a_rewind_of_the_kit_is_an_event_like_any_other(service: SessiondSessionService) -> None:
+    """`Runner.rewind_async` appends a marker with a delta of its own making; its nulls are stored."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        session = await on.create_session(**KEY, state={"old": 1})
+        await on.append_event(session, delta_event({"new": 1}, id="e1", invocation_id="i1"))
+        marker = delta_event({"new": None}, id="e2")
+        marker.actions.rewind_before_invocation_id = "i1"
+        await on.append_event(session, marker)
+        stored = await read(on)
+        return stored.state, ids(stored), stored.events[1].actions.rewind_before_invocation_id
+
+    assert await same_as_memory(service, ask) == ({"old": 1, "new": None}, ["e1", "e2"], "i1")
+
+
+async def test_what_an_agent_has_set_and_not_committed_survives_the_append_of_another(
+    service: SessiondSessionService,
+) -> None:
+    """The kit's State writes into the session's dict at once, long before its event is appended."""
+    session = await service.create_session(**KEY, state={"shared": 1})
+    pending: dict[str, Any] = {}
+    tool = State(session.state, pending)
+    tool["draft"] = "mine"
+    tool["shared"] = 2
+    await service.append_event(session, delta_event({"other": 1}))
+    assert session.state == {"shared": 2, "draft": "mine", "other": 1}
+    assert (await read(service)).state == {"shared": 1, "other": 1}
+    await service.append_event(session, delta_event(pending))
+    assert (await read(service)).state == {"shared": 2, "draft": "mine", "other": 1}
+
+
+async def test_app_and_user_changes_are_seen_by_other_sessions(service: SessiondSessionService) -> None:
+    """ "What hurts: `app:` and `user:` changes invisible to other sessions"."""
+    one = await service.create_session(**KEY)
+    two = await service.create_session(app_name="app", user_id="user", session_id="two")
+    await service.append_event(one, delta_event({"app:a": 1, "user:b": 2, "c": 3}))
+    await service.append_event(two, text_event("x"))
+    assert two.state == {"app:a": 1, "user:b": 2}
+
+
+async def test_a_session_of_another_making_can_be_appended_to(service: SessiondSessionService) -> None:
+    """Built by hand, or by another service, without what this package remembers: nothing of it is dropped."""
+    await service.create_session(**KEY, state={"a": 1, "b": 2})
+    foreign = Session(id="s", app_name="app", user_id="user", state={"a": 0, "local": 1})
+    await service.append_event(foreign, delta_event({"c": 3}))
+    assert foreign.state == {"a": 1, "b": 2, "local": 1, "c": 3}
+    assert len(foreign.events) == 1

@@ -1,0 +1,279 @@
+"""What goes in comes back: every field, every value, every digit."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.session import Session
+from google.genai import types
+from pydantic import BaseModel
+from tests_support import text_event
+from whole_event import FREE, whole_event
+
+from sessiond_adk import SessiondSessionService, StateValueError
+from sessiond_adk._proto import event_service_pb2, types_pb2
+from sessiond_adk.client import session_key
+from sessiond_adk.events import decode_event, encode_event
+
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+
+
+async def stored(service: SessiondSessionService) -> Session:
+    session = await service.get_session(**KEY)
+    assert session is not None
+    return session
+
+
+def unset(model: BaseModel, path: str = "") -> list[str]:
+    """Paths of fields that nobody has set, at any depth."""
+    found = []
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if value is None:
+            found.append(f"{path}{name}")
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, BaseModel):
+                found += unset(item, f"{path}{name}.")
+    return found
+
+
+def test_the_whole_event_is_whole() -> None:
+    """Otherwise the next test would be about less than it says."""
+    event = whole_event()
+    top = [name for name in unset(event) if "." not in name]
+    assert top == ["partial"], "a partial event is not stored"
+    assert unset(event.actions) == [] or all("." in name for name in unset(event.actions))
+    assert event.content is not None
+    assert event.content.parts is not None
+    part = event.content.parts[0]
+    assert part.function_call is not None
+    assert part.function_response is not None
+    assert part.inline_data is not None
+    assert part.inline_data.data is not None
+    assert event.grounding_metadata is not None
+    assert event.usage_metadata is not None
+    assert event.actions.compaction is not None
+
+
+async def test_every_field_comes_back_equal(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    event, twin = whole_event(), whole_event()
+    assert event == twin
+    assert await service.append_event(session, event) is event
+    assert event == twin, "appending changes nothing but temp: keys"
+    read = await stored(service)
+    assert read.events == [twin]
+    assert read.events[0].model_dump() == twin.model_dump()
+    assert read.state == twin.actions.state_delta
+    assert read == session
+
+
+async def test_the_body_is_the_events_own_json_without_its_delta(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    event = whole_event()
+    await service.append_event(session, event)
+    request = event_service_pb2.ListEventsRequest(key=session_key(**KEY))
+    (kept,) = [item async for item in service._client.list_events(request)]
+    expected = event.model_dump_json(by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}})
+    assert kept.body_json == expected
+    assert "stateDelta" not in json.loads(kept.body_json)["actions"]
+    assert json.loads(kept.state_delta.set_json) == event.actions.state_delta
+    assert (kept.event_id, kept.author, kept.invocation_id) == (event.id, event.author, event.invocation_id)
+    assert kept.branch == "root.one.two"
+
+
+TIMES = [
+    1_700_000_000.1234567,
+    1_795_190_851.2509241,
+    1_795_190_851.0,
+    0.1,
+    1 / 3,
+    0.0,
+    -1.5,
+    1e-12,
+    253_402_300_799.0,
+    -62_135_596_800.0,
+    4_102_444_800.999_999_9,
+]
+
+
+@pytest.mark.parametrize("seconds", TIMES)
+async def test_times_come_back_as_the_same_float(service: SessiondSessionService, seconds: float) -> None:
+    session = await service.create_session(**KEY)
+    await service.append_event(session, Event(author="a", timestamp=seconds))
+    read = await stored(service)
+    assert read.events[0].timestamp == seconds
+    assert read.last_update_time == seconds
+    assert session.last_update_time == seconds
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e12, -1e12])
+async def test_times_that_are_none_are_refused_before_anything_is_sent(seconds: float) -> None:
+    nowhere = SessiondSessionService("127.0.0.1:1")
+    session = Session(id="s", app_name="a", user_id="u")
+    with pytest.raises(ValueError, match=r"time|outside of the years"):
+        await nowhere.append_event(session, Event(author="a", timestamp=seconds))
+
+
+async def test_values_keep_their_types_and_digits(service: SessiondSessionService) -> None:
+    state: dict[str, Any] = {
+        "int": 2**53 + 1,
+        "beyond 64 bits": 10**40,
+        "float": 1.0,
+        "small": 5e-324,
+        "large": 1.7976931348623157e308,
+        "bool": True,
+        "null": None,
+        "empty": [{}, [], ""],
+        "text": 'quote " and \\ and \u2028 and \U0001f600 and \x00',
+        "ключ \U0001f511": FREE,
+        " spaces ": 1,
+        'a"quote': 2,
+    }
+    session = await service.create_session(**KEY, state=state)
+    assert session.state == state
+    read = await stored(service)
+    assert read.state == state
+    assert [type(value) for value in read.state.values()] == [type(read.state[key]) for key in read.state]
+    assert {key: type(value) for key, value in read.state.items()} == {key: type(v) for key, v in state.items()}
+
+
+class Thing(BaseModel):
+    """A model in state."""
+
+    size: int = 3
+
+
+async def test_what_has_a_json_form_gets_it_as_in_the_kits_database(service: SessiondSessionService) -> None:
+    import datetime
+
+    from google.adk.sessions import DatabaseSessionService
+
+    state = {
+        "date": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
+        "set": {1},
+        "tuple": (1, 2),
+        "model": Thing(),
+        "bytes": b"abc",
+        "keys": {1: "a"},
+    }
+    session = await service.create_session(**KEY)
+    await service.append_event(session, Event(author="a", actions=EventActions(state_delta=dict(state))))
+    assert session.state["model"] == Thing(), "the caller keeps its own object, as with every service of the kit"
+    async with DatabaseSessionService("sqlite+aiosqlite:///:memory:") as database:
+        kept = await database.create_session(**KEY)
+        await database.append_event(kept, Event(author="a", actions=EventActions(state_delta=dict(state))))
+        expected = await database.get_session(**KEY)
+    assert expected is not None
+    assert (await stored(service)).state == expected.state
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), [float("inf")], {"deep": float("-inf")}, object(), print, b"\xff", "\ud800", {"a": "\udfff"}],
+    ids=repr,
+)
+async def test_what_json_cannot_hold_is_refused_by_name_before_anything_is_sent(value: object) -> None:
+    """Where the kit's database would store a text of the object."""
+    nowhere = SessiondSessionService("127.0.0.1:1")
+    session = Session(id="s", app_name="a", user_id="u")
+    event = Event(author="a", actions=EventActions(state_delta={"fine": 1, "user:bad": value, "temp:t": 1}))
+    for attempt in (
+        lambda: nowhere.append_event(session, event),
+        lambda: nowhere.create_session(app_name="a", user_id="u", state={"user:bad": value}),
+    ):
+        with pytest.raises(StateValueError, match="'user:bad'") as refused:
+            await attempt()
+        assert refused.value.key == "user:bad"
+    assert session.state == {}
+    assert session.events == []
+    assert "temp:t" in event.actions.state_delta, "nothing has happened to the event"
+
+
+async def test_a_value_that_contains_itself_and_a_key_that_is_no_text() -> None:
+    nowhere = SessiondSessionService("127.0.0.1:1")
+    ring: list[Any] = []
+    ring.append(ring)
+    with pytest.raises(StateValueError, match="'ring'"):
+        await nowhere.create_session(app_name="a", user_id="u", state={"ring": ring})
+    with pytest.raises(StateValueError, match="no string"):
+        await nowhere.create_session(app_name="a", user_id="u", state={1: 2})  # type: ignore[dict-item]
+    event = Event(author="a")
+    event.actions.state_delta = {1: 2}  # type: ignore[dict-item]
+    with pytest.raises(StateValueError, match="no string"):
+        await nowhere.append_event(Session(id="s", app_name="a", user_id="u"), event)
+
+
+def test_what_a_newer_kit_writes_is_left_out_of_the_object(caplog: pytest.LogCaptureFixture) -> None:
+    """And named once; the store has it, so a newer kit reads it all."""
+    body = json.loads(encode_event(whole_event()).message.body_json)
+    body["newerField"] = {"a": 1}
+    body["actions"]["newerAction"] = [1]
+    body["content"]["parts"][0]["newerPart"] = "x"
+    message = encode_event(whole_event()).message
+    message.body_json = json.dumps(body)
+    with caplog.at_level(logging.WARNING):
+        assert decode_event(message) == whole_event()
+    assert "actions.newerAction" in caplog.text
+    assert "content.parts.0.newerPart" in caplog.text
+
+
+async def test_what_a_newer_kit_writes_survives_in_the_store(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    text = '{"content":{"parts":[{"text":"hi","shiny":1}],"role":"user"},"actions":{"fly":true},"wings":2}'
+    request = event_service_pb2.AppendEventRequest(
+        key=session_key(**KEY), event=types_pb2.Event(event_id="new", author="user", body_json=text)
+    )
+    await service._client.call(lambda to: to.events.AppendEvent, request)
+    read = await stored(service)
+    assert read.events[0].content == types.Content(role="user", parts=[types.Part(text="hi")])
+    assert read.events[0].author == "user"
+    await service.append_event(session, Event(author="a"))
+    again = [item async for item in service._client.list_events(event_service_pb2.ListEventsRequest(key=request.key))]
+    assert again[0].body_json == text
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"text":"hello"}', {}),
+        ("", {}),
+        ('{"content":{"parts":[{"text":"t"}],"role":"user"},"actions":{"transfer_to_agent":"b"}}', {"text": "t"}),
+        ('{"content":{"parts":[{"text":"t"}]},"timestamp":1700000000123,"Author":"x"}', {"text": "t"}),
+        (
+            '{"content":{"parts":[{"text":"t"}]},"timestamp":"2026-01-01T00:00:00Z","longRunningToolIds":5}',
+            {"text": "t"},
+        ),
+        ('{"content":5,"actions":7}', {}),
+        ('{"content":{"parts":[5]}}', {}),
+    ],
+)
+def test_bodies_of_others_are_read_as_far_as_they_go(body: str, expected: dict[str, str]) -> None:
+    """The command line's, snake_case files', milliseconds of Java and TypeScript, times as texts. The envelope wins."""
+    message = types_pb2.Event(event_id="e", author="ann", invocation_id="i", branch="b", body_json=body)
+    message.event_time.FromNanoseconds(1_700_000_000_123_000_000)
+    event = decode_event(message)
+    assert (event.id, event.author, event.invocation_id, event.branch) == ("e", "ann", "i", "b")
+    assert event.timestamp == 1_700_000_000.123
+    parts = (event.content.parts or []) if event.content else []
+    assert [part.text for part in parts] == list(expected.values())
+
+
+async def test_more_events_than_one_answer_holds(service: SessiondSessionService) -> None:
+    """12 MB of events: GetSession's first page, then ListEvents, in one list without gap or repetition."""
+    session = await service.create_session(**KEY, state={"s": 1})
+    for number in range(16):
+        text = str(number) + "x" * 750_000
+        await service.append_event(session, text_event(text))
+    read = await stored(service)
+    assert read.events == session.events
+    newest = await service.get_session(**KEY, config=GetSessionConfig(num_recent_events=9))
+    assert newest is not None
+    assert newest.events == session.events[-9:]
+    assert newest.state == {"s": 1}

@@ -1,0 +1,267 @@
+"""Event loops, threads, closing and opening again."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import warnings
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from conftest import Serve, Server
+from tests_support import delta_event, text_event
+
+from sessiond_adk import RetryPolicy, SessiondClosedError, SessiondSessionService
+from sessiond_adk.turns import Turns
+
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+
+
+@pytest.fixture
+def plain(serve: Serve) -> Server:
+    """A server for tests that run loops of their own."""
+    return serve("memory:")
+
+
+def test_loops_in_sequence(plain: Server) -> None:
+    """One service, a loop per call, as synchronous callers and test runners do: a channel each, the old forgotten."""
+    service = SessiondSessionService(plain.address)
+    session = asyncio.run(service.create_session(**KEY))
+    for number in range(5):
+        asyncio.run(service.append_event(session, delta_event({"n": number})))
+    assert len(service._client.connections) == 1
+    stored = asyncio.run(service.get_session(**KEY))
+    assert stored == session
+    assert len(session.events) == 5
+    asyncio.run(service.close())
+    assert len(service._client.connections) == 0
+
+
+async def test_a_loop_that_was_given_the_place_of_an_earlier_one(plain: Server) -> None:
+    """The identity of a loop that is gone may be that of a new one, whose channel must not be the old one."""
+    service = SessiondSessionService(plain.address)
+    await asyncio.to_thread(asyncio.run, service.create_session(**KEY))
+    connections = service._client.connections
+    (old,) = connections._by_loop.values()
+    connections._by_loop = {id(asyncio.get_running_loop()): old}
+    async with service:
+        assert await service.get_session(**KEY) is not None
+        assert connections.here() is not old
+
+
+def test_loops_in_parallel(plain: Server) -> None:
+    """Threads with loops of their own append through one service."""
+    service = SessiondSessionService(plain.address)
+    asyncio.run(service.create_session(**KEY))
+    failures: list[BaseException] = []
+
+    async def write(name: str) -> None:
+        session = await service.get_session(**KEY)
+        assert session is not None
+        for number in range(30):
+            await service.append_event(session, delta_event({name: number}))
+
+    def run(name: str) -> None:
+        try:
+            asyncio.run(write(name))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(f"t{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    stored = asyncio.run(service.get_session(**KEY))
+    assert stored is not None
+    assert len(stored.events) == 120
+    assert stored.state == {f"t{i}": 29 for i in range(4)}
+
+
+def test_closing_closes_the_channels_of_other_loops(plain: Server) -> None:
+    """A watch that a loop in another thread waits for ends as well."""
+    service = SessiondSessionService(plain.address)
+    asyncio.run(service.create_session(**KEY))
+    watching = threading.Event()
+    ended: list[str] = []
+
+    async def follow() -> None:
+        async for _ in service.watch(**KEY):
+            watching.set()
+        ended.append("ended")
+
+    thread = threading.Thread(target=lambda: asyncio.run(follow()))
+    thread.start()
+    assert watching.wait(60)
+    asyncio.run(service.close())
+    thread.join(60)
+    assert ended == ["ended"]
+    assert len(service._client.connections) == 0
+
+
+async def test_a_closed_service_opens_again(plain: Server) -> None:
+    async with SessiondSessionService(plain.address) as service:
+        session = await service.create_session(**KEY)
+    await service.close()
+    await service.append_event(session, text_event("x"))
+    async with service as again:
+        assert again is service
+        assert await service.get_session(**KEY) == session
+    assert len(service._client.connections) == 0
+
+
+async def test_calls_under_way_finish_when_the_service_closes(plain: Server) -> None:
+    async with SessiondSessionService(plain.address) as service:
+        session = await service.create_session(**KEY)
+        appends = [asyncio.create_task(service.append_event(session, text_event(str(i)))) for i in range(10)]
+        await asyncio.sleep(0)
+        first = asyncio.create_task(service.get_session(**KEY))
+        await asyncio.sleep(0)
+        await service.close()
+        assert await first is not None
+        done = await asyncio.gather(*appends, return_exceptions=True)
+    # Those that had been sent are done; those that waited for their turn went over a new connection.
+    assert [type(one) for one in done if isinstance(one, BaseException)] == []
+
+
+async def test_a_call_that_closing_cuts_off_says_so() -> None:
+    """Not as a cancellation, which nobody asked for."""
+
+    cut, left = asyncio.Event(), asyncio.Event()
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await cut.wait()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        left.set()
+
+    listener = await asyncio.start_server(never, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    service = SessiondSessionService(f"127.0.0.1:{port}", close_grace=0.05)
+    calling = asyncio.create_task(service.create_session(**KEY))
+    async with asyncio.timeout(60):
+        while not len(service._client.connections):
+            await asyncio.sleep(0)
+    await service.close()
+    with pytest.raises(SessiondClosedError):
+        await calling
+    cut.set()
+    await left.wait()
+    listener.close()
+
+
+async def test_closing_ends_a_call_that_waits_to_try_again() -> None:
+    service = SessiondSessionService("127.0.0.1:1", timeout=3600, retry=RetryPolicy(attempts=10**6))
+    calling = asyncio.create_task(service.list_sessions(app_name="app"))
+    async with asyncio.timeout(60):
+        while not len(service._client.connections):
+            await asyncio.sleep(0)
+    await service.close()
+    with pytest.raises(SessiondClosedError):
+        await calling
+
+
+async def test_a_cancelled_call_is_a_cancellation(plain: Server) -> None:
+    async with SessiondSessionService(plain.address) as service:
+        calling = asyncio.create_task(service.list_sessions(app_name="app"))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+
+async def test_nothing_is_left_behind(plain: Server) -> None:
+    """No warning about coroutines or resources, no lock that stays."""
+    # What earlier tests left is not what this one is about.
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        service = SessiondSessionService(plain.address)
+        session = await service.create_session(**KEY)
+        await asyncio.gather(*(service.append_event(session, text_event(str(i))) for i in range(20)))
+        watch = service.watch(**KEY)
+        await anext(watch)
+        del watch
+        await service.close()
+        gc.collect()
+    assert len(service._appender._turns) == 0
+
+
+async def test_appends_from_one_object_take_turns(plain: Server) -> None:
+    """Its events stand in the order of the calls, which is the order in the store; also where stale is an error."""
+    for stale in ("merge", "error"):
+        async with SessiondSessionService(plain.address, stale=stale) as service:
+            session = await service.create_session(app_name="app", user_id="user", session_id=stale)
+            events = [delta_event({"n": number}) for number in range(50)]
+            await asyncio.gather(*(service.append_event(session, event) for event in events))
+            stored = await service.get_session(app_name="app", user_id="user", session_id=stale)
+            assert stored is not None
+            assert [event.id for event in session.events] == [event.id for event in events]
+            assert stored == session
+            assert session.state == {"n": 49}
+
+
+async def test_turns_are_per_object_and_forgotten() -> None:
+    turns, one, two = Turns(), object(), object()
+    order: list[str] = []
+
+    async def take(what: object, name: str, gate: asyncio.Event | None = None) -> None:
+        async with turns.at(what):
+            order.append(f"{name} in")
+            if gate is not None:
+                await gate.wait()
+            order.append(f"{name} out")
+
+    gate = asyncio.Event()
+    first = asyncio.create_task(take(one, "a", gate))
+    await asyncio.sleep(0)
+    second, other = asyncio.create_task(take(one, "b")), asyncio.create_task(take(two, "c"))
+    await other
+    assert order == ["a in", "c in", "c out"]
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    gate.set()
+    await first
+    assert order == ["a in", "c in", "c out", "a out"]
+    assert len(turns) == 0
+
+
+class LoopThatEnds:
+    """A loop of another thread that runs when it is asked, and has ended when something is to run on it."""
+
+    def __init__(self, closed: bool) -> None:
+        self.closed = closed
+        self.given = 0
+
+    def is_running(self) -> bool:
+        return True
+
+    def call_soon_threadsafe(self, *_: object) -> None:
+        self.given += 1
+        if self.closed:
+            raise RuntimeError("Event loop is closed")
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "silent"])
+async def test_a_loop_that_ends_while_the_service_closes_holds_nobody_up(
+    closed: bool, plain: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = SessiondSessionService(plain.address, close_grace=0.0)
+    await service.create_session(**KEY)
+    (connection,) = service._client.connections._by_loop.values()
+    loop = LoopThatEnds(closed)
+    real = connection.loop
+    monkeypatch.setattr(connection, "loop", loop)
+    closing = connection.close(0.0)
+    monkeypatch.setattr(connection, "close", lambda _grace: closing)
+    await service.close()
+    assert loop.given == 1
+    assert len(service._client.connections) == 0
+    if not closed:
+        # Nobody ran it: here it is carried out after all, so that the channel does not stay open.
+        monkeypatch.setattr(connection, "loop", real)
+        await closing

@@ -1,0 +1,86 @@
+"""`adk web --session_service_uri=sessiond://…` finds the service, with the files of examples/ in an agents folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Server
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+# In a process of its own, as the kit's registry and the imports of `services` last as long as a process.
+USE = """
+import asyncio, sys
+from google.adk.cli.service_registry import load_services_module
+from google.adk.cli.utils.service_factory import create_session_service_from_options
+folder, uri = sys.argv[1:]
+load_services_module(folder)
+service = create_session_service_from_options(base_dir=folder, session_service_uri=uri)
+from sessiond_adk import SessiondSessionService
+assert type(service) is SessiondSessionService, service
+async def main():
+    async with service:
+        await service.create_session(app_name="a", user_id="u", session_id="made by the registry")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["services.py", "services.yaml"])
+async def test_the_registry_builds_the_service(server: Server, tmp_path: Path, name: str) -> None:
+    agents = tmp_path / "agents"
+    agents.mkdir()
+    shutil.copy(EXAMPLES / name, agents)
+    uri = f"sessiond://{server.address}?timeout=10"
+    subprocess.run([sys.executable, "-c", USE, agents, uri], check=True)
+    from sessiond_adk import SessiondSessionService
+
+    async with SessiondSessionService(uri) as service:
+        listed = await service.list_sessions(app_name="a")
+        assert [session.id for session in listed.sessions] == ["made by the registry"]
+
+
+async def test_without_the_file_the_kit_knows_no_such_scheme(tmp_path: Path) -> None:
+    """So the test above is about the file."""
+    done = subprocess.run(
+        [sys.executable, "-c", USE, tmp_path, "sessiond://127.0.0.1:1"], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+
+
+async def test_the_kits_web_server_works_on_it(server: Server, tmp_path: Path) -> None:
+    """The application behind `adk web` and `adk api_server`, over HTTP in this process."""
+    code = """
+import asyncio, sys
+import httpx
+from google.adk.cli.fast_api import get_fast_api_app
+folder, uri = sys.argv[1:]
+app = get_fast_api_app(agents_dir=folder, session_service_uri=uri, web=False)
+async def main():
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        made = await client.post("/apps/waiter/users/u/sessions/s1", json={"app:x": 1, "y": [None]})
+        assert made.status_code == 200, made.text
+        again = await client.post("/apps/waiter/users/u/sessions/s1", json={})
+        assert again.status_code == 409, again.text
+        got = (await client.get("/apps/waiter/users/u/sessions/s1")).json()
+        assert got["state"] == {"app:x": 1, "y": [None]}, got
+        patched = await client.patch("/apps/waiter/users/u/sessions/s1", json={"stateDelta": {"y": 2}})
+        assert patched.status_code == 200, patched.text
+        listed = (await client.get("/apps/waiter/users/u/sessions")).json()
+        assert [(one["id"], one["state"]["y"]) for one in listed] == [("s1", 2)], listed
+        assert (await client.delete("/apps/waiter/users/u/sessions/s1")).status_code == 200
+        assert (await client.get("/apps/waiter/users/u/sessions/s1")).status_code == 404
+asyncio.run(main())
+"""
+    agents = tmp_path / "agents"
+    (agents / "waiter").mkdir(parents=True)
+    shutil.copy(EXAMPLES / "services.py", agents)
+    (agents / "waiter/__init__.py").write_text("from . import agent\n")
+    (agents / "waiter/agent.py").write_text(
+        "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='waiter', model='scripted')\n"
+    )
+    subprocess.run([sys.executable, "-c", code, agents, f"sessiond://{server.address}"], check=True)

@@ -1,0 +1,129 @@
+"""The caller's copy of a session's state."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+from google.adk.sessions.session import Session
+
+from sessiond_adk.state import (
+    SessionState,
+    bring_up_to_date,
+    encode_values,
+    join_object,
+    split_object,
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"": None},
+        {"a": 1, "b": [1, {"c": "}"}], "d": '\\"}{,:', "e": {"f": {}}, 'q"': "\u2028"},
+        {"n": -1.5e-7, "t": True, "big": 10**400},
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_object_comes_apart_into_its_members(value: dict[str, Any], indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    known = split_object(text)
+    assert {key: item.value for key, item in known.items()} == value
+    assert all(json.loads(item.text) == item.value for item in known.values())
+    assert split_object(join_object({key: item.text for key, item in known.items()})) == known
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "[]", "1", '{"a":1', '{"a" 1}', '{"a":1 "b":2}', "{1:2}", '{"a":}', "{a:1}", "{"]
+)
+def test_what_is_no_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own errors and ours have no words in common
+        split_object(text)
+
+
+def merged(
+    caller: dict[str, Any], before: dict[str, Any] | None, now: dict[str, Any], own: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the caller's dict is after an answer `now`, where the server had said `before`."""
+    state: dict[str, Any] = dict(caller)
+    if before is not None:
+        state = SessionState(split_object(json.dumps(before)), 1)
+        state.clear()
+        state.update(caller)
+    own = own or {}
+    known = split_object(join_object(encode_values(now)))
+    bring_up_to_date(state, known, 2, own=own, own_texts=encode_values(own))
+    if isinstance(state, SessionState):
+        assert state.sequence == 2
+        assert state.texts == {key: item.text for key, item in known.items() if not key.startswith("temp:")}
+    return dict(state)
+
+
+@pytest.mark.parametrize(
+    ("caller", "before", "now", "expected"),
+    [
+        # Others have changed, added, removed.
+        ({"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": 1}, {"a": 1}, {"a": 1, "b": 2}, {"a": 1, "b": 2}),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1}, {"a": 1}),
+        # Values that Python calls equal, and JSON does not.
+        ({"a": 1}, {"a": 1}, {"a": True}, {"a": True}),
+        ({"a": 1}, {"a": 1}, {"a": 1.0}, {"a": 1.0}),
+        # The caller has set without committing: what nobody else touched stays.
+        ({"a": 5, "new": 6}, {"a": 1}, {"a": 1}, {"a": 5, "new": 6}),
+        ({"a": 5}, {"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": 5}, {"a": 1}, {}, {}),
+        ({}, {"a": 1}, {"a": 1}, {}),
+        # temp: keys are the caller's own.
+        ({"temp:t": 1}, {}, {}, {"temp:t": 1}),
+        ({"temp:t": 1}, {}, {"temp:t": 2}, {"temp:t": 2}),
+        # Nothing is known about the past: nothing is removed.
+        ({"a": 1, "b": 2}, None, {"a": 3}, {"a": 3, "b": 2}),
+    ],
+)
+def test_what_an_answer_changes(
+    caller: dict[str, Any], before: dict[str, Any] | None, now: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = merged(caller, before, now)
+    assert found == expected
+    assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
+
+
+def test_what_the_caller_has_just_written() -> None:
+    mine = [1, (2, 3)]
+    found = merged({"a": 0}, {"a": 0}, {"a": mine}, own={"a": mine})
+    assert found["a"] is mine
+    # The server has another value: an operation, or others behind a replay, even back to the value of before.
+    assert merged({"a": 0}, {"a": 0}, {"a": 7}, own={"a": 1}) == {"a": 7}
+    assert merged({"a": 1}, {"a": 0}, {"a": 0}, own={"a": 1}) == {"a": 0}
+    assert merged({"a": 1}, {}, {}, own={"a": 1, "temp:t": 2}) == {}
+    assert merged({"a": 1, "temp:t": 2}, {}, {}, own={"a": 1, "temp:t": 2}) == {"temp:t": 2}
+
+
+def test_a_shared_temp_key_that_ends_stays_with_the_caller() -> None:
+    state = SessionState(split_object('{"temp:t":1,"a":2}'), 1)
+    bring_up_to_date(state, split_object('{"a":2}'), 2, own={}, own_texts={})
+    assert state == {"temp:t": 1, "a": 2}
+
+
+def test_the_memory_goes_with_copies() -> None:
+    session = Session(id="s", app_name="a", user_id="u")
+    session.state = SessionState(split_object('{"a":[1]}'), 7)
+    copies = [
+        copy.copy(session.state),
+        copy.deepcopy(session.state),
+        pickle.loads(pickle.dumps(session.state)),
+        session.model_copy().state,
+        session.model_copy(deep=True).state,
+        copy.deepcopy(session).state,
+    ]
+    for one in copies:
+        assert isinstance(one, SessionState)
+        assert (one, one.sequence, one.texts) == ({"a": [1]}, 7, {"a": "[1]"})
+    assert copies[1]["a"] is not session.state["a"]
+    assert session.model_dump()["state"] == {"a": [1]}
+    assert json.loads(session.model_dump_json())["state"] == {"a": [1]}

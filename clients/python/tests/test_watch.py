@@ -1,0 +1,270 @@
+"""Watches: what comes, once and in order, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from conftest import Serve, Server
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from proxy import Proxy
+from tests_support import delta_event, text_event
+
+from sessiond_adk import (
+    Appended,
+    CaughtUp,
+    Changed,
+    Deleted,
+    RetryPolicy,
+    SessiondError,
+    SessiondSessionService,
+    SessiondUnavailableError,
+    Snapshot,
+    Watch,
+    WatchItem,
+)
+from sessiond_adk import watch as watch_module
+
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+PATIENT = RetryPolicy(attempts=10_000)
+
+
+async def take(watch: Watch, count: int) -> list[WatchItem]:
+    return [await anext(watch) for _ in range(count)]
+
+
+def sequences(items: list[WatchItem]) -> list[int]:
+    return [item.sequence for item in items if isinstance(item, Appended)]
+
+
+async def test_what_a_watch_of_a_session_shows(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"a": 1, "app:b": 2})
+    async with service.watch(**KEY) as watch:
+        snapshot, caught_up = await take(watch, 2)
+        assert isinstance(snapshot, Snapshot)
+        assert (snapshot.state, snapshot.last_sequence) == ({"a": 1, "app:b": 2}, 0)
+        assert isinstance(caught_up, CaughtUp)
+        event = delta_event({"a": 2, "user:c": 3, "temp:d": 4})
+        await service.append_event(session, event)
+        (appended,) = await take(watch, 1)
+        assert isinstance(appended, Appended)
+        assert (appended.event, appended.sequence, appended.rewind_to_sequence) == (event, 1, None)
+        await service.update_user_state({"c": None, "x": [1]}, app_name="app", user_id="user")
+        (changed,) = await take(watch, 1)
+        assert isinstance(changed, Changed)
+        assert (changed.values, changed.removed) == ({"user:c": None, "user:x": [1]}, ())
+        await service.rewind_session(**KEY, to_sequence=0)
+        (marker,) = await take(watch, 1)
+        assert isinstance(marker, Appended)
+        assert (marker.sequence, marker.rewind_to_sequence) == (2, 0)
+        await service.delete_session(**KEY)
+        assert isinstance((await take(watch, 1))[0], Deleted)
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+
+
+async def test_where_a_watch_begins(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    for number in range(5):
+        await service.append_event(session, delta_event({"n": number}))
+    async with service.watch(**KEY, start="beginning") as watch:
+        items = await take(watch, 6)
+    assert sequences(items) == [1, 2, 3, 4, 5]
+    assert [item.event for item in items if isinstance(item, Appended)] == session.events
+    assert isinstance(items[5], CaughtUp)
+    async with service.watch(**KEY, cursor=items[2].cursor) as watch:
+        assert sequences(await take(watch, 2)) == [4, 5]
+    async with service.watch(**KEY, start="now") as watch:
+        assert isinstance((await take(watch, 1))[0], CaughtUp)
+        await service.append_event(session, text_event("x"))
+        assert sequences(await take(watch, 1)) == [6]
+    with pytest.raises(ValueError, match="yesterday"):
+        service.watch(**KEY, start="yesterday")  # type: ignore[arg-type]
+
+
+async def test_watches_of_wider_scopes(service: SessiondSessionService) -> None:
+    app, user = service.watch(app_name="app"), service.watch(app_name="app", user_id="user")
+    async with app, user:
+        assert [type(item) for item in await take(app, 2) + await take(user, 2)] == [Snapshot, CaughtUp] * 2
+        await service.create_session(**KEY, state={"app:a": 1, "user:b": 2, "c": 3})
+        (item,) = await take(app, 1)
+        assert isinstance(item, Changed)
+        assert item.values == {"app:a": 1}
+        seen: dict[str, object] = {}
+        while len(seen) < 2:
+            (item,) = await take(user, 1)
+            assert isinstance(item, Changed)
+            seen.update(item.values)
+        assert seen == {"app:a": 1, "user:b": 2}
+
+
+async def test_a_watch_goes_on_when_the_connection_breaks(server: Server) -> None:
+    """Cut again and again while events are written: each comes once, in order."""
+    total = 300
+    async with (
+        Proxy(server.address) as proxy,
+        SessiondSessionService(server.address) as writer,
+        SessiondSessionService(proxy.address, retry=PATIENT) as reader,
+    ):
+        session = await writer.create_session(**KEY)
+
+        async def write() -> None:
+            for number in range(total):
+                await writer.append_event(session, delta_event({"n": number}))
+
+        writing = asyncio.create_task(write())
+        items: list[WatchItem] = []
+        async with reader.watch(**KEY, start="beginning") as watch:
+            async for item in watch:
+                items.append(item)
+                if len(items) % 40 == 0:
+                    proxy.cut()
+                if sequences(items)[-1:] == [total]:
+                    break
+        await writing
+        assert sequences(items) == list(range(1, total + 1))
+        assert sum(isinstance(item, CaughtUp) for item in items) <= 1
+        assert proxy.connections >= 5
+
+
+@pytest.mark.parametrize("gently", [True, False], ids=["drained", "killed"])
+async def test_a_watch_goes_on_when_the_server_restarts(serve: Serve, gently: bool) -> None:
+    server = serve("sqlite:test.db")
+    async with SessiondSessionService(server.address, timeout=60, retry=PATIENT) as service:
+        session = await service.create_session(**KEY)
+        async with service.watch(**KEY) as watch:
+            await take(watch, 2)
+            for number in range(1, 5):
+                await service.append_event(session, delta_event({"n": number}))
+                assert sequences(await take(watch, 1)) == [number]
+                waiting = asyncio.create_task(anext(watch))
+                await asyncio.sleep(0)
+                await asyncio.to_thread(server.stop if gently else server.kill)
+                await asyncio.to_thread(server.start_again)
+                await service.update_app_state({"restarts": number}, app_name="app")
+                item = await waiting
+                assert isinstance(item, Changed)
+                assert item.values == {"app:restarts": number}
+
+
+async def test_every_break_has_its_own_time_to_be_mended(server: Server) -> None:
+    """`reconnect_seconds` counts from the break, not from an earlier one that was mended."""
+    async with Proxy(server.address) as proxy, SessiondSessionService(proxy.address, retry=PATIENT) as service:
+        session = await service.create_session(**KEY)
+        async with service.watch(**KEY, start="now", reconnect_seconds=1000) as watch:
+            await take(watch, 1)
+            for number in (1, 2):
+                proxy.cut()
+                # As if the earlier break had been long ago.
+                watch._failing_since -= 1001
+                await service.append_event(session, text_event("x"))
+                assert sequences(await take(watch, 1)) == [number]
+
+
+async def test_a_watch_of_a_server_that_stays_away_ends(serve: Serve) -> None:
+    server = serve("sqlite:test.db")
+    async with SessiondSessionService(server.address) as service:
+        await service.create_session(**KEY)
+        watch = service.watch(**KEY, reconnect_seconds=0.2)
+        (_, last) = await take(watch, 2)
+        server.kill()
+        with pytest.raises(SessiondUnavailableError):
+            await anext(watch)
+        assert watch.cursor == last.cursor
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+        server.start_again()
+        async with service.watch(**KEY, cursor=watch.cursor) as again:
+            assert isinstance((await take(again, 1))[0], CaughtUp)
+
+
+async def test_silence_is_a_broken_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says nothing for longer than three heartbeats is asked again, over a new stream."""
+    monkeypatch.setattr(watch_module, "IDLE_SECONDS", 0.05)
+    async with SessiondSessionService(server.address, retry=PATIENT) as service:
+        session = await service.create_session(**KEY)
+        async with service.watch(**KEY) as watch:
+            await take(watch, 2)
+            streams = 0
+            opened = watch._open
+
+            def counted() -> object:
+                nonlocal streams
+                streams += 1
+                return opened()
+
+            monkeypatch.setattr(watch, "_open", counted)
+            waiting = asyncio.create_task(anext(watch))
+            async with asyncio.timeout(30):
+                while streams < 3:
+                    await asyncio.sleep(0.01)
+            await service.append_event(session, text_event("x"))
+            assert sequences([await waiting]) == [1]
+
+
+async def test_a_cancelled_wait_loses_nothing(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY)
+    async with service.watch(**KEY, start="now") as watch:
+        await take(watch, 1)
+        found: list[int] = []
+        for number in range(1, 30):
+            waiting = asyncio.create_task(anext(watch))
+            # Cancelled at another moment each time: before, during and after the item's arrival.
+            append = asyncio.create_task(service.append_event(session, text_event("x")))
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            if number % 3 == 0:
+                await append
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            if not waiting.cancelled():
+                found += sequences([waiting.result()])
+            await append
+        while found[-1:] != [29]:
+            found += sequences(await take(watch, 1))
+        assert found == list(range(1, 30))
+
+
+async def test_what_ends_a_watch_for_good(service: SessiondSessionService) -> None:
+    with pytest.raises(SessionNotFoundError):
+        await anext(service.watch(**KEY))
+    await service.create_session(**KEY)
+    with pytest.raises(SessiondError) as refused:
+        await anext(service.watch(**KEY, cursor="nonsense"))
+    assert refused.value.reason == "BAD_CURSOR"
+    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_closing_the_service_ends_its_watches(service: SessiondSessionService) -> None:
+    await service.create_session(**KEY)
+    waiting_watch, idle, fresh = (service.watch(**KEY) for _ in range(3))
+    await take(waiting_watch, 2)
+    await take(idle, 2)
+    waiting = asyncio.create_task(anext(waiting_watch))
+    await asyncio.sleep(0)
+    await service.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    with pytest.raises(StopAsyncIteration):
+        await anext(idle)
+    # One that has not begun connects anew, as every call does.
+    assert isinstance((await take(fresh, 1))[0], Snapshot)
+
+
+async def test_closing_a_watch_ends_whoever_waits_for_it(service: SessiondSessionService) -> None:
+    await service.create_session(**KEY)
+    watch = service.watch(**KEY)
+    await take(watch, 2)
+    items: list[WatchItem] = []
+
+    async def follow() -> None:
+        async for item in watch:
+            items.append(item)
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+    await watch.aclose()
+    await following
+    assert items == []

@@ -1,0 +1,65 @@
+"""One of the two processes of test_two_processes.py: four writers on one session, each through an object of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from google.adk.sessions.session import Session
+from tests_support import delta_event
+
+from sessiond_adk import Increment, ListAppend, Operation, SessiondSessionService
+
+KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "shared"}
+WRITERS = 4
+APPENDS = 200
+
+
+async def load(service: SessiondSessionService) -> Session:
+    """The session as it is stored, in an object of its own."""
+    session = await service.get_session(**KEY)
+    assert session is not None
+    return session
+
+
+async def write(service: SessiondSessionService, session: Session, name: str) -> dict[str, Any]:
+    """200 appends; answers what the writer's own session looks like afterwards."""
+    counts: list[int] = []
+    for number in range(1, APPENDS + 1):
+        event = delta_event(
+            {name: number, f"app:{name}": [number], f"user:{name}": {"n": number}}, author=name, id=f"{name}-{number}"
+        )
+        operations: list[Operation] = [
+            Increment("count"),
+            Increment("app:count", 2),
+            ListAppend("user:who", [name], 10),
+        ]
+        await service.append_event(session, event, operations=operations)
+        counts.append(event.actions.state_delta["count"])
+        assert session.state["count"] >= counts[-1]
+    return {"own": [event.id for event in session.events], "counts": counts}
+
+
+async def main(address: str, process: str) -> None:
+    """Says that it is ready, waits for the word, writes, says what came of it."""
+    async with SessiondSessionService(address, timeout=120) as service:
+        # Read before anybody writes, so that each object sees the appends of the others only through its own.
+        sessions = [await load(service) for _ in range(WRITERS)]
+        print("ready", flush=True)
+        assert await asyncio.to_thread(sys.stdin.readline)
+        results = await asyncio.gather(
+            *(write(service, session, f"{process}{i}") for i, session in enumerate(sessions))
+        )
+        print(json.dumps(results), flush=True)
+        # Only when both processes have written is the state final.
+        assert await asyncio.to_thread(sys.stdin.readline)
+        for session in sessions:
+            await service.refresh(session)
+        assert all(session == sessions[0] for session in sessions)
+        print(json.dumps(sessions[0].state, sort_keys=True), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2]))
