@@ -26,8 +26,8 @@ pub(super) const SCHEMA_VERSION: i32 = 2;
 /// Versions that are indexed together. More make appends cheaper and reads of the past dearer, by reading that many rows.
 pub(super) const INDEX_STEP: Version = 32;
 
-/// An event's row number is its session's number and its sequence side by side, for SQLite keeps long rows well in tables with row
-/// numbers only. A quarter of a billion events a session, and ten sessions a second for a century.
+/// An event's row holds its session's number and its sequence side by side, in one number. A quarter of a billion events a session, and
+/// ten sessions a second for a century.
 const SEQUENCE_BITS: u32 = 28;
 
 /// The last event that a session can have.
@@ -36,12 +36,12 @@ pub(super) const LAST_SEQUENCE: Sequence = (1 << SEQUENCE_BITS) - 1;
 /// The last number that a session can have.
 pub(super) const LAST_NODE: NodeId = (1 << (63 - SEQUENCE_BITS)) - 1;
 
-/// Where an event lies.
+/// A session's number and the sequence of one of its events, in one number.
 pub(super) fn position(session: NodeId, sequence: Sequence) -> i64 {
     (session << SEQUENCE_BITS) | sequence.min(LAST_SEQUENCE).cast_signed()
 }
 
-/// Which event of its session lies here.
+/// The sequence in such a number.
 pub(super) fn sequence_at(position: i64) -> Sequence {
     position.cast_unsigned() & LAST_SEQUENCE
 }
