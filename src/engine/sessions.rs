@@ -203,12 +203,7 @@ fn list_hash(request: &ListSessions) -> u64 {
         SessionOrder::MostRecent => "most",
     };
     let user = request.user_id.as_ref();
-    let mut parts = vec![
-        request.app_name.as_str(),
-        user.map_or("", UserId::as_str),
-        order,
-        if request.include_state { "state" } else { "" },
-    ];
+    let mut parts = vec![request.app_name.as_str(), user.map_or("", UserId::as_str), order];
     for (key, value) in request.labels.as_map() {
         parts.extend([key.as_str(), value.as_str()]);
     }

@@ -291,6 +291,11 @@ async fn a_page_token_belongs_to_its_request(service: &Service) {
     let token = service.list_sessions(sessions.clone()).await.unwrap().next_page_token;
     let next = ListSessionsRequest { page_token: token.clone(), ..sessions };
     assert_eq!(service.list_sessions(next.clone()).await.unwrap().sessions.len(), 1);
+    // Another size, and state beside, are the same list here too.
+    let whole = ListSessionsRequest { page_size: 9, include_state: true, ..next.clone() };
+    let whole = service.list_sessions(whole).await.unwrap();
+    assert_eq!(names(&whole), ["alice/s1"]);
+    assert!(whole.sessions[0].state_if_any().is_some());
     for other in [
         ListSessionsRequest { user_id: "alice".into(), ..next.clone() },
         ListSessionsRequest { app_name: "other".into(), ..next.clone() },

@@ -32,18 +32,19 @@ pub(crate) async fn list(
     let mut sessions: Vec<Box<dyn Session>> = Vec::new();
     let mut seen = HashSet::new();
     let mut to_skip = offset;
-    // A page token belongs to its request, so what is skipped comes with its state as well.
     let mut request = ListSessionsRequest {
         app_name,
         user_id,
-        page_size: i32::try_from(offset.saturating_add(limit))
-            .map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
         order: SessionOrder::LastEventTimeDesc.into(),
-        include_state: true,
         json_form: JsonForm::Text.into(),
         ..ListSessionsRequest::default()
     };
     while sessions.len() < limit {
+        // What is skipped comes without its state, on pages of its own.
+        let wanted = if to_skip > 0 { to_skip } else { limit - sessions.len() };
+        request.page_size =
+            i32::try_from(wanted).map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE));
+        request.include_state = to_skip == 0;
         let page = list_sessions(caller, request.clone()).await?;
         for session in page.sessions {
             if !seen.insert(address(&session)?.session_id) {
@@ -51,7 +52,7 @@ pub(crate) async fn list(
             }
             if to_skip > 0 {
                 to_skip -= 1;
-            } else if sessions.len() < limit {
+            } else {
                 sessions.push(Box::new(SessionSnapshot::new(session, Vec::new())?));
             }
         }
