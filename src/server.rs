@@ -4,6 +4,7 @@
 
 mod front;
 mod listener;
+mod under_way;
 mod unspoken;
 
 use std::{
@@ -31,6 +32,7 @@ use crate::{
 };
 use front::Front;
 use listener::Listener;
+use under_way::Calls;
 
 /// Bytes that a client may have under way on one stream, and on one connection, before it waits for the server: the largest
 /// message, so that none needs two round trips, and a few of them side by side.
@@ -71,6 +73,7 @@ pub struct Running {
     draining: watch::Sender<bool>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
+    calls: Calls,
     drain_timeout: Duration,
 }
 
@@ -83,7 +86,8 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let ready = Arc::new(OnceLock::new());
     let draining = watch::Sender::new(false);
     let health_alone = Routes::new(health_service.clone()).prepare();
-    let front = Front::new(health_alone, Arc::clone(&ready), draining.subscribe());
+    let calls = Calls::default();
+    let front = Front::new(health_alone, Arc::clone(&ready), draining.subscribe(), calls.clone());
     let (stop, stopped) = oneshot::channel();
     let serving = listener.serve(transport(), front, draining.subscribe(), async {
         // A stop that was never sent because its sender is gone is a stop as well.
@@ -104,7 +108,7 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let _ = ready.set(routes.prepare());
     set_health(&health, ServingStatus::Serving).await;
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, health, draining, stop, serving, drain_timeout })
+    Ok(Running { address, engine, health, draining, stop, serving, calls, drain_timeout })
 }
 
 impl Running {
@@ -137,11 +141,19 @@ impl Running {
         let _ = self.stop.send(());
         let mut serving = self.serving;
         let drained = timeout(self.drain_timeout, async {
-            let served = (&mut serving).await;
+            let served = tokio::select! {
+                served = &mut serving => served,
+                // What is left are connections whose clients do not answer, not even that they have heard.
+                () = self.calls.over() => {
+                    tracing::info!("connections without calls did not end and are closed");
+                    Ok(Ok(()))
+                }
+            };
             self.engine.close().await;
             served
         })
         .await;
+        serving.abort();
         match drained {
             Ok(Ok(Ok(()))) => {
                 tracing::info!(
@@ -157,7 +169,6 @@ impl Running {
                 false
             }
             Err(_) => {
-                serving.abort();
                 tracing::error!(
                     "stopped in the middle of calls, for the time to drain was over; what was acknowledged is stored"
                 );

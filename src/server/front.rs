@@ -18,6 +18,7 @@ use tonic::{
     service::Routes,
 };
 
+use super::under_way::Calls;
 use crate::{domain::error::Error, rpc::status::status};
 
 /// Path of every call of the health service.
@@ -32,16 +33,18 @@ pub(super) struct Front {
     health: Routes,
     ready: Arc<OnceLock<Routes>>,
     draining: watch::Receiver<bool>,
+    calls: Calls,
 }
 
 impl Front {
-    /// `ready` is set when the services are; `draining` turns true when the server stops.
+    /// `ready` is set when the services are; `draining` turns true when the server stops; `calls` counts those under way.
     pub(super) fn new(
         health: Routes,
         ready: Arc<OnceLock<Routes>>,
         draining: watch::Receiver<bool>,
+        calls: Calls,
     ) -> Self {
-        Self { health, ready, draining }
+        Self { health, ready, draining, calls }
     }
 }
 
@@ -78,11 +81,14 @@ impl Service<http::Request<Body>> for Front {
 impl Front {
     /// Gives a call to those who are there to take it.
     fn serve(&mut self, request: http::Request<Body>) -> Pending {
-        match self.ready.get() {
-            Some(services) => Box::pin(services.clone().call(request)),
-            None if request.uri().path().starts_with(HEALTH) => Box::pin(self.health.call(request)),
-            None => Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
-        }
+        let under_way = self.calls.begin();
+        let mut services = match self.ready.get() {
+            Some(services) => services.clone(),
+            None if request.uri().path().starts_with(HEALTH) => self.health.clone(),
+            None => return Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
+        };
+        let answer = services.call(request);
+        Box::pin(async move { Ok(answer.await?.map(|told| under_way.until_the_end_of(told))) })
     }
 }
 

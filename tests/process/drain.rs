@@ -1,5 +1,10 @@
 //! Stopping: what is under way comes to its end, and everybody is told.
 
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
 use sessiond::proto::v1::{
     AppendEventRequest, AppendEventStreamRequest, JsonForm, Scope, WatchRequest, WatchResponse,
     WatchStart, append_event_stream_response::Outcome, event_service_client::EventServiceClient,
@@ -94,6 +99,24 @@ async fn a_stop_ends_watches_and_streams_finishes_calls_and_exits_with_zero() {
     drop((health, watch, answers, requests, channel));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     assert!(ended.log.contains("every call was answered"), "{}", ended.log);
+}
+
+/// A client that has stopped dead, with nothing under way, holds nobody up: not for the time that calls have to finish.
+#[test]
+fn a_connection_that_never_answers_does_not_hold_up_a_stop() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with(folder.path(), &["--drain-timeout", "3600"]);
+    let mut silent = TcpStream::connect(server.address()).unwrap();
+    // What every client of HTTP/2 begins with, and an empty frame of settings. Then nothing: no acknowledgement, no answer to a ping.
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    // The server's settings: it has taken the connection for one of HTTP/2.
+    silent.read_exact(&mut [0; 9]).unwrap();
+    let ended = server.stop();
+    assert!(ended.status.success(), "{}", ended.log);
+    // Otherwise it would have been the lack of answers to pings that ended it, after a minute.
+    assert!(ended.log.contains("connections without calls did not end"), "{}", ended.log);
+    assert!(ended.log.contains("every call was answered"), "{}", ended.log);
+    drop(silent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
