@@ -55,6 +55,10 @@ pub async fn every_write_tells_the_scopes_that_it_changed(bench: &mut Bench) {
     bench.new_session("b/u/s", &[("user:k", "1"), ("app:k", "1")]).await;
     bench.put("b/u/s", "1", add("app:k", 1)).await;
     assert_eq!(tails.moved(), [None; 3]);
+    let mut forked = bench.tails().subscribe(&scope("a/u/f"));
+    bench.fork_session(fork("a/u/s", Some(3), "f")).await.unwrap();
+    assert!(forked.has_changed().unwrap() && *forked.borrow_and_update() == 3);
+    assert_eq!(tails.moved(), [None; 3]);
 }
 
 pub async fn what_changes_nothing_tells_nobody(bench: &mut Bench) {

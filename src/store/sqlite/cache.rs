@@ -59,6 +59,8 @@ pub(super) struct Cache {
     addresses: HashMap<SessionKey, NodeId>,
     scopes: HashMap<NodeId, Kept>,
     names: HashMap<AppName, Names>,
+    /// What was handed out since the weights were last counted: whoever has it may have read more of it.
+    opened: Vec<NodeId>,
     weight: usize,
     max_weight: usize,
     clock: u64,
@@ -77,6 +79,7 @@ impl Cache {
             addresses: HashMap::new(),
             scopes: HashMap::new(),
             names: HashMap::new(),
+            opened: Vec::new(),
             weight: 0,
             max_weight,
             clock: 0,
@@ -102,6 +105,12 @@ impl Cache {
     pub(super) fn scope_id(&self, app: &AppName, user: Option<&UserId>) -> Option<NodeId> {
         let names = self.names.get(app)?;
         user.map_or(names.app, |user| names.users.get(user).copied())
+    }
+
+    /// How many sessions and scopes are known here.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.live.len() + self.scopes.len()
     }
 
     /// Keeps a session with an end of its log.
@@ -136,6 +145,7 @@ impl Cache {
         live.used = self.clock;
         let [app, user] = self.scopes.get_disjoint_mut([&live.found.app, &live.found.user]);
         let (app, user) = (app?, user?);
+        self.opened.extend([id, app.node.id, user.node.id]);
         app.used = self.clock;
         user.used = self.clock;
         Some((live, &mut app.node, &mut user.node))
@@ -144,6 +154,7 @@ impl Cache {
     /// An application, with one of its users. They must be known here.
     pub(super) fn open_scopes(&mut self, app: NodeId, user: Option<NodeId>) -> Option<Trio<'_>> {
         self.clock += 1;
+        self.opened.extend([Some(app), user].into_iter().flatten());
         let Some(user) = user else {
             let kept = self.scopes.get_mut(&app)?;
             kept.used = self.clock;
@@ -171,6 +182,13 @@ impl Cache {
 
     /// Gives up what was not used for the longest time, down to three quarters, where there is too much. Nothing may be unwritten.
     pub(super) fn shrink(&mut self) {
+        let mut opened = std::mem::take(&mut self.opened);
+        opened.sort_unstable();
+        opened.dedup();
+        for id in opened.drain(..) {
+            self.count(id);
+        }
+        self.opened = opened;
         if self.weight <= self.max_weight {
             return;
         }
@@ -216,6 +234,7 @@ impl Reads<'_> {
 
     fn node(&mut self, mut node: Node) -> rusqlite::Result<Node> {
         node.tail = self.tail(node.log(), Version::MAX)?;
+        node.weight += node.tail.iter().map(TailEntry::weight).sum::<usize>();
         node.last_rows = self.last_rows(node.id)?;
         Ok(node)
     }

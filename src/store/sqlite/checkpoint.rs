@@ -51,24 +51,25 @@ struct Copier {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
-    Nothing,
+    /// So many pages of the log were copied when it was last tried; readers may keep the log from being begun anew nevertheless.
+    Nothing { copied: u32 },
     /// Copy what is there, in this round, from 1.
-    Wanted {
-        round: u32,
-    },
+    Wanted { round: u32 },
     /// It is done; so many pages of the log are copied.
-    Done {
-        round: u32,
-        copied: u32,
-    },
+    Done { round: u32, copied: u32 },
     /// End.
     Closed,
+}
+
+impl Work {
+    /// What there is to do for a log that has just begun.
+    const NEW_LOG: Self = Self::Nothing { copied: 0 };
 }
 
 impl Checkpoints {
     /// Starts the thread that copies.
     pub(super) fn start(path: PathBuf) -> io::Result<(Self, JoinHandle<()>)> {
-        let copier = Arc::new(Copier { work: Mutex::new(Work::Nothing), changed: Condvar::new() });
+        let copier = Arc::new(Copier { work: Mutex::new(Work::NEW_LOG), changed: Condvar::new() });
         let copies = Arc::clone(&copier);
         let thread = thread::Builder::new().name("sqlite-copy".into());
         let handle = thread.spawn(move || copies.run(&path))?;
@@ -87,17 +88,23 @@ impl Checkpoints {
     /// Sees to it that the log is copied, when everybody in a group has been answered.
     pub(super) fn after_commit(&self, connection: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
-        if pages <= PAGES_BEGIN {
-            return;
-        }
         let mut work = self.copier.lock();
+        if let Work::Nothing { copied } | Work::Done { copied, .. } = *work
+            && pages < copied
+        {
+            // The log was begun anew, and what was done belongs to the one before.
+            *work = Work::NEW_LOG;
+        }
         if pages >= PAGES_MAX {
             let copying = |work: &mut Work| matches!(work, Work::Wanted { .. });
             let waited = self.copier.changed.wait_timeout_while(work, PATIENCE, copying);
             work = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         match *work {
-            Work::Nothing => *work = Work::Wanted { round: 1 },
+            Work::Nothing { copied } if pages - copied <= PAGES_BEGIN && pages < PAGES_MAX => {
+                return;
+            }
+            Work::Nothing { .. } => *work = Work::Wanted { round: 1 },
             Work::Done { round, copied }
                 if pages.saturating_sub(copied) > PAGES_REST
                     && pages < PAGES_MAX
@@ -106,7 +113,7 @@ impl Checkpoints {
                 *work = Work::Wanted { round: round + 1 };
             }
             Work::Done { .. } => {
-                *work = Work::Nothing;
+                *work = Work::Nothing { copied: pages };
                 drop(work);
                 let how = if pages < PAGES_MAX { "PASSIVE" } else { "RESTART" };
                 copy(connection, how);
@@ -160,7 +167,7 @@ impl Copier {
             match *work {
                 Work::Wanted { .. } => return true,
                 Work::Closed => return false,
-                Work::Nothing | Work::Done { .. } => {
+                Work::Nothing { .. } | Work::Done { .. } => {
                     work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -194,7 +201,7 @@ mod tests {
     fn log_of(pages: u32) -> (TempDir, Connection, Checkpoints) {
         let folder = TempDir::new().unwrap();
         let mut connection = connect_writer(&folder.path().join("test.db")).unwrap();
-        let copier = Copier { work: Mutex::new(Work::Nothing), changed: Condvar::new() };
+        let copier = Copier { work: Mutex::new(Work::NEW_LOG), changed: Condvar::new() };
         let checkpoints = Checkpoints { pages: Arc::default(), copier: Arc::new(copier) };
         checkpoints.follow(&mut connection).unwrap();
         connection
@@ -219,7 +226,7 @@ mod tests {
     #[test]
     fn a_short_log_is_left_alone() {
         let (_folder, connection, checkpoints) = log_of(100);
-        assert_eq!(after(&connection, &checkpoints, Work::Nothing), Work::Nothing);
+        assert_eq!(after(&connection, &checkpoints, Work::NEW_LOG), Work::NEW_LOG);
     }
 
     #[test]
@@ -227,11 +234,11 @@ mod tests {
         let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
         let all = checkpoints.pages.load(Ordering::Relaxed);
         let after = |work| after(&connection, &checkpoints, work);
-        assert_eq!(after(Work::Nothing), Work::Wanted { round: 1 });
+        assert_eq!(after(Work::NEW_LOG), Work::Wanted { round: 1 });
         assert_eq!(after(Work::Wanted { round: 1 }), Work::Wanted { round: 1 });
         assert_eq!(after(Work::Done { round: 1, copied: 0 }), Work::Wanted { round: 2 });
         assert_eq!(missing(&connection), i64::from(all));
-        assert_eq!(after(Work::Done { round: ROUNDS, copied: 0 }), Work::Nothing);
+        assert_eq!(after(Work::Done { round: ROUNDS, copied: 0 }), Work::Nothing { copied: all });
         assert_eq!(missing(&connection), 0);
         connection.execute_batch("CREATE TABLE u (x)").unwrap();
         assert!(checkpoints.pages.load(Ordering::Relaxed) < PAGES_REST, "the log begins anew");
@@ -239,8 +246,26 @@ mod tests {
         let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
         let all = checkpoints.pages.load(Ordering::Relaxed);
         let rest = Work::Done { round: 1, copied: all - PAGES_REST };
-        assert_eq!(super::tests::after(&connection, &checkpoints, rest), Work::Nothing);
+        assert_eq!(
+            super::tests::after(&connection, &checkpoints, rest),
+            Work::Nothing { copied: all }
+        );
         assert_eq!(missing(&connection), 0);
+    }
+
+    #[test]
+    fn what_was_done_for_a_log_says_nothing_of_the_next_one() {
+        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
+        let copied = checkpoints.pages.load(Ordering::Relaxed);
+        let after = |work| after(&connection, &checkpoints, work);
+        // Nobody could begin the log anew: another attempt makes sense when there is as much to copy again.
+        assert_eq!(after(Work::Nothing { copied }), Work::Nothing { copied });
+        assert_eq!(after(Work::Nothing { copied: 0 }), Work::Wanted { round: 1 });
+        checkpoints.pages.store(10, Ordering::Relaxed);
+        assert_eq!(after(Work::Nothing { copied }), Work::NEW_LOG);
+        assert_eq!(after(Work::Done { round: 1, copied }), Work::NEW_LOG);
+        assert_eq!(after(Work::Wanted { round: 1 }), Work::Wanted { round: 1 });
+        assert_eq!(missing(&connection), i64::from(copied), "nothing was copied");
     }
 
     #[test]
@@ -255,7 +280,7 @@ mod tests {
         });
         checkpoints.after_commit(&connection);
         thread.join().unwrap();
-        assert_eq!(*checkpoints.copier.lock(), Work::Nothing);
+        assert_eq!(*checkpoints.copier.lock(), Work::Nothing { copied: PAGES_MAX });
         assert_eq!(missing(&connection), 0);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
         error::Error,
         id::DisplayName,
         json::text_bytes,
-        scope::SessionKey,
+        scope::{SessionKey, SessionRef},
         session::{ForkOrigin, Incarnation, SessionInfo},
     },
     store::{ForkSession, SessionView},
@@ -147,10 +147,18 @@ impl Writer<'_> {
         let mut piece = Vec::new();
         let mut bytes = 0;
         walk.rows(fork.source, &last_rows, (fork.copied.version(), fork.up_to), |row| {
-            piece.push(index_entry(row)?);
+            let entry = index_entry(row)?;
+            if entry.version != fork.copied.version() + 1 + piece.len() as Sequence {
+                // The file is damaged. Going on would copy something else, or for ever nothing.
+                return Err(rusqlite::Error::QueryReturnedNoRows.into());
+            }
+            piece.push(entry);
             bytes += row::bytes(row, 5)?;
             Ok(piece.len() < PIECE_EVENTS && bytes < PIECE_BYTES)
         })?;
+        if piece.is_empty() {
+            return Err(rusqlite::Error::QueryReturnedNoRows.into());
+        }
         let offset = position(fork.id, 0) - position(fork.source, 0);
         for entry in &mut piece {
             entry.row = self.writes.copy_event.insert((offset, entry.row))?;
@@ -221,6 +229,7 @@ impl Writer<'_> {
         let found = Found { info: info.clone(), app: from.app, user: from.user, bytes };
         self.store_session(&found, initial_bytes)?;
         self.writes.delete_garbage.execute([id])?;
+        self.find(&SessionRef::Full(key), *now)?;
         self.changed.push(id);
         let state = self.reads.merged(found.nodes())?;
         Ok(SessionView { info, state: Some(state), events: None })

@@ -40,6 +40,14 @@ pub(super) struct TailEntry {
     pub(super) event_id: Option<Box<str>>,
 }
 
+impl TailEntry {
+    /// Bytes in memory, about.
+    pub(super) fn weight(&self) -> usize {
+        let names = self.names.iter().map(|name| size_of::<Box<str>>() + name.len());
+        size_of::<Self>() + names.sum::<usize>() + self.event_id.as_ref().map_or(0, |id| id.len())
+    }
+}
+
 /// Names of one scope among the keys of a change.
 pub(super) fn names_in(kind: ScopeKind, set: Option<&Json>, removed: &[StateKey]) -> Vec<Box<str>> {
     let set = set.map(Json::members).unwrap_or_default();

@@ -93,10 +93,13 @@ impl Writes<'_> {
     fn follow(&mut self, node: &mut Node, entry: TailEntry) -> rusqlite::Result<()> {
         node.last_rows.push(entry.row);
         let complete = entry.version.is_multiple_of(INDEX_STEP);
+        node.weight += entry.weight();
         node.tail.push(entry);
         if complete {
             self.index(node.id, &node.tail)?;
-            node.tail.clear();
+            for indexed in node.tail.drain(..) {
+                node.weight = node.weight.saturating_sub(indexed.weight());
+            }
         }
         Ok(())
     }

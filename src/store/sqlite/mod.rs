@@ -128,7 +128,9 @@ fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         commits: 0,
         checkpoints: checkpoints.clone(),
     };
-    let (readers, mut handles) = Readers::start(&path, readers, queue_reads).map_err(failed)?;
+    let readers = Readers::start(&path, readers, queue_reads);
+    // Where there are no readers the thread that copies ends as well: it has nothing to wait for.
+    let (readers, mut handles) = readers.inspect_err(|_| checkpoints.close()).map_err(failed)?;
     let thread = thread::Builder::new().name("sqlite-write".into());
     let spawned = thread.spawn(move || writer::run(connection, shared, copier));
     // Where there is no writer the other threads end as well: they have nothing to wait for.

@@ -87,6 +87,7 @@ statements! {
         insert_event: format!("INSERT INTO event ({EVENT_COLUMNS})
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"),
         insert_log_row: "INSERT INTO log_row VALUES (?1, ?2, ?3)",
+        keep_log_row: "INSERT OR IGNORE INTO log_row VALUES (?1, ?2, ?3)",
         put_head: "INSERT OR REPLACE INTO head VALUES (?1, ?2, ?3, ?4)",
         insert_event_id: "INSERT INTO event_id VALUES (?1, ?2, ?3)",
         insert_change: "INSERT INTO key_change VALUES (?1, ?2, ?3)",
@@ -113,7 +114,7 @@ statements! {
             WHERE session = ?2 AND sequence <= ?3",
         copy_initial: "INSERT INTO initial SELECT ?1, state FROM initial WHERE session = ?2",
         delete_event: "DELETE FROM event WHERE id = ?1",
-        delete_log_rows: "DELETE FROM log_row WHERE node = ?1 AND version > ?2 AND version <= ?3",
+        delete_log_rows: "DELETE FROM log_row WHERE node = ?1 AND version <= ?2",
         delete_head: "DELETE FROM head WHERE node = ?1",
         insert_garbage: "INSERT INTO garbage VALUES (?1)",
         delete_garbage: "DELETE FROM garbage WHERE id = ?1",

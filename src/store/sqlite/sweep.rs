@@ -9,7 +9,7 @@ use super::{
     schema::{NodeId, sequence_at},
     writer::Writer,
 };
-use crate::domain::{Version, time::Time};
+use crate::domain::time::Time;
 
 /// Sessions that one piece takes away.
 const PIECE_SESSIONS: i64 = 64;
@@ -101,12 +101,13 @@ impl Writer<'_> {
     fn remove_events(&mut self, id: NodeId) -> Outcome<bool> {
         let last_rows = self.reads.last_rows(id)?;
         if last_rows.version() > 0 {
-            // First, and all at once: a number whose row is gone may become another session's.
-            self.remove_rows(id, last_rows.before(), Version::MAX, last_rows.rows())?;
+            // One place says where a row lies, and goes with it: a number whose row is gone may become another session's.
+            for (version, row) in (last_rows.before() + 1..).zip(last_rows.rows()) {
+                self.writes.keep_log_row.execute((id, version.cast_signed(), row))?;
+            }
             self.writes.delete_head.execute([id])?;
-            return Ok(true);
         }
-        let mut piece = Vec::new();
+        let mut piece: Vec<RowId> = Vec::new();
         let (mut bytes, mut last) = (0, 0);
         let mut rows = self.reads.events_index.query((id, 0, i64::MAX))?;
         while let Some(row) = rows.next()?
@@ -121,23 +122,10 @@ impl Writer<'_> {
         if piece.is_empty() {
             return Ok(false);
         }
-        self.remove_rows(id, 0, last, &piece)?;
-        Ok(true)
-    }
-
-    /// Removes the events `(after, up_to]`, which lie in these rows.
-    fn remove_rows(
-        &mut self,
-        id: NodeId,
-        after: Version,
-        up_to: Version,
-        rows: &[RowId],
-    ) -> Outcome<()> {
-        for row in rows {
+        for row in piece {
             self.writes.delete_event.execute([row])?;
         }
-        let range = (id, after.cast_signed(), i64::try_from(up_to).unwrap_or(i64::MAX));
-        self.writes.delete_log_rows.execute(range)?;
-        Ok(())
+        self.writes.delete_log_rows.execute((id, last.cast_signed()))?;
+        Ok(true)
     }
 }

@@ -3,6 +3,7 @@
 mod damage;
 mod leftovers;
 mod lists;
+mod memory;
 mod opening;
 mod scans;
 mod steps;

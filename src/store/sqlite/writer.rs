@@ -283,7 +283,6 @@ impl<'c> Writer<'c> {
                     tails.advance(&node.scope, node.version);
                 }
             }
-            self.cache.count(id);
         }
     }
 }
