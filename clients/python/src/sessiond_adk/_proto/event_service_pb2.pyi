@@ -58,7 +58,18 @@ class AppendEventRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "key", b"key", "precondition", b"precondition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "json_form", b"json_form", "key", b"key", "precondition", b"precondition", "return_state", b"return_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "event",
+        b"event",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "precondition",
+        b"precondition",
+        "return_state",
+        b"return_state",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -138,7 +149,18 @@ class AppendEventsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "precondition", b"precondition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "json_form", b"json_form", "key", b"key", "precondition", b"precondition", "return_state", b"return_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "events",
+        b"events",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "precondition",
+        b"precondition",
+        "return_state",
+        b"return_state",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,7 +196,9 @@ class AppendEventsResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "replayed", b"replayed", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "events", b"events", "replayed", b"replayed", "session", b"session"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -230,9 +254,13 @@ class AppendEventStreamResponse(_message.Message):
         appended: Global___AppendEventResponse | None = ...,
         failure: Global___AppendFailure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "failure", b"failure", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "appended", b"appended", "failure", b"failure", "outcome", b"outcome"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "failure", b"failure", "index", b"index", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "appended", b"appended", "failure", b"failure", "index", b"index", "outcome", b"outcome"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["appended", "failure"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -320,7 +348,24 @@ class ListEventsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "descending", b"descending", "invocation_id", b"invocation_id", "json_form", b"json_form", "key", b"key", "page_size", b"page_size", "page_token", b"page_token", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "author",
+        b"author",
+        "descending",
+        b"descending",
+        "invocation_id",
+        b"invocation_id",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "page_size",
+        b"page_size",
+        "page_token",
+        b"page_token",
+        "selection",
+        b"selection",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

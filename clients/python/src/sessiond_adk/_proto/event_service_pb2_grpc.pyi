@@ -19,7 +19,6 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -33,7 +32,9 @@ class EventServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EventServiceAsyncStub: ...
-    AppendEvent: _grpc.UnaryUnaryMultiCallable[_event_service_pb2.AppendEventRequest, _event_service_pb2.AppendEventResponse]
+    AppendEvent: _grpc.UnaryUnaryMultiCallable[
+        _event_service_pb2.AppendEventRequest, _event_service_pb2.AppendEventResponse
+    ]
     """Appends one event and applies its state delta in one commit, which is
     durable when the call returns. Deltas of concurrent appends are merged key
     by key; without a precondition an append is never refused as stale. A key
@@ -48,17 +49,23 @@ class EventServiceStub:
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
     (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
     """
-    AppendEvents: _grpc.UnaryUnaryMultiCallable[_event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse]
+    AppendEvents: _grpc.UnaryUnaryMultiCallable[
+        _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
+    ]
     """Appends several events to one session in one commit: all or none.
 
     Errors: as AppendEvent.
     """
-    AppendEventStream: _grpc.StreamStreamMultiCallable[_event_service_pb2.AppendEventStreamRequest, _event_service_pb2.AppendEventStreamResponse]
+    AppendEventStream: _grpc.StreamStreamMultiCallable[
+        _event_service_pb2.AppendEventStreamRequest, _event_service_pb2.AppendEventStreamResponse
+    ]
     """Appends a stream of events, to any sessions. Every item is a commit of its
     own, answered in the order of the requests, and an item that fails does not
     end the stream.
     """
-    ListEvents: _grpc.UnaryUnaryMultiCallable[_event_service_pb2.ListEventsRequest, _event_service_pb2.ListEventsResponse]
+    ListEvents: _grpc.UnaryUnaryMultiCallable[
+        _event_service_pb2.ListEventsRequest, _event_service_pb2.ListEventsResponse
+    ]
     """Reads a session's events page by page.
 
     Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
@@ -69,7 +76,9 @@ class EventServiceAsyncStub(EventServiceStub):
     """The log of a session."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    AppendEvent: _aio.UnaryUnaryMultiCallable[_event_service_pb2.AppendEventRequest, _event_service_pb2.AppendEventResponse]  # type: ignore[assignment]
+    AppendEvent: _aio.UnaryUnaryMultiCallable[
+        _event_service_pb2.AppendEventRequest, _event_service_pb2.AppendEventResponse
+    ]  # type: ignore[assignment]
     """Appends one event and applies its state delta in one commit, which is
     durable when the call returns. Deltas of concurrent appends are merged key
     by key; without a precondition an append is never refused as stale. A key
@@ -84,17 +93,23 @@ class EventServiceAsyncStub(EventServiceStub):
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
     (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
     """
-    AppendEvents: _aio.UnaryUnaryMultiCallable[_event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse]  # type: ignore[assignment]
+    AppendEvents: _aio.UnaryUnaryMultiCallable[
+        _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
+    ]  # type: ignore[assignment]
     """Appends several events to one session in one commit: all or none.
 
     Errors: as AppendEvent.
     """
-    AppendEventStream: _aio.StreamStreamMultiCallable[_event_service_pb2.AppendEventStreamRequest, _event_service_pb2.AppendEventStreamResponse]  # type: ignore[assignment]
+    AppendEventStream: _aio.StreamStreamMultiCallable[
+        _event_service_pb2.AppendEventStreamRequest, _event_service_pb2.AppendEventStreamResponse
+    ]  # type: ignore[assignment]
     """Appends a stream of events, to any sessions. Every item is a commit of its
     own, answered in the order of the requests, and an item that fails does not
     end the stream.
     """
-    ListEvents: _aio.UnaryUnaryMultiCallable[_event_service_pb2.ListEventsRequest, _event_service_pb2.ListEventsResponse]  # type: ignore[assignment]
+    ListEvents: _aio.UnaryUnaryMultiCallable[
+        _event_service_pb2.ListEventsRequest, _event_service_pb2.ListEventsResponse
+    ]  # type: ignore[assignment]
     """Reads a session's events page by page.
 
     Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
@@ -129,7 +144,9 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _event_service_pb2.AppendEventsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_event_service_pb2.AppendEventsResponse, _abc.Awaitable[_event_service_pb2.AppendEventsResponse]]:
+    ) -> _typing.Union[
+        _event_service_pb2.AppendEventsResponse, _abc.Awaitable[_event_service_pb2.AppendEventsResponse]
+    ]:
         """Appends several events to one session in one commit: all or none.
 
         Errors: as AppendEvent.
@@ -140,7 +157,10 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request_iterator: _MaybeAsyncIterator[_event_service_pb2.AppendEventStreamRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_event_service_pb2.AppendEventStreamResponse], _abc.AsyncIterator[_event_service_pb2.AppendEventStreamResponse]]:
+    ) -> _typing.Union[
+        _abc.Iterator[_event_service_pb2.AppendEventStreamResponse],
+        _abc.AsyncIterator[_event_service_pb2.AppendEventStreamResponse],
+    ]:
         """Appends a stream of events, to any sessions. Every item is a commit of its
         own, answered in the order of the requests, and an item that fails does not
         end the stream.
@@ -157,4 +177,6 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: NOT_FOUND, INVALID_ARGUMENT (BAD_PAGE_TOKEN).
         """
 
-def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_EventServiceServicer_to_server(
+    servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
+) -> None: ...

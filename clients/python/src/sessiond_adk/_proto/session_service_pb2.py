@@ -4,18 +4,15 @@
 # source: sessiond/v1/session_service.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
+
 from google.protobuf import descriptor as _descriptor
 from . import pool as _pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
+
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    6,
-    31,
-    1,
-    '',
-    'sessiond/v1/session_service.proto'
+    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "sessiond/v1/session_service.proto"
 )
 # @@protoc_insertion_point(imports)
 
@@ -28,53 +25,55 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from . import types_pb2 as sessiond_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(b'\n!sessiond/v1/session_service.proto\x12\x0bsessiond.v1\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto\"\x84\x02\n\x14\x43reateSessionRequest\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12(\n\x05state\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x05 \x01(\tH\x00\x12%\n\x07session\x18\x06 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x16\n\x0e\x61llow_existing\x18\x07 \x01(\x08\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x0c\n\nstate_form\"O\n\x15\x43reateSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\"\x91\x01\n\x0e\x45ventSelection\x12\x13\n\x06recent\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12.\n\nafter_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03\x12\x17\n\x0finclude_rewound\x18\x04 \x01(\x08\x42\t\n\x07_recent\"\xee\x01\n\x11GetSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12+\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x1b.sessiond.v1.EventSelection\x12\x1b\n\x0e\x61s_of_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rinvocation_id\x18\x04 \x01(\t\x12\x15\n\rwithout_state\x18\x05 \x01(\x08\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x11\n\x0f_as_of_sequence\"x\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.sessiond.v1.Event\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xb7\x02\n\x13ListSessionsRequest\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12(\n\x05order\x18\x05 \x01(\x0e\x32\x19.sessiond.v1.SessionOrder\x12<\n\x06labels\x18\x06 \x03(\x0b\x32,.sessiond.v1.ListSessionsRequest.LabelsEntry\x12\x15\n\rinclude_state\x18\x07 \x01(\x08\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonForm\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.sessiond.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x94\x01\n\x14UpdateSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12%\n\x07session\x18\x02 \x01(\x0b\x32\x14.sessiond.v1.Session\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\">\n\x15UpdateSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\"S\n\x14\x44\x65leteSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"\x17\n\x15\x44\x65leteSessionResponse\"\xa8\x01\n\x12\x46orkSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x1b\n\x0eup_to_sequence\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12(\n\tjson_form\x18\x04 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x11\n\x0f_up_to_sequence\"<\n\x13\x46orkSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\"\xe3\x01\n\x14RewindSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x18\n\x0bto_sequence\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12/\n\x0cprecondition\x18\x05 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x0e\n\x0c_to_sequence\"s\n\x15RewindSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12!\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.Event\x12\x10\n\x08replayed\x18\x03 \x01(\x08*|\n\x0cSessionOrder\x12\x1d\n\x19SESSION_ORDER_UNSPECIFIED\x10\x00\x12%\n!SESSION_ORDER_LAST_EVENT_TIME_ASC\x10\x01\x12&\n\"SESSION_ORDER_LAST_EVENT_TIME_DESC\x10\x02\x32\xf0\x04\n\x0eSessionService\x12V\n\rCreateSession\x12!.sessiond.v1.CreateSessionRequest\x1a\".sessiond.v1.CreateSessionResponse\x12R\n\nGetSession\x12\x1e.sessiond.v1.GetSessionRequest\x1a\x1f.sessiond.v1.GetSessionResponse\"\x03\x90\x02\x01\x12X\n\x0cListSessions\x12 .sessiond.v1.ListSessionsRequest\x1a!.sessiond.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12V\n\rUpdateSession\x12!.sessiond.v1.UpdateSessionRequest\x1a\".sessiond.v1.UpdateSessionResponse\x12V\n\rDeleteSession\x12!.sessiond.v1.DeleteSessionRequest\x1a\".sessiond.v1.DeleteSessionResponse\x12P\n\x0b\x46orkSession\x12\x1f.sessiond.v1.ForkSessionRequest\x1a .sessiond.v1.ForkSessionResponse\x12V\n\rRewindSession\x12!.sessiond.v1.RewindSessionRequest\x1a\".sessiond.v1.RewindSessionResponseb\x06proto3')
+DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(
+    b'\n!sessiond/v1/session_service.proto\x12\x0bsessiond.v1\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto"\x84\x02\n\x14\x43reateSessionRequest\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12(\n\x05state\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x05 \x01(\tH\x00\x12%\n\x07session\x18\x06 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x16\n\x0e\x61llow_existing\x18\x07 \x01(\x08\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x0c\n\nstate_form"O\n\x15\x43reateSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08"\x91\x01\n\x0e\x45ventSelection\x12\x13\n\x06recent\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12.\n\nafter_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03\x12\x17\n\x0finclude_rewound\x18\x04 \x01(\x08\x42\t\n\x07_recent"\xee\x01\n\x11GetSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12+\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x1b.sessiond.v1.EventSelection\x12\x1b\n\x0e\x61s_of_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rinvocation_id\x18\x04 \x01(\t\x12\x15\n\rwithout_state\x18\x05 \x01(\x08\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x11\n\x0f_as_of_sequence"x\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.sessiond.v1.Event\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t"\xb7\x02\n\x13ListSessionsRequest\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12(\n\x05order\x18\x05 \x01(\x0e\x32\x19.sessiond.v1.SessionOrder\x12<\n\x06labels\x18\x06 \x03(\x0b\x32,.sessiond.v1.ListSessionsRequest.LabelsEntry\x12\x15\n\rinclude_state\x18\x07 \x01(\x08\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonForm\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"W\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.sessiond.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"\x94\x01\n\x14UpdateSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12%\n\x07session\x18\x02 \x01(\x0b\x32\x14.sessiond.v1.Session\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask">\n\x15UpdateSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session"S\n\x14\x44\x65leteSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x15\n\rallow_missing\x18\x02 \x01(\x08"\x17\n\x15\x44\x65leteSessionResponse"\xa8\x01\n\x12\x46orkSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x1b\n\x0eup_to_sequence\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12(\n\tjson_form\x18\x04 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x11\n\x0f_up_to_sequence"<\n\x13\x46orkSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session"\xe3\x01\n\x14RewindSessionRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x18\n\x0bto_sequence\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12/\n\x0cprecondition\x18\x05 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonFormB\x0e\n\x0c_to_sequence"s\n\x15RewindSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.sessiond.v1.Session\x12!\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.Event\x12\x10\n\x08replayed\x18\x03 \x01(\x08*|\n\x0cSessionOrder\x12\x1d\n\x19SESSION_ORDER_UNSPECIFIED\x10\x00\x12%\n!SESSION_ORDER_LAST_EVENT_TIME_ASC\x10\x01\x12&\n"SESSION_ORDER_LAST_EVENT_TIME_DESC\x10\x02\x32\xf0\x04\n\x0eSessionService\x12V\n\rCreateSession\x12!.sessiond.v1.CreateSessionRequest\x1a".sessiond.v1.CreateSessionResponse\x12R\n\nGetSession\x12\x1e.sessiond.v1.GetSessionRequest\x1a\x1f.sessiond.v1.GetSessionResponse"\x03\x90\x02\x01\x12X\n\x0cListSessions\x12 .sessiond.v1.ListSessionsRequest\x1a!.sessiond.v1.ListSessionsResponse"\x03\x90\x02\x01\x12V\n\rUpdateSession\x12!.sessiond.v1.UpdateSessionRequest\x1a".sessiond.v1.UpdateSessionResponse\x12V\n\rDeleteSession\x12!.sessiond.v1.DeleteSessionRequest\x1a".sessiond.v1.DeleteSessionResponse\x12P\n\x0b\x46orkSession\x12\x1f.sessiond.v1.ForkSessionRequest\x1a .sessiond.v1.ForkSessionResponse\x12V\n\rRewindSession\x12!.sessiond.v1.RewindSessionRequest\x1a".sessiond.v1.RewindSessionResponseb\x06proto3'
+)
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sessiond.v1.session_service_pb2', _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "sessiond.v1.session_service_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
-  _globals['_LISTSESSIONSREQUEST_LABELSENTRY']._loaded_options = None
-  _globals['_LISTSESSIONSREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_SESSIONSERVICE'].methods_by_name['GetSession']._loaded_options = None
-  _globals['_SESSIONSERVICE'].methods_by_name['GetSession']._serialized_options = b'\220\002\001'
-  _globals['_SESSIONSERVICE'].methods_by_name['ListSessions']._loaded_options = None
-  _globals['_SESSIONSERVICE'].methods_by_name['ListSessions']._serialized_options = b'\220\002\001'
-  _globals['_SESSIONORDER']._serialized_start=2335
-  _globals['_SESSIONORDER']._serialized_end=2459
-  _globals['_CREATESESSIONREQUEST']._serialized_start=173
-  _globals['_CREATESESSIONREQUEST']._serialized_end=433
-  _globals['_CREATESESSIONRESPONSE']._serialized_start=435
-  _globals['_CREATESESSIONRESPONSE']._serialized_end=514
-  _globals['_EVENTSELECTION']._serialized_start=517
-  _globals['_EVENTSELECTION']._serialized_end=662
-  _globals['_GETSESSIONREQUEST']._serialized_start=665
-  _globals['_GETSESSIONREQUEST']._serialized_end=903
-  _globals['_GETSESSIONRESPONSE']._serialized_start=905
-  _globals['_GETSESSIONRESPONSE']._serialized_end=1025
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=1028
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=1339
-  _globals['_LISTSESSIONSREQUEST_LABELSENTRY']._serialized_start=1294
-  _globals['_LISTSESSIONSREQUEST_LABELSENTRY']._serialized_end=1339
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1341
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1428
-  _globals['_UPDATESESSIONREQUEST']._serialized_start=1431
-  _globals['_UPDATESESSIONREQUEST']._serialized_end=1579
-  _globals['_UPDATESESSIONRESPONSE']._serialized_start=1581
-  _globals['_UPDATESESSIONRESPONSE']._serialized_end=1643
-  _globals['_DELETESESSIONREQUEST']._serialized_start=1645
-  _globals['_DELETESESSIONREQUEST']._serialized_end=1728
-  _globals['_DELETESESSIONRESPONSE']._serialized_start=1730
-  _globals['_DELETESESSIONRESPONSE']._serialized_end=1753
-  _globals['_FORKSESSIONREQUEST']._serialized_start=1756
-  _globals['_FORKSESSIONREQUEST']._serialized_end=1924
-  _globals['_FORKSESSIONRESPONSE']._serialized_start=1926
-  _globals['_FORKSESSIONRESPONSE']._serialized_end=1986
-  _globals['_REWINDSESSIONREQUEST']._serialized_start=1989
-  _globals['_REWINDSESSIONREQUEST']._serialized_end=2216
-  _globals['_REWINDSESSIONRESPONSE']._serialized_start=2218
-  _globals['_REWINDSESSIONRESPONSE']._serialized_end=2333
-  _globals['_SESSIONSERVICE']._serialized_start=2462
-  _globals['_SESSIONSERVICE']._serialized_end=3086
+    DESCRIPTOR._loaded_options = None
+    _globals["_LISTSESSIONSREQUEST_LABELSENTRY"]._loaded_options = None
+    _globals["_LISTSESSIONSREQUEST_LABELSENTRY"]._serialized_options = b"8\001"
+    _globals["_SESSIONSERVICE"].methods_by_name["GetSession"]._loaded_options = None
+    _globals["_SESSIONSERVICE"].methods_by_name["GetSession"]._serialized_options = b"\220\002\001"
+    _globals["_SESSIONSERVICE"].methods_by_name["ListSessions"]._loaded_options = None
+    _globals["_SESSIONSERVICE"].methods_by_name["ListSessions"]._serialized_options = b"\220\002\001"
+    _globals["_SESSIONORDER"]._serialized_start = 2335
+    _globals["_SESSIONORDER"]._serialized_end = 2459
+    _globals["_CREATESESSIONREQUEST"]._serialized_start = 173
+    _globals["_CREATESESSIONREQUEST"]._serialized_end = 433
+    _globals["_CREATESESSIONRESPONSE"]._serialized_start = 435
+    _globals["_CREATESESSIONRESPONSE"]._serialized_end = 514
+    _globals["_EVENTSELECTION"]._serialized_start = 517
+    _globals["_EVENTSELECTION"]._serialized_end = 662
+    _globals["_GETSESSIONREQUEST"]._serialized_start = 665
+    _globals["_GETSESSIONREQUEST"]._serialized_end = 903
+    _globals["_GETSESSIONRESPONSE"]._serialized_start = 905
+    _globals["_GETSESSIONRESPONSE"]._serialized_end = 1025
+    _globals["_LISTSESSIONSREQUEST"]._serialized_start = 1028
+    _globals["_LISTSESSIONSREQUEST"]._serialized_end = 1339
+    _globals["_LISTSESSIONSREQUEST_LABELSENTRY"]._serialized_start = 1294
+    _globals["_LISTSESSIONSREQUEST_LABELSENTRY"]._serialized_end = 1339
+    _globals["_LISTSESSIONSRESPONSE"]._serialized_start = 1341
+    _globals["_LISTSESSIONSRESPONSE"]._serialized_end = 1428
+    _globals["_UPDATESESSIONREQUEST"]._serialized_start = 1431
+    _globals["_UPDATESESSIONREQUEST"]._serialized_end = 1579
+    _globals["_UPDATESESSIONRESPONSE"]._serialized_start = 1581
+    _globals["_UPDATESESSIONRESPONSE"]._serialized_end = 1643
+    _globals["_DELETESESSIONREQUEST"]._serialized_start = 1645
+    _globals["_DELETESESSIONREQUEST"]._serialized_end = 1728
+    _globals["_DELETESESSIONRESPONSE"]._serialized_start = 1730
+    _globals["_DELETESESSIONRESPONSE"]._serialized_end = 1753
+    _globals["_FORKSESSIONREQUEST"]._serialized_start = 1756
+    _globals["_FORKSESSIONREQUEST"]._serialized_end = 1924
+    _globals["_FORKSESSIONRESPONSE"]._serialized_start = 1926
+    _globals["_FORKSESSIONRESPONSE"]._serialized_end = 1986
+    _globals["_REWINDSESSIONREQUEST"]._serialized_start = 1989
+    _globals["_REWINDSESSIONREQUEST"]._serialized_end = 2216
+    _globals["_REWINDSESSIONRESPONSE"]._serialized_start = 2218
+    _globals["_REWINDSESSIONRESPONSE"]._serialized_end = 2333
+    _globals["_SESSIONSERVICE"]._serialized_start = 2462
+    _globals["_SESSIONSERVICE"]._serialized_end = 3086
 # @@protoc_insertion_point(module_scope)

@@ -95,9 +95,30 @@ class CreateSessionRequest(_message.Message):
         allow_existing: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session", "state", b"state", "state_form", b"state_form", "state_json", b"state_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "session", b"session", "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_existing", b"allow_existing", "app_name", b"app_name", "json_form", b"json_form", "session", b"session", "session_id", b"session_id", "state", b"state", "state_form", b"state_form", "state_json", b"state_json", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "allow_existing",
+        b"allow_existing",
+        "app_name",
+        b"app_name",
+        "json_form",
+        b"json_form",
+        "session",
+        b"session",
+        "session_id",
+        b"session_id",
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "user_id",
+        b"user_id",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015
     _WhichOneofArgType_state_form: _TypeAlias = _typing.Literal["state_form", b"state_form"]  # noqa: Y015
@@ -163,9 +184,22 @@ class EventSelection(_message.Message):
         after_sequence: _builtins.int = ...,
         include_rewound: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_recent", b"_recent", "after_time", b"after_time", "recent", b"recent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_recent", b"_recent", "after_time", b"after_time", "recent", b"recent"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recent", b"_recent", "after_sequence", b"after_sequence", "after_time", b"after_time", "include_rewound", b"include_rewound", "recent", b"recent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_recent",
+        b"_recent",
+        "after_sequence",
+        b"after_sequence",
+        "after_time",
+        b"after_time",
+        "include_rewound",
+        b"include_rewound",
+        "recent",
+        b"recent",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recent: _TypeAlias = _typing.Literal["recent"]  # noqa: Y015
     _WhichOneofArgType__recent: _TypeAlias = _typing.Literal["_recent", b"_recent"]  # noqa: Y015
@@ -214,13 +248,32 @@ class GetSessionRequest(_message.Message):
         without_state: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_as_of_sequence", b"_as_of_sequence", "as_of_sequence", b"as_of_sequence", "events", b"events", "key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_as_of_sequence", b"_as_of_sequence", "as_of_sequence", b"as_of_sequence", "events", b"events", "key", b"key"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_as_of_sequence", b"_as_of_sequence", "as_of_sequence", b"as_of_sequence", "events", b"events", "invocation_id", b"invocation_id", "json_form", b"json_form", "key", b"key", "without_state", b"without_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_as_of_sequence",
+        b"_as_of_sequence",
+        "as_of_sequence",
+        b"as_of_sequence",
+        "events",
+        b"events",
+        "invocation_id",
+        b"invocation_id",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "without_state",
+        b"without_state",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__as_of_sequence: _TypeAlias = _typing.Literal["as_of_sequence"]  # noqa: Y015
     _WhichOneofArgType__as_of_sequence: _TypeAlias = _typing.Literal["_as_of_sequence", b"_as_of_sequence"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__as_of_sequence) -> _WhichOneofReturnType__as_of_sequence | None: ...
+    def WhichOneof(
+        self, oneof_group: _WhichOneofArgType__as_of_sequence
+    ) -> _WhichOneofReturnType__as_of_sequence | None: ...
 
 Global___GetSessionRequest: _TypeAlias = GetSessionRequest  # noqa: Y015
 
@@ -254,7 +307,9 @@ class GetSessionResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "events", b"events", "next_page_token", b"next_page_token", "session", b"session"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -330,7 +385,24 @@ class ListSessionsRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_name", b"app_name", "include_state", b"include_state", "json_form", b"json_form", "labels", b"labels", "order", b"order", "page_size", b"page_size", "page_token", b"page_token", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "app_name",
+        b"app_name",
+        "include_state",
+        b"include_state",
+        "json_form",
+        b"json_form",
+        "labels",
+        b"labels",
+        "order",
+        b"order",
+        "page_size",
+        b"page_size",
+        "page_token",
+        b"page_token",
+        "user_id",
+        b"user_id",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -394,7 +466,9 @@ class UpdateSessionRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "session", b"session", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "session", b"session", "update_mask", b"update_mask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "key", b"key", "session", b"session", "update_mask", b"update_mask"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -497,13 +571,28 @@ class ForkSessionRequest(_message.Message):
         session_id: _builtins.str = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_up_to_sequence", b"_up_to_sequence", "key", b"key", "up_to_sequence", b"up_to_sequence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_up_to_sequence", b"_up_to_sequence", "key", b"key", "up_to_sequence", b"up_to_sequence"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_up_to_sequence", b"_up_to_sequence", "json_form", b"json_form", "key", b"key", "session_id", b"session_id", "up_to_sequence", b"up_to_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_up_to_sequence",
+        b"_up_to_sequence",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "session_id",
+        b"session_id",
+        "up_to_sequence",
+        b"up_to_sequence",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__up_to_sequence: _TypeAlias = _typing.Literal["up_to_sequence"]  # noqa: Y015
     _WhichOneofArgType__up_to_sequence: _TypeAlias = _typing.Literal["_up_to_sequence", b"_up_to_sequence"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__up_to_sequence) -> _WhichOneofReturnType__up_to_sequence | None: ...
+    def WhichOneof(
+        self, oneof_group: _WhichOneofArgType__up_to_sequence
+    ) -> _WhichOneofReturnType__up_to_sequence | None: ...
 
 Global___ForkSessionRequest: _TypeAlias = ForkSessionRequest  # noqa: Y015
 
@@ -569,9 +658,26 @@ class RewindSessionRequest(_message.Message):
         precondition: _types_pb2.Precondition | None = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_to_sequence", b"_to_sequence", "key", b"key", "precondition", b"precondition", "to_sequence", b"to_sequence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_to_sequence", b"_to_sequence", "key", b"key", "precondition", b"precondition", "to_sequence", b"to_sequence"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_to_sequence", b"_to_sequence", "author", b"author", "event_id", b"event_id", "json_form", b"json_form", "key", b"key", "precondition", b"precondition", "to_sequence", b"to_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_to_sequence",
+        b"_to_sequence",
+        "author",
+        b"author",
+        "event_id",
+        b"event_id",
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "precondition",
+        b"precondition",
+        "to_sequence",
+        b"to_sequence",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__to_sequence: _TypeAlias = _typing.Literal["to_sequence"]  # noqa: Y015
     _WhichOneofArgType__to_sequence: _TypeAlias = _typing.Literal["_to_sequence", b"_to_sequence"]  # noqa: Y015

@@ -19,7 +19,6 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -33,14 +32,18 @@ class SessionServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SessionServiceAsyncStub: ...
-    CreateSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CreateSessionRequest, _session_service_pb2.CreateSessionResponse]
+    CreateSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.CreateSessionRequest, _session_service_pb2.CreateSessionResponse
+    ]
     """Creates a session and puts its initial state where the prefixes say:
     `app:` keys into the application, `user:` keys into the user, `temp:` keys
     nowhere, the rest into the session.
 
     Errors: ALREADY_EXISTS (SESSION_EXISTS), INVALID_ARGUMENT.
     """
-    GetSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]
+    GetSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse
+    ]
     """Reads a session, its merged state and, when asked, its events, all at one
     point of time. A key with nothing but `session_id` is enough where one
     session alone, of those that the caller may see, has that id.
@@ -48,30 +51,40 @@ class SessionServiceStub:
     Errors: NOT_FOUND (SESSION_NOT_FOUND), FAILED_PRECONDITION
     (AMBIGUOUS_SESSION_ID), OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
     """
-    ListSessions: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]
+    ListSessions: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse
+    ]
     """Lists sessions of an application, or of one of its users, page by page.
     Never carries events.
     """
-    UpdateSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse]
+    UpdateSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse
+    ]
     """Changes a session's display name, labels or expiration. State is changed by
     events and by StateService.UpdateState.
 
     Errors: NOT_FOUND, INVALID_ARGUMENT.
     """
-    DeleteSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse]
+    DeleteSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse
+    ]
     """Deletes a session with its events and its own state. The application's and
     the user's state stay.
 
     Errors: NOT_FOUND unless `allow_missing`.
     """
-    ForkSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]
+    ForkSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse
+    ]
     """Creates a session from another one's past: its events up to a sequence, with
     their ids, sequences, times and rewinds, its own state as it was then, and
     its labels. Application and user state are shared with it as with any session.
 
     Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
     """
-    RewindSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse]
+    RewindSession: _grpc.UnaryUnaryMultiCallable[
+        _session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse
+    ]
     """Takes a session back to an earlier event without forgetting anything: a
     marker event is appended whose delta restores the session's own state, and
     the events in between, and the marker, no longer show in reads unless asked
@@ -86,14 +99,18 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Life of sessions."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    CreateSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CreateSessionRequest, _session_service_pb2.CreateSessionResponse]  # type: ignore[assignment]
+    CreateSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.CreateSessionRequest, _session_service_pb2.CreateSessionResponse
+    ]  # type: ignore[assignment]
     """Creates a session and puts its initial state where the prefixes say:
     `app:` keys into the application, `user:` keys into the user, `temp:` keys
     nowhere, the rest into the session.
 
     Errors: ALREADY_EXISTS (SESSION_EXISTS), INVALID_ARGUMENT.
     """
-    GetSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]  # type: ignore[assignment]
+    GetSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse
+    ]  # type: ignore[assignment]
     """Reads a session, its merged state and, when asked, its events, all at one
     point of time. A key with nothing but `session_id` is enough where one
     session alone, of those that the caller may see, has that id.
@@ -101,30 +118,40 @@ class SessionServiceAsyncStub(SessionServiceStub):
     Errors: NOT_FOUND (SESSION_NOT_FOUND), FAILED_PRECONDITION
     (AMBIGUOUS_SESSION_ID), OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
     """
-    ListSessions: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    ListSessions: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.ListSessionsRequest, _session_service_pb2.ListSessionsResponse
+    ]  # type: ignore[assignment]
     """Lists sessions of an application, or of one of its users, page by page.
     Never carries events.
     """
-    UpdateSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse]  # type: ignore[assignment]
+    UpdateSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.UpdateSessionRequest, _session_service_pb2.UpdateSessionResponse
+    ]  # type: ignore[assignment]
     """Changes a session's display name, labels or expiration. State is changed by
     events and by StateService.UpdateState.
 
     Errors: NOT_FOUND, INVALID_ARGUMENT.
     """
-    DeleteSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse]  # type: ignore[assignment]
+    DeleteSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse
+    ]  # type: ignore[assignment]
     """Deletes a session with its events and its own state. The application's and
     the user's state stay.
 
     Errors: NOT_FOUND unless `allow_missing`.
     """
-    ForkSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse]  # type: ignore[assignment]
+    ForkSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse
+    ]  # type: ignore[assignment]
     """Creates a session from another one's past: its events up to a sequence, with
     their ids, sequences, times and rewinds, its own state as it was then, and
     its labels. Application and user state are shared with it as with any session.
 
     Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
     """
-    RewindSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse]  # type: ignore[assignment]
+    RewindSession: _aio.UnaryUnaryMultiCallable[
+        _session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse
+    ]  # type: ignore[assignment]
     """Takes a session back to an earlier event without forgetting anything: a
     marker event is appended whose delta restores the session's own state, and
     the events in between, and the marker, no longer show in reads unless asked
@@ -142,7 +169,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.CreateSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.CreateSessionResponse, _abc.Awaitable[_session_service_pb2.CreateSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.CreateSessionResponse, _abc.Awaitable[_session_service_pb2.CreateSessionResponse]
+    ]:
         """Creates a session and puts its initial state where the prefixes say:
         `app:` keys into the application, `user:` keys into the user, `temp:` keys
         nowhere, the rest into the session.
@@ -155,7 +184,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.GetSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.GetSessionResponse, _abc.Awaitable[_session_service_pb2.GetSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.GetSessionResponse, _abc.Awaitable[_session_service_pb2.GetSessionResponse]
+    ]:
         """Reads a session, its merged state and, when asked, its events, all at one
         point of time. A key with nothing but `session_id` is enough where one
         session alone, of those that the caller may see, has that id.
@@ -169,7 +200,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.ListSessionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.ListSessionsResponse, _abc.Awaitable[_session_service_pb2.ListSessionsResponse]
+    ]:
         """Lists sessions of an application, or of one of its users, page by page.
         Never carries events.
         """
@@ -179,7 +212,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.UpdateSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.UpdateSessionResponse, _abc.Awaitable[_session_service_pb2.UpdateSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.UpdateSessionResponse, _abc.Awaitable[_session_service_pb2.UpdateSessionResponse]
+    ]:
         """Changes a session's display name, labels or expiration. State is changed by
         events and by StateService.UpdateState.
 
@@ -191,7 +226,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.DeleteSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.DeleteSessionResponse, _abc.Awaitable[_session_service_pb2.DeleteSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.DeleteSessionResponse, _abc.Awaitable[_session_service_pb2.DeleteSessionResponse]
+    ]:
         """Deletes a session with its events and its own state. The application's and
         the user's state stay.
 
@@ -203,7 +240,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.ForkSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.ForkSessionResponse, _abc.Awaitable[_session_service_pb2.ForkSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.ForkSessionResponse, _abc.Awaitable[_session_service_pb2.ForkSessionResponse]
+    ]:
         """Creates a session from another one's past: its events up to a sequence, with
         their ids, sequences, times and rewinds, its own state as it was then, and
         its labels. Application and user state are shared with it as with any session.
@@ -216,7 +255,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _session_service_pb2.RewindSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_session_service_pb2.RewindSessionResponse, _abc.Awaitable[_session_service_pb2.RewindSessionResponse]]:
+    ) -> _typing.Union[
+        _session_service_pb2.RewindSessionResponse, _abc.Awaitable[_session_service_pb2.RewindSessionResponse]
+    ]:
         """Takes a session back to an earlier event without forgetting anything: a
         marker event is appended whose delta restores the session's own state, and
         the events in between, and the marker, no longer show in reads unless asked
@@ -226,4 +267,6 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
         """
 
-def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_SessionServiceServicer_to_server(
+    servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
+) -> None: ...

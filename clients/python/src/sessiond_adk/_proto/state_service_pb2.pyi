@@ -57,7 +57,18 @@ class GetStateRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_versions", b"include_versions", "invocation_id", b"invocation_id", "json_form", b"json_form", "keys", b"keys", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "include_versions",
+        b"include_versions",
+        "invocation_id",
+        b"invocation_id",
+        "json_form",
+        b"json_form",
+        "keys",
+        b"keys",
+        "scope",
+        b"scope",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -115,9 +126,22 @@ class GetStateResponse(_message.Message):
         state_rounded: _builtins.bool = ...,
         versions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "state_form", b"state_form", "state_json", b"state_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "state_form", b"state_form", "state_json", b"state_json", "state_rounded", b"state_rounded", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "state_rounded",
+        b"state_rounded",
+        "versions",
+        b"versions",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015
     _WhichOneofArgType_state_form: _TypeAlias = _typing.Literal["state_form", b"state_form"]  # noqa: Y015
@@ -167,9 +191,24 @@ class UpdateStateRequest(_message.Message):
         request_id: _builtins.str = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "precondition", b"precondition", "scope", b"scope"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "delta", b"delta", "precondition", b"precondition", "scope", b"scope"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "delta", b"delta", "json_form", b"json_form", "precondition", b"precondition", "request_id", b"request_id", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "author",
+        b"author",
+        "delta",
+        b"delta",
+        "json_form",
+        b"json_form",
+        "precondition",
+        b"precondition",
+        "request_id",
+        b"request_id",
+        "scope",
+        b"scope",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -205,9 +244,22 @@ class UpdateStateResponse(_message.Message):
         state_rounded: _builtins.bool = ...,
         replayed: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "state_form", b"state_form", "state_json", b"state_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["replayed", b"replayed", "state", b"state", "state_form", b"state_form", "state_json", b"state_json", "state_rounded", b"state_rounded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "replayed",
+        b"replayed",
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "state_rounded",
+        b"state_rounded",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015
     _WhichOneofArgType_state_form: _TypeAlias = _typing.Literal["state_form", b"state_form"]  # noqa: Y015
@@ -249,7 +301,18 @@ class ListKeyChangesRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["json_form", b"json_form", "key", b"key", "page_size", b"page_size", "page_token", b"page_token", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "json_form",
+        b"json_form",
+        "key",
+        b"key",
+        "page_size",
+        b"page_size",
+        "page_token",
+        b"page_token",
+        "scope",
+        b"scope",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -301,9 +364,37 @@ class KeyChange(_message.Message):
         session: _types_pb2.SessionKey | None = ...,
         sequence: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["commit_time", b"commit_time", "session", b"session", "value", b"value", "value_form", b"value_form", "value_json", b"value_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "commit_time",
+        b"commit_time",
+        "session",
+        b"session",
+        "value",
+        b"value",
+        "value_form",
+        b"value_form",
+        "value_json",
+        b"value_json",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "commit_time", b"commit_time", "sequence", b"sequence", "session", b"session", "value", b"value", "value_form", b"value_form", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "author",
+        b"author",
+        "commit_time",
+        b"commit_time",
+        "sequence",
+        b"sequence",
+        "session",
+        b"session",
+        "value",
+        b"value",
+        "value_form",
+        b"value_form",
+        "value_json",
+        b"value_json",
+        "version",
+        b"version",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_value_form: _TypeAlias = _typing.Literal["value", "value_json"]  # noqa: Y015
     _WhichOneofArgType_value_form: _TypeAlias = _typing.Literal["value_form", b"value_form"]  # noqa: Y015
@@ -365,7 +456,9 @@ class RenderTemplateRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["invocation_id", b"invocation_id", "key", b"key", "template", b"template"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "invocation_id", b"invocation_id", "key", b"key", "template", b"template"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

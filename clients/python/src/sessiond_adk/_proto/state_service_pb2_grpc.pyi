@@ -19,7 +19,6 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -40,16 +39,22 @@ class StateServiceStub:
     Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
     never written to has empty state.
     """
-    UpdateState: _grpc.UnaryUnaryMultiCallable[_state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse]
+    UpdateState: _grpc.UnaryUnaryMultiCallable[
+        _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
+    ]
     """Changes state outside of an agent's turn. An application's scope takes
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
     Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
     """
-    ListKeyChanges: _grpc.UnaryUnaryMultiCallable[_state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse]
+    ListKeyChanges: _grpc.UnaryUnaryMultiCallable[
+        _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
+    ]
     """Lists how a key came to its value, newest first."""
-    RenderTemplate: _grpc.UnaryUnaryMultiCallable[_state_service_pb2.RenderTemplateRequest, _state_service_pb2.RenderTemplateResponse]
+    RenderTemplate: _grpc.UnaryUnaryMultiCallable[
+        _state_service_pb2.RenderTemplateRequest, _state_service_pb2.RenderTemplateResponse
+    ]
     """Puts state into an instruction, as ADK does. A run of `{`, a key, and a run of
     `}`, with white space between allowed, is replaced by the key's value:
     `{key}`, `{app:key}`, `{user:key}`, `{temp:key}`; with `?` right behind the
@@ -63,7 +68,9 @@ class StateServiceStub:
     Errors: FAILED_PRECONDITION (MISSING_STATE_KEY), which names the missing
     keys.
     """
-    EndInvocation: _grpc.UnaryUnaryMultiCallable[_state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse]
+    EndInvocation: _grpc.UnaryUnaryMultiCallable[
+        _state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse
+    ]
     """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
     hour after they were last written or read.
     """
@@ -80,16 +87,22 @@ class StateServiceAsyncStub(StateServiceStub):
     Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
     never written to has empty state.
     """
-    UpdateState: _aio.UnaryUnaryMultiCallable[_state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse]  # type: ignore[assignment]
+    UpdateState: _aio.UnaryUnaryMultiCallable[
+        _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
+    ]  # type: ignore[assignment]
     """Changes state outside of an agent's turn. An application's scope takes
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
     Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
     """
-    ListKeyChanges: _aio.UnaryUnaryMultiCallable[_state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse]  # type: ignore[assignment]
+    ListKeyChanges: _aio.UnaryUnaryMultiCallable[
+        _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
+    ]  # type: ignore[assignment]
     """Lists how a key came to its value, newest first."""
-    RenderTemplate: _aio.UnaryUnaryMultiCallable[_state_service_pb2.RenderTemplateRequest, _state_service_pb2.RenderTemplateResponse]  # type: ignore[assignment]
+    RenderTemplate: _aio.UnaryUnaryMultiCallable[
+        _state_service_pb2.RenderTemplateRequest, _state_service_pb2.RenderTemplateResponse
+    ]  # type: ignore[assignment]
     """Puts state into an instruction, as ADK does. A run of `{`, a key, and a run of
     `}`, with white space between allowed, is replaced by the key's value:
     `{key}`, `{app:key}`, `{user:key}`, `{temp:key}`; with `?` right behind the
@@ -103,7 +116,9 @@ class StateServiceAsyncStub(StateServiceStub):
     Errors: FAILED_PRECONDITION (MISSING_STATE_KEY), which names the missing
     keys.
     """
-    EndInvocation: _aio.UnaryUnaryMultiCallable[_state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse]  # type: ignore[assignment]
+    EndInvocation: _aio.UnaryUnaryMultiCallable[
+        _state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse
+    ]  # type: ignore[assignment]
     """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
     hour after they were last written or read.
     """
@@ -142,7 +157,9 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _state_service_pb2.ListKeyChangesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_state_service_pb2.ListKeyChangesResponse, _abc.Awaitable[_state_service_pb2.ListKeyChangesResponse]]:
+    ) -> _typing.Union[
+        _state_service_pb2.ListKeyChangesResponse, _abc.Awaitable[_state_service_pb2.ListKeyChangesResponse]
+    ]:
         """Lists how a key came to its value, newest first."""
 
     @_abc_1.abstractmethod
@@ -150,7 +167,9 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _state_service_pb2.RenderTemplateRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_state_service_pb2.RenderTemplateResponse, _abc.Awaitable[_state_service_pb2.RenderTemplateResponse]]:
+    ) -> _typing.Union[
+        _state_service_pb2.RenderTemplateResponse, _abc.Awaitable[_state_service_pb2.RenderTemplateResponse]
+    ]:
         """Puts state into an instruction, as ADK does. A run of `{`, a key, and a run of
         `}`, with white space between allowed, is replaced by the key's value:
         `{key}`, `{app:key}`, `{user:key}`, `{temp:key}`; with `?` right behind the
@@ -170,9 +189,13 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _state_service_pb2.EndInvocationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_state_service_pb2.EndInvocationResponse, _abc.Awaitable[_state_service_pb2.EndInvocationResponse]]:
+    ) -> _typing.Union[
+        _state_service_pb2.EndInvocationResponse, _abc.Awaitable[_state_service_pb2.EndInvocationResponse]
+    ]:
         """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
         hour after they were last written or read.
         """
 
-def add_StateServiceServicer_to_server(servicer: StateServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_StateServiceServicer_to_server(
+    servicer: StateServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
+) -> None: ...

@@ -85,7 +85,9 @@ class SessionKey(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_name", b"app_name", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "app_name", b"app_name", "session_id", b"session_id", "user_id", b"user_id"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -117,7 +119,9 @@ class Scope(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["app_name", b"app_name", "session_id", b"session_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "app_name", b"app_name", "session_id", b"session_id", "user_id", b"user_id"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -225,9 +229,63 @@ class Session(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         forked_from: Global___ForkOrigin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expiration", b"expiration", "expire_time", b"expire_time", "forked_from", b"forked_from", "key", b"key", "last_event_time", b"last_event_time", "state", b"state", "state_form", b"state_form", "state_json", b"state_json", "ttl", b"ttl", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "create_time",
+        b"create_time",
+        "expiration",
+        b"expiration",
+        "expire_time",
+        b"expire_time",
+        "forked_from",
+        b"forked_from",
+        "key",
+        b"key",
+        "last_event_time",
+        b"last_event_time",
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "ttl",
+        b"ttl",
+        "update_time",
+        b"update_time",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "display_name", b"display_name", "expiration", b"expiration", "expire_time", b"expire_time", "forked_from", b"forked_from", "key", b"key", "labels", b"labels", "last_event_time", b"last_event_time", "last_sequence", b"last_sequence", "state", b"state", "state_form", b"state_form", "state_json", b"state_json", "state_rounded", b"state_rounded", "ttl", b"ttl", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "create_time",
+        b"create_time",
+        "display_name",
+        b"display_name",
+        "expiration",
+        b"expiration",
+        "expire_time",
+        b"expire_time",
+        "forked_from",
+        b"forked_from",
+        "key",
+        b"key",
+        "labels",
+        b"labels",
+        "last_event_time",
+        b"last_event_time",
+        "last_sequence",
+        b"last_sequence",
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "state_rounded",
+        b"state_rounded",
+        "ttl",
+        b"ttl",
+        "update_time",
+        b"update_time",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_expiration: _TypeAlias = _typing.Literal["expire_time", "ttl"]  # noqa: Y015
     _WhichOneofArgType_expiration: _TypeAlias = _typing.Literal["expiration", b"expiration"]  # noqa: Y015
@@ -359,16 +417,68 @@ class Event(_message.Message):
         rewind_to_sequence: _builtins.int | None = ...,
         rewound: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_rewind_to_sequence", b"_rewind_to_sequence", "body", b"body", "body_form", b"body_form", "body_json", b"body_json", "commit_time", b"commit_time", "event_time", b"event_time", "rewind_to_sequence", b"rewind_to_sequence", "state_delta", b"state_delta"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_rewind_to_sequence",
+        b"_rewind_to_sequence",
+        "body",
+        b"body",
+        "body_form",
+        b"body_form",
+        "body_json",
+        b"body_json",
+        "commit_time",
+        b"commit_time",
+        "event_time",
+        b"event_time",
+        "rewind_to_sequence",
+        b"rewind_to_sequence",
+        "state_delta",
+        b"state_delta",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rewind_to_sequence", b"_rewind_to_sequence", "author", b"author", "body", b"body", "body_form", b"body_form", "body_json", b"body_json", "branch", b"branch", "commit_time", b"commit_time", "event_id", b"event_id", "event_time", b"event_time", "invocation_id", b"invocation_id", "partial", b"partial", "rewind_to_sequence", b"rewind_to_sequence", "rewound", b"rewound", "rounded", b"rounded", "sequence", b"sequence", "state_delta", b"state_delta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_rewind_to_sequence",
+        b"_rewind_to_sequence",
+        "author",
+        b"author",
+        "body",
+        b"body",
+        "body_form",
+        b"body_form",
+        "body_json",
+        b"body_json",
+        "branch",
+        b"branch",
+        "commit_time",
+        b"commit_time",
+        "event_id",
+        b"event_id",
+        "event_time",
+        b"event_time",
+        "invocation_id",
+        b"invocation_id",
+        "partial",
+        b"partial",
+        "rewind_to_sequence",
+        b"rewind_to_sequence",
+        "rewound",
+        b"rewound",
+        "rounded",
+        b"rounded",
+        "sequence",
+        b"sequence",
+        "state_delta",
+        b"state_delta",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rewind_to_sequence: _TypeAlias = _typing.Literal["rewind_to_sequence"]  # noqa: Y015
     _WhichOneofArgType__rewind_to_sequence: _TypeAlias = _typing.Literal["_rewind_to_sequence", b"_rewind_to_sequence"]  # noqa: Y015
     _WhichOneofReturnType_body_form: _TypeAlias = _typing.Literal["body", "body_json"]  # noqa: Y015
     _WhichOneofArgType_body_form: _TypeAlias = _typing.Literal["body_form", b"body_form"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__rewind_to_sequence) -> _WhichOneofReturnType__rewind_to_sequence | None: ...
+    def WhichOneof(
+        self, oneof_group: _WhichOneofArgType__rewind_to_sequence
+    ) -> _WhichOneofReturnType__rewind_to_sequence | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body_form) -> _WhichOneofReturnType_body_form | None: ...
 
@@ -415,7 +525,18 @@ class StateDelta(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["set", b"set", "set_form", b"set_form", "set_json", b"set_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "remove", b"remove", "set", b"set", "set_form", b"set_form", "set_json", b"set_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "operations",
+        b"operations",
+        "remove",
+        b"remove",
+        "set",
+        b"set",
+        "set_form",
+        b"set_form",
+        "set_json",
+        b"set_json",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_set_form: _TypeAlias = _typing.Literal["set", "set_json"]  # noqa: Y015
     _WhichOneofArgType_set_form: _TypeAlias = _typing.Literal["set_form", b"set_form"]  # noqa: Y015
@@ -463,11 +584,37 @@ class StateOperation(_message.Message):
         set_if_absent: Global___SetIfAbsent | None = ...,
         merge_patch: Global___MergePatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["increment", b"increment", "list_append", b"list_append", "merge_patch", b"merge_patch", "operation", b"operation", "set_if_absent", b"set_if_absent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "increment",
+        b"increment",
+        "list_append",
+        b"list_append",
+        "merge_patch",
+        b"merge_patch",
+        "operation",
+        b"operation",
+        "set_if_absent",
+        b"set_if_absent",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["increment", b"increment", "key", b"key", "list_append", b"list_append", "merge_patch", b"merge_patch", "operation", b"operation", "set_if_absent", b"set_if_absent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "increment",
+        b"increment",
+        "key",
+        b"key",
+        "list_append",
+        b"list_append",
+        "merge_patch",
+        b"merge_patch",
+        "operation",
+        b"operation",
+        "set_if_absent",
+        b"set_if_absent",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal["increment", "list_append", "set_if_absent", "merge_patch"]  # noqa: Y015
+    _WhichOneofReturnType_operation: _TypeAlias = _typing.Literal[
+        "increment", "list_append", "set_if_absent", "merge_patch"
+    ]  # noqa: Y015
     _WhichOneofArgType_operation: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_operation) -> _WhichOneofReturnType_operation | None: ...
 
@@ -529,9 +676,13 @@ class ListAppend(_message.Message):
         values_json: _builtins.str = ...,
         max_length: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["values", b"values", "values_form", b"values_form", "values_json", b"values_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "values", b"values", "values_form", b"values_form", "values_json", b"values_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_length", b"max_length", "values", b"values", "values_form", b"values_form", "values_json", b"values_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "max_length", b"max_length", "values", b"values", "values_form", b"values_form", "values_json", b"values_json"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_values_form: _TypeAlias = _typing.Literal["values", "values_json"]  # noqa: Y015
     _WhichOneofArgType_values_form: _TypeAlias = _typing.Literal["values_form", b"values_form"]  # noqa: Y015
@@ -559,9 +710,13 @@ class SetIfAbsent(_message.Message):
         value: _struct_pb2.Value | None = ...,
         value_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value", "value_form", b"value_form", "value_json", b"value_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "value", b"value", "value_form", b"value_form", "value_json", b"value_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["value", b"value", "value_form", b"value_form", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "value", b"value", "value_form", b"value_form", "value_json", b"value_json"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_value_form: _TypeAlias = _typing.Literal["value", "value_json"]  # noqa: Y015
     _WhichOneofArgType_value_form: _TypeAlias = _typing.Literal["value_form", b"value_form"]  # noqa: Y015
@@ -589,9 +744,13 @@ class MergePatch(_message.Message):
         patch: _struct_pb2.Struct | None = ...,
         patch_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["patch", b"patch", "patch_form", b"patch_form", "patch_json", b"patch_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "patch", b"patch", "patch_form", b"patch_form", "patch_json", b"patch_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["patch", b"patch", "patch_form", b"patch_form", "patch_json", b"patch_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "patch", b"patch", "patch_form", b"patch_form", "patch_json", b"patch_json"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_patch_form: _TypeAlias = _typing.Literal["patch", "patch_json"]  # noqa: Y015
     _WhichOneofArgType_patch_form: _TypeAlias = _typing.Literal["patch_form", b"patch_form"]  # noqa: Y015
@@ -624,13 +783,19 @@ class Precondition(_message.Message):
         expected_sequence: _builtins.int | None = ...,
         keys: _abc.Iterable[Global___KeyCheck] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence", "keys", b"keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence", "keys", b"keys"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_sequence: _TypeAlias = _typing.Literal["expected_sequence"]  # noqa: Y015
     _WhichOneofArgType__expected_sequence: _TypeAlias = _typing.Literal["_expected_sequence", b"_expected_sequence"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_sequence) -> _WhichOneofReturnType__expected_sequence | None: ...
+    def WhichOneof(
+        self, oneof_group: _WhichOneofArgType__expected_sequence
+    ) -> _WhichOneofReturnType__expected_sequence | None: ...
 
 Global___Precondition: _TypeAlias = Precondition  # noqa: Y015
 
@@ -668,9 +833,33 @@ class KeyCheck(_message.Message):
         value: _struct_pb2.Value | None = ...,
         value_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "exists", b"exists", "value", b"value", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "condition",
+        b"condition",
+        "exists",
+        b"exists",
+        "value",
+        b"value",
+        "value_json",
+        b"value_json",
+        "version",
+        b"version",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "exists", b"exists", "key", b"key", "value", b"value", "value_json", b"value_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "condition",
+        b"condition",
+        "exists",
+        b"exists",
+        "key",
+        b"key",
+        "value",
+        b"value",
+        "value_json",
+        b"value_json",
+        "version",
+        b"version",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_condition: _TypeAlias = _typing.Literal["exists", "version", "value", "value_json"]  # noqa: Y015
     _WhichOneofArgType_condition: _TypeAlias = _typing.Literal["condition", b"condition"]  # noqa: Y015

@@ -80,7 +80,9 @@ class WatchRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "json_form", b"json_form", "scope", b"scope", "start", b"start"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "cursor", b"cursor", "json_form", b"json_form", "scope", b"scope", "start", b"start"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -136,11 +138,45 @@ class WatchResponse(_message.Message):
         session_deleted: Global___SessionDeleted | None = ...,
         cursor: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "kind", b"kind", "session_deleted", b"session_deleted", "snapshot", b"snapshot", "state_change", b"state_change"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "caught_up",
+        b"caught_up",
+        "event",
+        b"event",
+        "heartbeat",
+        b"heartbeat",
+        "kind",
+        b"kind",
+        "session_deleted",
+        b"session_deleted",
+        "snapshot",
+        b"snapshot",
+        "state_change",
+        b"state_change",
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "cursor", b"cursor", "event", b"event", "heartbeat", b"heartbeat", "kind", b"kind", "session_deleted", b"session_deleted", "snapshot", b"snapshot", "state_change", b"state_change"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "caught_up",
+        b"caught_up",
+        "cursor",
+        b"cursor",
+        "event",
+        b"event",
+        "heartbeat",
+        b"heartbeat",
+        "kind",
+        b"kind",
+        "session_deleted",
+        b"session_deleted",
+        "snapshot",
+        b"snapshot",
+        "state_change",
+        b"state_change",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["snapshot", "event", "state_change", "caught_up", "heartbeat", "session_deleted"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal[
+        "snapshot", "event", "state_change", "caught_up", "heartbeat", "session_deleted"
+    ]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -174,9 +210,22 @@ class StateSnapshot(_message.Message):
         state_rounded: _builtins.bool = ...,
         last_sequence: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state", "state_form", b"state_form", "state_json", b"state_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "state", b"state", "state_form", b"state_form", "state_json", b"state_json", "state_rounded", b"state_rounded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "last_sequence",
+        b"last_sequence",
+        "state",
+        b"state",
+        "state_form",
+        b"state_form",
+        "state_json",
+        b"state_json",
+        "state_rounded",
+        b"state_rounded",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015
     _WhichOneofArgType_state_form: _TypeAlias = _typing.Literal["state_form", b"state_form"]  # noqa: Y015

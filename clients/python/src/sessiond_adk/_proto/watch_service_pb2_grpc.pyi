@@ -19,7 +19,6 @@ else:
 _T = _typing.TypeVar("_T")
 
 class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
 class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
     ...
 
@@ -78,7 +77,9 @@ class WatchServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _watch_service_pb2.WatchRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_watch_service_pb2.WatchResponse], _abc.AsyncIterator[_watch_service_pb2.WatchResponse]]:
+    ) -> _typing.Union[
+        _abc.Iterator[_watch_service_pb2.WatchResponse], _abc.AsyncIterator[_watch_service_pb2.WatchResponse]
+    ]:
         """Streams what changes in a scope: for a session its events and the changes
         of its user's and application's state; for a user the changes of that
         user's and the application's state; for an application of its own. Every
@@ -94,4 +95,6 @@ class WatchServiceServicer(metaclass=_abc_1.ABCMeta):
         FAILED_PRECONDITION (CURSOR_OF_OTHER_STORE).
         """
 
-def add_WatchServiceServicer_to_server(servicer: WatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_WatchServiceServicer_to_server(
+    servicer: WatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]
+) -> None: ...
