@@ -13,7 +13,10 @@ pub mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::{
+    sync::{Semaphore, watch as channel},
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -57,6 +60,9 @@ impl Default for EngineOptions {
 /// long the disk holds what nobody can see.
 const SWEEP_SECS: u64 = 5;
 
+/// How long the sweep rests after a piece, in times of what that took: it gets a quarter of the writer's time at most.
+const SWEEP_PAUSE: u32 = 3;
+
 /// The use cases, over one store.
 pub struct Engine {
     store: Arc<dyn Store>,
@@ -95,8 +101,8 @@ impl Engine {
 
     /// Removes what has expired, for as long as the future is polled.
     pub async fn sweep_forever(&self) {
-        let mut rounds = tokio::time::interval(Duration::from_secs(SWEEP_SECS));
-        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut rounds = interval(Duration::from_secs(SWEEP_SECS));
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             rounds.tick().await;
             if let Err(error) = self.sweep().await {
@@ -105,11 +111,17 @@ impl Engine {
         }
     }
 
-    /// Removes what has expired by now, piece by piece, so that writes get in between.
+    /// Removes what has expired by now, piece by piece, with most of the time in between left to writes.
+    #[expect(clippy::disallowed_methods, reason = "how long a piece took is no time of the model")]
     pub async fn sweep(&self) -> Result<(), Error> {
         self.invocations.sweep(self.now());
-        while self.store.sweep(self.now()).await? {}
-        Ok(())
+        loop {
+            let began = Instant::now();
+            if !self.store.sweep(self.now()).await? {
+                return Ok(());
+            }
+            sleep(began.elapsed() * SWEEP_PAUSE).await;
+        }
     }
 
     fn now(&self) -> Time {
