@@ -155,6 +155,14 @@ fn the_first_conversation_answers_what_the_readme_shows() {
         executed += 1;
     }
     assert_eq!(executed, 5, "a conversation of five calls");
+    // What an error says can be read, not only its message.
+    let request = r#"{"app_name": "my_app"}"#;
+    let call = "sessiond.v1.SessionService/CreateSession";
+    let script = format!("grpcurl -plaintext -d '{request}' {} {call}", server.address);
+    let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(r#""reason": "MISSING_FIELD""#), "{errors}");
+    assert!(errors.contains(r#""field": "user_id""#), "{errors}");
     // The second time the append is a replay, as the text says.
     let append = blocks.iter().find(|(_, text)| text.contains("EventService/AppendEvent")).unwrap();
     let script = append.1.replace("127.0.0.1:50051", &server.address);

@@ -75,6 +75,8 @@ fn with_reflection(routes: Routes) -> Routes {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // Tools read the details of errors through reflection too.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     routes
         .add_service(builder().build_v1().expect("descriptors that were compiled in"))

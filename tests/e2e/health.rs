@@ -134,6 +134,9 @@ async fn both_versions_of_reflection_describe_the_contract(service: &Service) {
         reflect!(v1, service.channel(), FileContainingSymbol("sessiond.v1.Session".into())),
         reflect!(v1, service.channel(), FileByFilename("sessiond/v1/types.proto".into())),
         reflect!(v1, service.channel(), FileByFilename("google/protobuf/struct.proto".into())),
+        // What the details of errors are.
+        reflect!(v1, service.channel(), FileContainingSymbol("google.rpc.ErrorInfo".into())),
+        reflect!(v1alpha, service.channel(), FileContainingSymbol("google.rpc.BadRequest".into())),
     ] {
         assert!(matches!(reflected, Reflected::Files(files) if !files.is_empty()));
     }
