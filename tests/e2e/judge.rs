@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sessiond::domain::{
-    error::Reason,
-    limits::{MESSAGE_BYTES, QUOTED_BYTES},
+    error::{Reason, quoted},
+    limits::MESSAGE_BYTES,
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -79,26 +79,37 @@ pub fn well_formed(status: &Status) {
     let fields = violations(status);
     assert_eq!(status.code() == Code::InvalidArgument, !fields.is_empty(), "{status:?}");
     assert!(fields.len() <= 21, "{status:?}");
-    for quoted in quoted(message) {
-        let known = info.metadata.values().any(|value| names(value, quoted));
-        assert!(known, "'{quoted}' is not in the metadata: {status:?}");
-        assert!(quoted.len() <= QUOTED_BYTES, "'{quoted}' is not cut");
+    let known = info.metadata.values().flat_map(|value| names(value)).collect::<Vec<_>>();
+    if let Some(unknown) = unknown_quote(message, &known) {
+        panic!("what is quoted at {unknown} is not in the metadata: {status:?}");
     }
     assert!(wire_bytes(status) < STATUS_BYTES, "{} bytes: {status:?}", wire_bytes(status));
 }
 
-/// The parts of a message between single quotes that it has from the caller; none where what is quoted may hold quotes itself.
-fn quoted(message: &str) -> impl Iterator<Item = &str> {
-    let message = message.strip_suffix("or mark it with '?'.").unwrap_or(message);
-    let sound = message.matches(" '").count() * 2 == message.matches('\'').count();
-    let parts = message.split('\'').skip(1).step_by(2);
-    parts.take(if sound { usize::MAX } else { 0 }).map(|part| part.trim_end_matches('…'))
+/// The end of a message from its first quote that holds none of the known names; names may hold quotes themselves.
+fn unknown_quote<'a>(message: &'a str, known: &[String]) -> Option<&'a str> {
+    let mut rest = message.strip_suffix("or mark it with '?'.").unwrap_or(message);
+    while let Some(at) = rest.find(" '") {
+        let quote = &rest[at + 1..];
+        let as_quoted = known.iter().map(|name| format!("'{}'", quoted(name)));
+        let longest =
+            as_quoted.filter(|name| begins(quote, name)).map(|name| name.len().min(quote.len()));
+        let Some(end) = longest.max() else { return Some(quote) };
+        rest = &quote[end..];
+    }
+    None
 }
 
-/// Whether a value of the metadata begins with this text, or is a list with an item that does.
-fn names(value: &str, text: &str) -> bool {
+/// Whether a message goes on with this text, as far as the message goes: one that is too long ends with `…` anywhere.
+fn begins(message: &str, text: &str) -> bool {
+    message.starts_with(text)
+        || message.strip_suffix('…').is_some_and(|message| text.starts_with(message))
+}
+
+/// A value of the metadata, and its items if it is a list.
+fn names(value: &str) -> Vec<String> {
     let items: Vec<String> = serde_json::from_str(value).unwrap_or_default();
-    value.starts_with(text) || items.iter().any(|item| item.starts_with(text))
+    [vec![value.to_owned()], items].concat()
 }
 
 /// What the trailers take: the message in its encoding, where most punctuation takes three bytes, and the details as base64.
@@ -160,4 +171,16 @@ pub fn faulty<T: std::fmt::Debug>(
     let status = refused(result, wanted);
     assert_eq!(violations(&status), [(field.to_owned(), wanted.as_str().to_owned())], "{status:?}");
     status
+}
+
+#[test]
+fn a_quote_is_known_whatever_it_holds() {
+    let known = ["alice", "it's", " ''\";", "a' 'b", &"x".repeat(70)].map(str::to_owned);
+    let says = |message: &str| unknown_quote(message, &known).map(str::to_owned);
+    let long = quoted(&known[4]);
+    assert_eq!(says(&format!("No ' ''\";' of 'alice', 'it's' or 'a' 'b' in '{long}'.")), None);
+    assert_eq!(says("It is not 'alice' but 'ali…"), None);
+    assert_eq!(says("It is not 'alice' but 'bob'."), Some("'bob'.".to_owned()));
+    assert_eq!(says("It is not 'alic'."), Some("'alic'.".to_owned()));
+    assert_eq!(says(&format!("It is not '{}'.", known[4])), Some(format!("'{}'.", known[4])));
 }
