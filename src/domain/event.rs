@@ -7,7 +7,7 @@ use super::{
     delta::Delta,
     error::{Error, Reason, Violation},
     id::{Author, Branch, EventId, InvocationId},
-    json::{Json, fingerprint},
+    json::{Json, fingerprint, text_bytes},
     limits::BATCH_BYTES,
     scope::StateKey,
     time::Time,
@@ -96,8 +96,15 @@ impl Changes {
         self.set.is_none() && self.remove.is_empty()
     }
 
-    /// Bytes of its text.
+    /// Bytes of its keys and values, counted as those of the delta were that it comes from.
     pub fn bytes(&self) -> usize {
+        let removed: usize = self.remove.iter().map(|key| text_bytes(key.as_str())).sum();
+        let set = self.set.as_ref().map(Json::members).unwrap_or_default();
+        removed + set.iter().map(|(key, value)| text_bytes(key) + value.len()).sum::<usize>()
+    }
+
+    /// Bytes of its text.
+    pub fn text_len(&self) -> usize {
         let removed: usize = self.remove.iter().map(|key| key.as_str().len()).sum();
         self.set.as_ref().map_or(0, Json::len) + removed
     }
@@ -171,7 +178,7 @@ impl Event {
             + self.author.as_str().len()
             + self.branch.as_str().len()
             + self.body.as_ref().map_or(0, Json::len)
-            + self.changes.set.as_ref().map_or(0, Json::len)
-            + self.changes.remove.iter().map(|key| key.as_str().len() + 4).sum::<usize>()
+            + self.changes.text_len()
+            + 4 * self.changes.remove.len()
     }
 }

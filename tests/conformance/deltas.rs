@@ -3,6 +3,7 @@
 use sessiond::domain::{
     delta::Operation,
     error::{Error, Reason},
+    event::NewEvent,
     json::{Amount, JsonType},
     limits::{BATCH_BYTES, DELTA_BYTES, VALUE_BYTES},
 };
@@ -197,4 +198,30 @@ pub async fn what_a_batch_resolves_to_has_a_limit(bench: &mut Bench) {
     // What is a replay had its place before.
     let again = bench.append(batch(fits)).await.unwrap();
     assert!(again.events.iter().all(|appended| appended.replayed));
+}
+
+/// The limit counts a repetition as it counted the event: without what the text of its stored delta has beside keys and values.
+pub async fn a_batch_that_was_accepted_is_accepted_again(bench: &mut Bench) {
+    let names: Vec<String> = (0..200).map(|at| format!("{at}\u{1}")).collect();
+    let filling = |id: &str, body: usize| {
+        let pairs: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+        let body = json(&format!("\"{}\"", "x".repeat(body - 2)));
+        NewEvent { body: Some(body), ..event(id, set(&pairs).remove(&[&format!("gone\u{1}{id}")])) }
+    };
+    let delta = filling("1", 2).delta.bytes();
+    let last = BATCH_BYTES - 4 * delta - 3 * 700_000;
+    // The second is a repetition within the batch.
+    let batch = |last: usize| {
+        let sizes = [("1", 700_000), ("1", 700_000), ("2", 700_000), ("3", last)];
+        append("a/u/s", sizes.map(|(id, body)| filling(id, body)))
+    };
+    let gone = ["1", "2", "3"].map(|id| format!("gone\u{1}{id}"));
+    bench.new_session("a/u/s", &gone.each_ref().map(|name| (name.as_str(), "0"))).await;
+    let refused = bench.append(batch(last + 1)).await;
+    assert_eq!(violation(refused), ("events".to_owned(), Reason::BatchTooLarge));
+    let appended = bench.append(batch(last)).await.unwrap();
+    assert_eq!(appended.info.last_sequence, 3);
+    let again = bench.append(batch(last)).await.unwrap();
+    assert!(again.events.iter().all(|appended| appended.replayed));
+    assert_eq!(again.info.last_sequence, 3);
 }

@@ -83,6 +83,7 @@ suite! {
         a_fault_of_an_operation_names_its_place,
         what_a_delta_resolves_to_has_a_limit,
         what_a_batch_resolves_to_has_a_limit,
+        a_batch_that_was_accepted_is_accepted_again,
     }
     preconditions {
         a_sequence_is_that_of_the_session,

@@ -145,7 +145,7 @@ impl Wide {
                 false => self.newest(&row.names, kind, version),
             };
             if !newest.is_empty() {
-                if !room.take(bytes(&newest)) {
+                if !room.take(newest.text_len()) {
                     return false;
                 }
                 changes.push(ScopeChange {
@@ -170,9 +170,4 @@ impl Wide {
         });
         delta::changes(&newest.collect::<Vec<_>>())
     }
-}
-
-fn bytes(changes: &Changes) -> usize {
-    let removed = changes.remove.iter().map(|key| key.as_str().len());
-    changes.set.as_ref().map_or(0, Json::len) + removed.sum::<usize>()
 }

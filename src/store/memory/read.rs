@@ -68,7 +68,7 @@ impl World {
         let mut last = None;
         for session in sessions {
             let state = query.with_state.then(|| self.sight_of(session).state());
-            if !room.take(state.as_ref().map_or(0, text_bytes)) {
+            if !room.take(state.as_ref().map_or(0, state_bytes)) {
                 page.rest = last.map(|(time, user, id): Place| (time, user.clone(), id.clone()));
                 break;
             }
@@ -125,7 +125,7 @@ fn compare(order: SessionOrder, a: Place<'_>, b: Place<'_>) -> Ordering {
 }
 
 /// About how long state is as text, never less.
-fn text_bytes(state: &State) -> usize {
+fn state_bytes(state: &State) -> usize {
     let entries = state.0.iter();
     2 + entries.map(|entry| entry.key.as_str().len() + entry.value.len() + 4).sum::<usize>()
 }

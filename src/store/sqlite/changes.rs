@@ -154,7 +154,7 @@ impl Reads<'_> {
             let newest =
                 if theirs { self.still_newest(log, version, changes)? } else { Changes::default() };
             if !newest.is_empty() {
-                if !room.take(changes_bytes(&newest)) {
+                if !room.take(newest.text_len()) {
                     return Ok(false);
                 }
                 page.changes.push(ScopeChange {
@@ -315,9 +315,4 @@ impl Reads<'_> {
         };
         Ok(KeyChange { version, value, commit_time, author, source })
     }
-}
-
-fn changes_bytes(changes: &Changes) -> usize {
-    let removed: usize = changes.remove.iter().map(|key| key.as_str().len()).sum();
-    changes.set.as_ref().map_or(0, Json::len) + removed
 }
