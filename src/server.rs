@@ -14,11 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinHandle,
-    time::timeout,
-};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use tonic::{service::Routes, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
@@ -71,7 +67,6 @@ pub struct Running {
     engine: Arc<Engine>,
     health: HealthReporter,
     draining: watch::Sender<bool>,
-    stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     calls: Calls,
     drain_timeout: Duration,
@@ -88,11 +83,7 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let health_alone = Routes::new(health_service.clone()).prepare();
     let calls = Calls::default();
     let front = Front::new(health_alone, Arc::clone(&ready), draining.subscribe(), calls.clone());
-    let (stop, stopped) = oneshot::channel();
-    let serving = listener.serve(transport(), front, draining.subscribe(), async {
-        // A stop that was never sent because its sender is gone is a stop as well.
-        let _ = stopped.await;
-    });
+    let serving = listener.serve(transport(), front, draining.subscribe());
 
     let store = match store::open(&config.store, store_options(config)?).await {
         Ok(store) => store,
@@ -108,7 +99,7 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
     let _ = ready.set(routes.prepare());
     set_health(&health, ServingStatus::Serving).await;
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, health, draining, stop, serving, calls, drain_timeout })
+    Ok(Running { address, engine, health, draining, serving, calls, drain_timeout })
 }
 
 impl Running {
@@ -137,8 +128,6 @@ impl Running {
         set_health(&self.health, ServingStatus::NotServing).await;
         self.draining.send_replace(true);
         self.engine.drain();
-        // The listener ends when this is sent, and also when nobody is left to receive it.
-        let _ = self.stop.send(());
         let mut serving = self.serving;
         let drained = timeout(self.drain_timeout, async {
             let served = tokio::select! {
@@ -176,6 +165,11 @@ impl Running {
             }
         }
     }
+}
+
+/// Waits until the server stops. One that is gone has stopped as well.
+async fn stopped(mut draining: watch::Receiver<bool>) {
+    let _ = draining.wait_for(|&draining| draining).await;
 }
 
 fn transport() -> Server {

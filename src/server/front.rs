@@ -18,7 +18,7 @@ use tonic::{
     service::Routes,
 };
 
-use super::under_way::Calls;
+use super::{stopped, under_way::Calls};
 use crate::{domain::error::Error, rpc::status::status};
 
 /// Path of every call of the health service.
@@ -93,11 +93,8 @@ impl Front {
 }
 
 /// A body that also ends when the server stops; one of an answer tells why.
-fn until_stopped(inner: Body, mut draining: watch::Receiver<bool>, last: Option<Status>) -> Body {
-    let stopped = Box::pin(async move {
-        // A server that is gone has stopped as well.
-        let _ = draining.wait_for(|&draining| draining).await;
-    });
+fn until_stopped(inner: Body, draining: watch::Receiver<bool>, last: Option<Status>) -> Body {
+    let stopped = Box::pin(stopped(draining));
     Body::new(UntilStopped { inner, stopped, last, ended: false })
 }
 
@@ -135,5 +132,59 @@ impl<F: Future<Output = ()> + Unpin> http_body::Body for UntilStopped<F> {
         let mut trailers = http::HeaderMap::new();
         let written = last.add_header(&mut trailers);
         Poll::Ready(Some(written.map(|()| Frame::trailers(trailers))))
+    }
+
+    // A refusal is headers alone: as long as its body may still have frames, clients look for the status behind them.
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.inner.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use tonic_health::server::health_reporter;
+    use tonic_types::StatusExt as _;
+
+    use super::*;
+    use crate::domain::error::Reason;
+
+    /// A server whose store is not open yet, and what stops it.
+    fn starting() -> (Front, watch::Sender<bool>) {
+        let draining = watch::Sender::new(false);
+        let health = Routes::new(health_reporter().1);
+        let front = Front::new(health, Arc::default(), draining.subscribe(), Calls::default());
+        (front, draining)
+    }
+
+    /// Calls with one message, which comes with its flag and length before it.
+    async fn call(front: &mut Front, path: &str, message: &str) -> http::Response<Body> {
+        let request = http::Request::post(format!("http://here{path}"))
+            .header("content-type", "application/grpc")
+            .body(Body::new(message.to_owned()))
+            .unwrap();
+        front.call(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
+        let (mut front, _draining) = starting();
+        let told = call(&mut front, "/sessiond.v1.SessionService/GetSession", "\0\0\0\0\0").await;
+        let status = Status::from_header_map(told.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::Unavailable);
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!(info.reason, Reason::Starting.as_str());
+        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+        assert!(Status::from_header_map(told.headers()).is_none(), "it answers");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_health_is_headers_alone() {
+        let (mut front, _draining) = starting();
+        // HealthCheckRequest { service: "x" }
+        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\x03\x0a\x01x").await;
+        let status = Status::from_header_map(told.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::NotFound);
+        assert!(told.body().is_end_stream(), "the status is the end of the answer");
     }
 }

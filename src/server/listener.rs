@@ -1,7 +1,6 @@
 //! Where calls come in: a TCP port or a Unix socket.
 
 use std::{
-    future::Future,
     io,
     net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
@@ -16,7 +15,7 @@ use tokio::{
 use tokio_stream::{Stream, StreamExt as _, wrappers::UnixListenerStream};
 use tonic::transport::{Server, server::TcpIncoming};
 
-use super::{StartError, front::Front, unspoken::Unspoken};
+use super::{StartError, front::Front, stopped, unspoken::Unspoken};
 use crate::config::Listen;
 
 /// A bound listener.
@@ -65,14 +64,14 @@ impl Listener {
         }
     }
 
-    /// Serves on a task of its own until `signal` and the end of the calls then under way. `draining` turns true when that is asked.
+    /// Serves on a task of its own until `draining` turns true and the calls then under way have ended.
     pub(super) fn serve(
         self,
         transport: Server,
         front: Front,
         draining: watch::Receiver<bool>,
-        signal: impl Future<Output = ()> + Send + 'static,
     ) -> JoinHandle<Result<(), tonic::transport::Error>> {
+        let signal = stopped(draining.clone());
         match self {
             Self::Tcp(listener, _) => tokio::spawn(async move {
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));

@@ -13,6 +13,8 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
+use super::stopped;
+
 /// Bytes with which every client of HTTP/2 begins. HTTP waits for all of them, however long that takes.
 const PREFACE_BYTES: usize = 24;
 
@@ -31,11 +33,8 @@ struct Silence {
 
 impl<C> Unspoken<C> {
     /// `draining` turns true when the server stops.
-    pub(super) fn new(connection: C, mut draining: watch::Receiver<bool>) -> Self {
-        let stopped = Box::pin(async move {
-            // A server that is gone has stopped as well.
-            let _ = draining.wait_for(|&draining| draining).await;
-        });
+    pub(super) fn new(connection: C, draining: watch::Receiver<bool>) -> Self {
+        let stopped = Box::pin(stopped(draining));
         let silence = Silence { missing: PREFACE_BYTES, stopped, ended: false };
         Self { connection, silence: Some(silence) }
     }
