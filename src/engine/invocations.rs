@@ -55,6 +55,17 @@ struct Entry {
     last_used: Time,
 }
 
+impl Entry {
+    /// Whether nobody but the table holds its values.
+    fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.values) == 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.try_lock().is_ok_and(|values| values.is_empty())
+    }
+}
+
 /// A delta of `temp:` keys, with the place of its event among those given to the store.
 pub type TempDelta = (usize, InvocationId, Delta);
 
@@ -177,7 +188,7 @@ impl Invocations {
     fn is_idle(&self, entry: &Entry, now: Time) -> bool {
         let idle = entry.last_used.until(now).as_secs() >= u64::from(self.limits.idle_secs);
         // Somebody who holds the values is using them.
-        idle && Arc::strong_count(&entry.values) == 1
+        idle && entry.is_unused()
     }
 
     fn drop_idle(&self, held: &mut HashMap<Id, Entry>, now: Time) {
@@ -233,9 +244,8 @@ impl AppendWithTemp {
             }
             let Some(held) = self.locks.get(invocation) else { continue };
             let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
-            match changed(values, delta, *at, self.limit) {
-                Ok(changed) => *values = changed,
-                Err(fault) => faults.push((*at, fault)),
+            if let Err(fault) = change(values, delta, *at, self.limit) {
+                faults.push((*at, fault));
             }
         }
         (all, faults)
@@ -243,43 +253,41 @@ impl AppendWithTemp {
 
     /// Gives back the places of invocations that hold nothing, as after a refusal.
     fn forget_empty(&mut self) {
-        let locks = std::mem::take(&mut self.locks);
-        let empty: Vec<InvocationId> = locks
-            .iter()
-            .filter(|(_, values)| values.is_empty())
-            .map(|(invocation, _)| invocation.clone())
-            .collect();
-        drop(locks);
+        let invocations: Vec<_> = std::mem::take(&mut self.locks).into_keys().collect();
         let mut held = lock(&self.held);
-        for invocation in empty {
+        for invocation in invocations {
             let id = (self.incarnation, invocation);
-            // Somebody else who holds it is about to fill it.
-            if held.get(&id).is_some_and(|entry| Arc::strong_count(&entry.values) == 1) {
+            // Whoever else holds it is about to fill it, and nobody comes to hold it while the table is locked.
+            if held.get(&id).is_some_and(|entry| entry.is_unused() && entry.is_empty()) {
                 held.remove(&id);
             }
         }
     }
 }
 
-/// What an invocation's keys become by the part of the `at`-th event.
-fn changed(values: &Values, delta: &Delta, at: usize, limit: usize) -> Result<Values, Error> {
+/// Makes of an invocation's keys what they become by the part of the `at`-th event; after a refusal they are as they were.
+fn change(values: &mut Values, delta: &Delta, at: usize, limit: usize) -> Result<(), Error> {
     let path = format!("events[{at}].state_delta");
     let results = delta.clone().resolve(&path, |key| Ok(values.get(key).cloned()))?;
-    let size = |values: &Values| -> usize {
-        values.iter().map(|(key, value)| key.name().len() + value.len()).sum()
+    let entry = |key: &StateKey, value: Option<&Json>| {
+        value.map_or(0, |value| key.name().len() + value.len())
     };
-    let mut after = values.clone();
-    for (key, value) in results {
-        match value {
-            Some(value) => after.insert(key, value),
-            None => after.remove(&key),
-        };
+    let before: usize = values.iter().map(|(key, value)| entry(key, Some(value))).sum();
+    let mut after = before;
+    for (key, value) in &results {
+        after += entry(key, value.as_ref());
+        after -= entry(key, values.get(key));
     }
-    let bytes = size(&after);
-    if bytes > limit && bytes > size(values) {
+    if after > limit && after > before {
         return Err(Error::InvocationTooLarge(limit));
     }
-    Ok(after)
+    for (key, value) in results {
+        match value {
+            Some(value) => values.insert(key, value),
+            None => values.remove(&key),
+        };
+    }
+    Ok(())
 }
 
 fn lock(held: &Mutex<HashMap<Id, Entry>>) -> MutexGuard<'_, HashMap<Id, Entry>> {
