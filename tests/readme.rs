@@ -69,11 +69,16 @@ fn blocks() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Where grpcurl is: named by the environment, or among the tools that `tests/run` installs.
+/// The folder of grpcurl: named by the environment, or of the tools that `tests/run` installs. Only a newcomer's machine may lack it.
 fn grpcurl() -> Option<PathBuf> {
     let named = env::var_os("GRPCURL").map(PathBuf::from);
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/grpcurl");
-    named.into_iter().chain([installed]).find(|path| path.is_file())
+    let found = named.into_iter().chain([installed]).find(|path| path.is_file());
+    assert!(
+        found.is_some() || env::var_os("CI").is_none(),
+        "grpcurl is not installed; tests/tools/install does it"
+    );
+    found.map(|program| program.parent().expect("a file is in a folder").to_owned())
 }
 
 fn sh(script: &str, folder: &Path, tools: &[&Path], server: &str) -> Output {
@@ -109,19 +114,12 @@ fn same(shown: &Value, found: &Value) -> bool {
 
 #[test]
 fn the_line_to_try_works_wherever_the_server_listens() {
-    let Some(grpcurl) = grpcurl() else {
-        assert!(
-            env::var_os("CI").is_none(),
-            "grpcurl is not installed; tests/tools/install does it"
-        );
-        return;
-    };
+    let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
     let socket = format!("unix:{}", folder.path().join("sessiond.sock").display());
     for listen in ["127.0.0.1:0", &socket] {
         let server = Server::start_on(listen, folder.path());
-        let output =
-            sh(&server.to_try, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        let output = sh(&server.to_try, folder.path(), &[&grpcurl], &server.address);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}\n{errors}", server.to_try);
         let created: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -132,13 +130,7 @@ fn the_line_to_try_works_wherever_the_server_listens() {
 
 #[test]
 fn the_first_conversation_answers_what_the_readme_shows() {
-    let Some(grpcurl) = grpcurl() else {
-        assert!(
-            env::var_os("CI").is_none(),
-            "grpcurl is not installed; tests/tools/install does it"
-        );
-        return;
-    };
+    let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
     let server = Server::start(folder.path());
     let blocks = blocks();
@@ -146,7 +138,7 @@ fn the_first_conversation_answers_what_the_readme_shows() {
     for pair in blocks.windows(2) {
         let [("sh", script), ("json", shown)] = pair else { continue };
         let script = script.replace("127.0.0.1:50051", &server.address);
-        let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}\n{errors}");
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -159,20 +151,20 @@ fn the_first_conversation_answers_what_the_readme_shows() {
     let request = r#"{"app_name": "my_app"}"#;
     let call = "sessiond.v1.SessionService/CreateSession";
     let script = format!("grpcurl -plaintext -d '{request}' {} {call}", server.address);
-    let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+    let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains(r#""reason": "MISSING_FIELD""#), "{errors}");
     assert!(errors.contains(r#""field": "user_id""#), "{errors}");
     // The second time the append is a replay, as the text says.
     let append = blocks.iter().find(|(_, text)| text.contains("EventService/AppendEvent")).unwrap();
     let script = append.1.replace("127.0.0.1:50051", &server.address);
-    let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+    let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["replayed"], Value::Bool(true));
     for line in ["list", "describe sessiond.v1.EventService"] {
         assert!(README.contains(line));
         let script = format!("grpcurl -plaintext {} {line}", server.address);
-        let output = sh(&script, folder.path(), &[grpcurl.parent().unwrap()], &server.address);
+        let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
         assert!(String::from_utf8_lossy(&output.stdout).contains("sessiond.v1.EventService"));
     }
 }
