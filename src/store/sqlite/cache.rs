@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::{
+    head::LastRows,
     history::TailEntry,
-    lookup::{Found, ScopeHead},
+    lookup::Found,
     node::{Node, Trio},
     schema::NodeId,
     statements::Reads,
@@ -59,7 +60,7 @@ pub(super) struct Cache {
     addresses: HashMap<SessionKey, NodeId>,
     scopes: HashMap<NodeId, Kept>,
     names: HashMap<AppName, Names>,
-    /// What was handed out since the weights were last counted: whoever has it may have read more of it.
+    /// What was put in or handed out since the weights were last counted: whoever had it may have read more of it.
     opened: Vec<NodeId>,
     weight: usize,
     max_weight: usize,
@@ -113,12 +114,20 @@ impl Cache {
         self.live.len() + self.scopes.len()
     }
 
+    /// Whether everything that is known here counts with what it takes.
+    #[cfg(test)]
+    pub(super) fn is_counted(&self) -> bool {
+        self.live.values().all(|live| live.counted == live.own.weight)
+            && self.scopes.values().all(|kept| kept.counted == kept.node.weight)
+    }
+
     /// Keeps a session with an end of its log.
     pub(super) fn keep_session(&mut self, found: Found, own: Node, moved: bool) {
         let id = found.id();
         self.addresses.insert(found.info.key.clone(), id);
         let live = Live { found, own, greatest_id: None, moved, used: self.clock, counted: 0 };
         self.live.insert(id, live);
+        self.opened.push(id);
     }
 
     pub(super) fn keep_scope(&mut self, node: Node) {
@@ -127,6 +136,7 @@ impl Cache {
             None => names.app = Some(node.id),
             Some(user) => drop(names.users.insert(user.clone(), node.id)),
         }
+        self.opened.push(node.id);
         self.scopes.insert(node.id, Kept { node, used: self.clock, counted: 0 });
     }
 
@@ -168,7 +178,7 @@ impl Cache {
     }
 
     /// Counts what a session and its scopes take by now.
-    pub(super) fn count(&mut self, id: NodeId) {
+    fn count(&mut self, id: NodeId) {
         let (weight, counted) = if let Some(live) = self.live.get_mut(&id) {
             (live.own.weight, &mut live.counted)
         } else if let Some(kept) = self.scopes.get_mut(&id) {
@@ -221,21 +231,23 @@ impl Cache {
 impl Reads<'_> {
     /// A scope's node as the database has it.
     pub(super) fn scope_node(&mut self, id: NodeId, scope: Scope) -> rusqlite::Result<Node> {
-        let head = self.scope_head(Some(id))?;
-        self.node(Node::new(id, scope, head, false))
+        let (last_rows, bytes) = self.head(id)?.unwrap_or_default();
+        self.node(Node::new(id, scope, bytes, false), last_rows)
     }
 
     /// A session's own node as the database has it.
     pub(super) fn session_node(&mut self, found: &Found) -> rusqlite::Result<Node> {
         let scope = Scope::Session(found.info.key.clone());
-        let head = ScopeHead { version: found.info.last_sequence, bytes: found.bytes };
-        self.node(Node::new(found.id(), scope, head, false))
+        let last_rows = self.last_rows(found.id())?;
+        self.node(Node::new(found.id(), scope, found.bytes, false), last_rows)
     }
 
-    fn node(&mut self, mut node: Node) -> rusqlite::Result<Node> {
-        node.tail = self.tail(node.log(), Version::MAX)?;
+    /// The node whose log ends with these rows.
+    fn node(&mut self, mut node: Node, last_rows: LastRows) -> rusqlite::Result<Node> {
+        (node.version, node.stored_version) = (last_rows.version(), last_rows.version());
+        node.tail = self.tail(node.log(), &last_rows, Version::MAX)?;
         node.weight += node.tail.iter().map(TailEntry::weight).sum::<usize>();
-        node.last_rows = self.last_rows(node.id)?;
+        node.last_rows = last_rows;
         Ok(node)
     }
 }

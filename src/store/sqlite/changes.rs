@@ -4,10 +4,10 @@ use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
-    head::Walk,
-    history::Log,
+    head::{LastRows, Walk},
+    history::{Log, TailEntry},
     row::{self, EventReader},
-    schema::{NodeId, sequence_at},
+    schema::NodeId,
     statements::Reads,
 };
 use crate::{
@@ -81,8 +81,7 @@ impl Reads<'_> {
             let Some(node) = node else {
                 continue;
             };
-            let log = Log { node, kind, version: self.scope_head(Some(node))?.version };
-            page.complete = self.scope_changes_after(log, own, &mut page, &mut room)?;
+            page.complete = self.scope_changes_after(node, kind, own, &mut page, &mut room)?;
             if !page.complete {
                 break;
             }
@@ -107,7 +106,7 @@ impl Reads<'_> {
         let rows = self.last_rows(session)?;
         let walk = Walk { range: &mut self.events_up, one: &mut self.event, descending: false };
         walk.rows(session, &rows, (after, last), |row| {
-            let rewound = !visible.contains(sequence_at(row.get(0)?));
+            let rewound = !visible.contains(row::count(row, 0)?);
             let event = reader.event(row, rewound)?;
             if !room.take(event.bytes()) {
                 return Ok(false);
@@ -121,20 +120,21 @@ impl Reads<'_> {
     /// Puts changes of one wider scope into the page; whether all are there.
     fn scope_changes_after(
         &mut self,
-        log: Log,
+        node: NodeId,
+        kind: ScopeKind,
         own: Option<NodeId>,
         page: &mut WatchPage,
         room: &mut Room,
     ) -> rusqlite::Result<bool> {
+        let last = self.last_rows(node)?;
+        let log = Log { node, kind, version: last.version() };
+        // Read where a removed key asks for it.
+        let mut tail = None;
         let versions = &mut page.position.versions;
-        let at = match log.kind {
+        let at = match kind {
             ScopeKind::Application => &mut versions.application,
             ScopeKind::User | ScopeKind::Session => &mut versions.user,
         };
-        if *at >= log.version {
-            return Ok(true);
-        }
-        let last = self.last_rows(log.node)?;
         while *at < log.version {
             if room.rows == 0 {
                 return Ok(false);
@@ -151,8 +151,10 @@ impl Reads<'_> {
                 Ok((changes, row::time(row, 3)?, row.get::<_, Option<NodeId>>(5)?))
             })?;
             let theirs = own.is_none() || source != own;
-            let newest =
-                if theirs { self.still_newest(log, version, changes)? } else { Changes::default() };
+            let newest = match theirs {
+                true => self.still_newest(log, &last, &mut tail, version, changes)?,
+                false => Changes::default(),
+            };
             if !newest.is_empty() {
                 if !room.take(newest.text_len()) {
                     return Ok(false);
@@ -169,10 +171,12 @@ impl Reads<'_> {
         Ok(true)
     }
 
-    /// Of what a version changed, the keys that nothing has changed since.
+    /// Of what a version changed, the keys that nothing has changed since. `tail` is the end of the log once it has been read.
     fn still_newest(
         &mut self,
         log: Log,
+        last: &LastRows,
+        tail: &mut Option<Vec<TailEntry>>,
         version: Version,
         changes: Changes,
     ) -> rusqlite::Result<Changes> {
@@ -191,7 +195,11 @@ impl Reads<'_> {
         }
         let mut remove = Vec::new();
         for key in changes.remove {
-            let newest = self.changes_of(log, key.name(), Version::MAX, 1)?;
+            let tail = match tail {
+                Some(tail) => &*tail,
+                None => tail.insert(self.tail(log, last, Version::MAX)?),
+            };
+            let newest = self.changes_of(log, tail, key.name(), Version::MAX, 1)?;
             if newest.first() == Some(&version) {
                 remove.push(key);
             }
@@ -246,7 +254,10 @@ impl Reads<'_> {
         let mut room =
             Room { items: *max_items, bytes: *max_bytes, rows: PAGE_SCANNED, empty: true };
         let before = before.unwrap_or(Version::MAX);
-        for version in self.changes_of(log, key.name(), before, max_items.saturating_add(1))? {
+        let last = self.last_rows(log.node)?;
+        let tail = self.tail(log, &last, before.saturating_sub(1))?;
+        let limit = max_items.saturating_add(1);
+        for version in self.changes_of(log, &tail, key.name(), before, limit)? {
             let own = session.as_ref().map(|found| &found.info.key);
             let change = self.key_change(log, key, version, app, scope.user_id(), own)?;
             if !room.take(change.value.as_ref().map_or(0, Json::len)) {

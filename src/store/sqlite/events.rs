@@ -7,7 +7,7 @@ use super::{
     head::{LastRows, RowId, Walk},
     lookup::Found,
     row::{self, EventReader},
-    schema::{NodeId, sequence_at},
+    schema::NodeId,
     statements::Reads,
 };
 use crate::{
@@ -118,7 +118,7 @@ impl Search {
             let walk =
                 Walk { range: &mut reads.events_down, one: &mut reads.event, descending: true };
             walk.rows(self.session, last_rows, (low, high), |row| {
-                let sequence = sequence_at(row.get(0)?);
+                let sequence = row::count(row, 0)?;
                 if scanned == PAGE_SCANNED {
                     found = Some(Err((sequence, missing)));
                     return Ok(false);
@@ -164,7 +164,7 @@ impl Search {
                     return Ok(false);
                 }
                 scanned += 1;
-                let sequence = sequence_at(row.get(0)?);
+                let sequence = row::count(row, 0)?;
                 if row::passes(row, filter)? {
                     if page.events.len() == *max_items {
                         return Ok(false);

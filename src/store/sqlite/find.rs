@@ -5,9 +5,9 @@ use rusqlite::OptionalExtension;
 use super::{
     cache::greatest_of,
     fault::{Fault, Outcome},
-    lookup::{Found, ScopeHead},
+    lookup::Found,
     node::Node,
-    schema::{LAST_NODE, NodeId},
+    schema::NodeId,
     writer::Writer,
 };
 use crate::domain::{
@@ -60,7 +60,6 @@ impl Writer<'_> {
         if let Some(live) = self.cache.live(id) {
             live.greatest_id = indexed.max(tail);
         }
-        self.cache.count(id);
         Ok(())
     }
 
@@ -75,7 +74,6 @@ impl Writer<'_> {
                 let name = self.reads.scope_of(scope)?;
                 let node = self.reads.scope_node(scope, name)?;
                 self.cache.keep_scope(node);
-                self.cache.count(scope);
             }
         }
         Ok(())
@@ -96,7 +94,7 @@ impl Writer<'_> {
                 let id = self.new_node()?;
                 let name = user.map_or("", UserId::as_str);
                 self.writes.insert_scope.execute((app.as_str(), name, id))?;
-                Node::new(id, scope, ScopeHead::default(), true)
+                Node::new(id, scope, 0, true)
             }
         };
         let id = node.id;
@@ -106,9 +104,6 @@ impl Writer<'_> {
 
     /// A number that no node has had.
     pub(super) fn new_node(&mut self) -> Outcome<NodeId> {
-        if self.next_node > LAST_NODE {
-            return Err(Error::Internal("all numbers of nodes are used".into()).into());
-        }
         self.next_node += 1;
         Ok(self.next_node - 1)
     }

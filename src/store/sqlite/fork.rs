@@ -9,7 +9,7 @@ use super::{
     history::index_entry,
     lookup::Found,
     row,
-    schema::{NodeId, indexed, position},
+    schema::{NodeId, indexed},
     statements::Reads,
     writer::Writer,
 };
@@ -159,9 +159,8 @@ impl Writer<'_> {
         if piece.is_empty() {
             return Err(rusqlite::Error::QueryReturnedNoRows.into());
         }
-        let offset = position(fork.id, 0) - position(fork.source, 0);
         for entry in &mut piece {
-            entry.row = self.writes.copy_event.insert((offset, entry.row))?;
+            entry.row = self.writes.copy_event.insert((fork.id, entry.row))?;
             fork.copied.push(entry.row);
         }
         piece.retain(|entry| entry.version <= indexed(fork.up_to));

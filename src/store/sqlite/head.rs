@@ -145,13 +145,18 @@ impl Walk<'_, '_> {
 }
 
 impl Reads<'_> {
+    /// Where the last rows of a node's log lie, and the size of its state after them; `None` where nothing was ever written.
+    pub(super) fn head(&mut self, node: NodeId) -> rusqlite::Result<Option<(LastRows, usize)>> {
+        let head = self.head.query_row([node], |row| {
+            let rows = row.get_ref(1)?.as_blob()?;
+            Ok((LastRows::from_stored(row::count(row, 0)?, rows), row::bytes(row, 2)?))
+        });
+        head.optional()
+    }
+
     /// Where the last rows of a node's log lie; none where nothing was ever written.
     pub(super) fn last_rows(&mut self, node: NodeId) -> rusqlite::Result<LastRows> {
-        let last = self.head.query_row([node], |row| {
-            let rows = row.get_ref(1)?.as_blob()?;
-            Ok(LastRows::from_stored(row::count(row, 0)?, rows))
-        });
-        Ok(last.optional()?.unwrap_or_default())
+        Ok(self.head(node)?.unwrap_or_default().0)
     }
 
     /// Where the row of a version of a log lies.

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use rusqlite::{OptionalExtension, Row};
 
 use super::{
-    head::RowId,
+    head::{LastRows, RowId},
     row,
-    schema::{NodeId, indexed, sequence_at},
+    schema::{NodeId, indexed},
     statements::Reads,
 };
 use crate::domain::{
     Version,
+    delta::KeyResult,
     json::Json,
     scope::{ScopeKind, StateKey},
     session::StateEntry,
@@ -48,7 +49,13 @@ impl TailEntry {
     }
 }
 
-/// Names of one scope among the keys of a change.
+/// Names of one scope among what keys became.
+pub(super) fn names_of(kind: ScopeKind, results: &[KeyResult]) -> Vec<Box<str>> {
+    let keys = results.iter().map(|(key, _)| key);
+    keys.filter(|key| key.scope() == Some(kind)).map(|key| key.name().into()).collect()
+}
+
+/// Names of one scope among the keys of a stored change.
 pub(super) fn names_in(kind: ScopeKind, set: Option<&Json>, removed: &[StateKey]) -> Vec<Box<str>> {
     let set = set.map(Json::members).unwrap_or_default();
     let set = set.into_iter().map(|(key, _)| StateKey::from_stored(key));
@@ -60,7 +67,7 @@ pub(super) fn names_in(kind: ScopeKind, set: Option<&Json>, removed: &[StateKey]
 pub(super) fn index_entry(row: &Row<'_>) -> rusqlite::Result<TailEntry> {
     let (removed, set) = (row::removed(row, 2)?, row::optional_json(row, 3)?);
     Ok(TailEntry {
-        version: sequence_at(row.get(1)?),
+        version: row::count(row, 1)?,
         row: row.get(0)?,
         names: names_in(ScopeKind::Session, set.as_ref(), &removed),
         event_id: Some(row::text(row, 4)?.into()),
@@ -69,14 +76,15 @@ pub(super) fn index_entry(row: &Row<'_>) -> rusqlite::Result<TailEntry> {
 
 impl Reads<'_> {
     /// The end of a log, which the indexes do not hold yet, up to a version.
-    pub(super) fn tail(&mut self, log: Log, up_to: Version) -> rusqlite::Result<Vec<TailEntry>> {
+    pub(super) fn tail(
+        &mut self,
+        log: Log,
+        last: &LastRows,
+        up_to: Version,
+    ) -> rusqlite::Result<Vec<TailEntry>> {
         let (from, kind) = (indexed(log.version), log.kind);
         let up_to = up_to.min(log.version);
         let mut tail = Vec::new();
-        if up_to <= from {
-            return Ok(tail);
-        }
-        let last = self.last_rows(log.node)?;
         for version in from + 1..=up_to {
             let row = last.row_of(version).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
             let entry = match kind {
@@ -93,18 +101,19 @@ impl Reads<'_> {
     }
 
     /// The versions below `before` that changed a key, newest first, at most so many. The version 0 of a creation is not among them.
+    /// `tail` is the end of the log.
     pub(super) fn changes_of(
         &mut self,
         log: Log,
+        tail: &[TailEntry],
         name: &str,
         before: Version,
         limit: usize,
     ) -> rusqlite::Result<Vec<Version>> {
-        let Some(last) = before.checked_sub(1) else {
-            return Ok(Vec::new());
-        };
-        let tail = self.tail(log, last)?;
-        let late = tail.iter().rev().filter(|entry| entry.names.iter().any(|it| **it == *name));
+        let late = tail
+            .iter()
+            .rev()
+            .filter(|entry| entry.version < before && entry.names.iter().any(|it| **it == *name));
         let mut versions: Vec<_> = late.map(|entry| entry.version).take(limit).collect();
         let left = limit - versions.len();
         if left > 0 {
@@ -192,7 +201,8 @@ impl Reads<'_> {
             from = name;
             from.push('\0');
         }
-        for entry in self.tail(log, at)? {
+        let last = self.last_rows(log.node)?;
+        for entry in self.tail(log, &last, at)? {
             for name in entry.names.into_iter().map(String::from) {
                 if !known.contains_key(&name) {
                     newest.insert(name, entry.version);

@@ -6,7 +6,7 @@ use super::{
     history::TailEntry,
     node::Node,
     row::removed_text,
-    schema::{INDEX_STEP, NodeId, position},
+    schema::{INDEX_STEP, NodeId},
     statements::Writes,
 };
 use crate::domain::{
@@ -39,7 +39,8 @@ impl Writes<'_> {
     ) -> rusqlite::Result<()> {
         let rewind_to = event.rewind_to.map(u64::cast_signed);
         let row = self.insert_event.insert(params![
-            position(session.id, event.sequence),
+            session.id,
+            event.sequence.cast_signed(),
             event.event_id.as_str(),
             event.invocation_id.as_ref().map(InvocationId::as_str),
             event.author.as_str(),

@@ -4,7 +4,7 @@ use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
-    head::{LastRows, RowId},
+    head::RowId,
     row::{self, SessionRow},
     schema::NodeId,
     statements::Reads,
@@ -148,11 +148,7 @@ impl Reads<'_> {
         let (app_scope, user_scope, id) = (row.app, row.user, row.id);
         let mut bytes = row.initial_bytes;
         let mut info = row.into_info(app);
-        let head = self.head.query_row([id], |row| {
-            let rows = row.get_ref(1)?.as_blob()?;
-            Ok((LastRows::from_stored(row::count(row, 0)?, rows), row::bytes(row, 2)?))
-        });
-        if let Some((last, size)) = head.optional()?
+        if let Some((last, size)) = self.head(id)?
             && let Some(newest) = last.newest()
         {
             let (event_time, commit_time) = self.event_times(newest)?;

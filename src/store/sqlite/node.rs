@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::{
     head::LastRows,
     history::{Log, TailEntry},
-    lookup::ScopeHead,
     schema::NodeId,
     statements::Reads,
 };
@@ -63,16 +62,16 @@ pub(super) struct Undo {
 }
 
 impl Node {
-    /// A node as the database has it. `is_new`: it has no keys there.
-    pub(super) fn new(id: NodeId, scope: Scope, head: ScopeHead, is_new: bool) -> Self {
+    /// A node whose state has this size, without its log. `is_new`: the database has no keys of it.
+    pub(super) fn new(id: NodeId, scope: Scope, bytes: usize, is_new: bool) -> Self {
         Self {
             id,
             scope,
-            version: head.version,
-            bytes: head.bytes,
+            version: 0,
+            bytes,
             tail: Vec::new(),
             last_rows: LastRows::default(),
-            stored_version: head.version,
+            stored_version: 0,
             weight: 512,
             keys: BTreeMap::new(),
             complete: is_new,
@@ -235,6 +234,15 @@ impl Trio<'_> {
             }
         }
         Ok(Ok(sizes))
+    }
+
+    /// Gives keys their new values, at the versions that their scopes have by now, and says how to take that back.
+    pub(super) fn put_all(&mut self, results: Vec<KeyResult>) -> impl Iterator<Item = Undo> {
+        results.into_iter().filter_map(|(key, value)| {
+            let node = self.node(key.scope()?);
+            let version = node.version;
+            Some(node.put(key.name(), value, version))
+        })
     }
 
     /// Takes back what was put, newest first.

@@ -2,11 +2,10 @@
 
 use super::{
     fault::{Outcome, Smuggler},
+    history::names_of,
     node::{Trio, Undo},
     replay::Slot,
-    schema::LAST_SEQUENCE,
     statements::Reads,
-    update::names_of,
 };
 use crate::{
     domain::{
@@ -113,16 +112,13 @@ impl<'a, 'c> Plan<'a, 'c> {
         });
         let results = smuggler.reveal(resolved)?;
         let sequence = self.trio.node(ScopeKind::Session).version + 1;
-        if sequence > LAST_SEQUENCE {
-            return Err(Error::Internal("a session has all events that it can hold".into()).into());
-        }
         let logs = self.apply(&results, sequence)?;
         self.size.add(body.as_ref(), results_bytes(&results))?;
         let versions = ScopeVersions {
             application: self.trio.node(ScopeKind::Application).version,
             user: self.trio.node(ScopeKind::User).version,
         };
-        let own_names = names_of(&results, ScopeKind::Session);
+        let own_names = names_of(ScopeKind::Session, &results);
         let event = Event {
             event_id,
             sequence,
@@ -137,7 +133,7 @@ impl<'a, 'c> Plan<'a, 'c> {
             rewound: false,
             versions,
         };
-        self.put(results, sequence);
+        self.undo.extend(self.trio.put_all(results));
         self.accepted.push(Accepted { at, fingerprint, own_names, logs });
         self.events.push(AppendedEvent { event, replayed: false });
         Ok(())
@@ -148,7 +144,7 @@ impl<'a, 'c> Plan<'a, 'c> {
         let sizes = self.trio.sizes_after(self.reads, results)??;
         let mut logs = Vec::new();
         for kind in [ScopeKind::Application, ScopeKind::User] {
-            let names = names_of(results, kind);
+            let names = names_of(kind, results);
             if names.is_empty() {
                 continue;
             }
@@ -166,18 +162,6 @@ impl<'a, 'c> Plan<'a, 'c> {
         own.version = sequence;
         own.bytes = sizes[ScopeKind::Session as usize];
         Ok(logs)
-    }
-
-    /// Gives keys their new values in memory.
-    fn put(&mut self, results: Vec<KeyResult>, sequence: Sequence) {
-        for (key, value) in results {
-            let Some(kind) = key.scope() else {
-                continue;
-            };
-            let node = self.trio.node(kind);
-            let version = if kind == ScopeKind::Session { sequence } else { node.version };
-            self.undo.push(node.put(key.name(), value, version));
-        }
     }
 }
 

@@ -3,12 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    fault::Outcome,
-    find::lost,
-    node::Trio,
-    plan::check,
-    schema::{LAST_SEQUENCE, NodeId},
-    update::{names_of, put_all},
+    fault::Outcome, find::lost, history::names_of, node::Trio, plan::check, schema::NodeId,
     writer::Writer,
 };
 use crate::{
@@ -45,9 +40,6 @@ impl Writer<'_> {
         let mut trio = Trio { app, user: Some(user), own: Some(&mut live.own) };
         check(&mut trio, &mut self.reads, &precondition, ScopeKind::Session)?;
         let sequence = last_sequence + 1;
-        if sequence > LAST_SEQUENCE {
-            return Err(Error::Internal("a session has all events that it can hold".into()).into());
-        }
         self.flush()?;
         let results = self.restoring(id, to)?;
         let event = Event {
@@ -65,13 +57,13 @@ impl Writer<'_> {
             versions,
         };
         let (live, app, user) = self.cache.open(id).ok_or_else(lost)?;
-        let names = names_of(&results, ScopeKind::Session);
+        let names = names_of(ScopeKind::Session, &results);
         let mut trio = Trio { app, user: Some(user), own: Some(&mut live.own) };
         let sizes = trio.sizes_after(&mut self.reads, &results)??;
         let own = trio.node(ScopeKind::Session);
         own.version = sequence;
         own.bytes = sizes[ScopeKind::Session as usize];
-        put_all(&mut trio, results);
+        trio.put_all(results).for_each(drop);
         self.writes.store_event(&mut live.own, &event, fingerprint, names)?;
         live.count_id(event.event_id.as_str());
         live.found.bytes = live.own.bytes;

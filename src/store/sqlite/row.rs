@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Row, types::ValueRef};
 
-use super::schema::{NodeId, sequence_at};
+use super::schema::NodeId;
 use crate::domain::{
     Version,
     event::{Changes, Event, Fingerprint, ScopeVersions},
@@ -17,7 +17,7 @@ use crate::domain::{
 };
 
 /// The columns that [`EventReader::event`] reads.
-pub(super) const EVENT_COLUMNS: &str = "position, event_id, invocation_id, author, branch, \
+pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
     rewind_to, fingerprint, removed, set_json, body";
 
@@ -197,7 +197,7 @@ impl EventReader {
         };
         Ok(Event {
             event_id: EventId::from_stored(text(row, 1)?),
-            sequence: sequence_at(row.get(0)?),
+            sequence: count(row, 0)?,
             invocation_id,
             author: shared!(self.author, Author, text(row, 3)?),
             branch: shared!(self.branch, Branch, text(row, 4)?),

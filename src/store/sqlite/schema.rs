@@ -12,7 +12,7 @@
 
 use rusqlite::Connection;
 
-use crate::domain::{Sequence, Version};
+use crate::domain::Version;
 
 /// Number of an application, a user or a life of a session.
 pub(super) type NodeId = i64;
@@ -20,31 +20,11 @@ pub(super) type NodeId = i64;
 /// "sesd": tells a file of sessiond from other people's.
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
-/// Version of the tables below. A file of a newer one is refused.
+/// Version of the tables below. A file of another one is refused.
 pub(super) const SCHEMA_VERSION: i32 = 2;
 
 /// Versions that are indexed together. More make appends cheaper and reads of the past dearer, by reading that many rows.
 pub(super) const INDEX_STEP: Version = 32;
-
-/// An event's row holds its session's number and its sequence side by side, in one number. A quarter of a billion events a session, and
-/// ten sessions a second for a century.
-const SEQUENCE_BITS: u32 = 28;
-
-/// The last event that a session can have.
-pub(super) const LAST_SEQUENCE: Sequence = (1 << SEQUENCE_BITS) - 1;
-
-/// The last number that a session can have.
-pub(super) const LAST_NODE: NodeId = (1 << (63 - SEQUENCE_BITS)) - 1;
-
-/// A session's number and the sequence of one of its events, in one number.
-pub(super) fn position(session: NodeId, sequence: Sequence) -> i64 {
-    (session << SEQUENCE_BITS) | sequence.min(LAST_SEQUENCE).cast_signed()
-}
-
-/// The sequence in such a number.
-pub(super) fn sequence_at(position: i64) -> Sequence {
-    position.cast_unsigned() & LAST_SEQUENCE
-}
 
 /// Up to which version a log that ends at `version` is indexed.
 pub(super) fn indexed(version: Version) -> Version {
@@ -161,10 +141,11 @@ CREATE TABLE log_row (
     PRIMARY KEY (node, version)
 ) STRICT, WITHOUT ROWID;
 
--- position: the session's number and the sequence, side by side. The long columns come last.
+-- The long columns come last.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
-    position INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
     event_id TEXT NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,

@@ -5,12 +5,12 @@ use rusqlite::{OptionalExtension, params};
 use super::{
     fault::Outcome,
     find::lost,
+    history::names_of,
     log::{LogRow, size},
-    lookup::{Found, ScopeHead},
+    lookup::Found,
     node::{Node, Trio},
     row::labels_text,
     schema::NodeId,
-    update::{names_of, put_all},
     writer::Writer,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl Writer<'_> {
         let results: Vec<KeyResult> =
             state.into_iter().map(|(key, value)| (key, Some(value))).collect();
         let scope = Scope::Session(key.clone());
-        let mut own = Node::new(id, scope, ScopeHead::default(), true);
+        let mut own = Node::new(id, scope, 0, true);
         let trio = self.cache.open_scopes(app, Some(user)).ok_or_else(lost)?;
         let mut trio = Trio { own: Some(&mut own), ..trio };
         let sizes = trio.sizes_after(&mut self.reads, &results)??;
@@ -65,7 +65,7 @@ impl Writer<'_> {
                 source: None,
                 changes: &changes,
             };
-            self.writes.store_log(node, &row, names_of(&results, kind))?;
+            self.writes.store_log(node, &row, names_of(kind, &results))?;
             self.changed.push(node.id);
         }
         let initial = changes_in(&results, ScopeKind::Session).set;
@@ -77,7 +77,7 @@ impl Writer<'_> {
             application: trio.node(ScopeKind::Application).version,
             user: trio.node(ScopeKind::User).version,
         };
-        put_all(&mut trio, results);
+        trio.put_all(results).for_each(drop);
         own.bytes = bytes;
         self.unwritten.extend([app, user, id]);
         let info = SessionInfo {

@@ -84,8 +84,8 @@ statements! {
     Writes {
         begin: "BEGIN IMMEDIATE",
         commit: "COMMIT",
-        insert_event: format!("INSERT INTO event ({EVENT_COLUMNS})
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"),
+        insert_event: format!("INSERT INTO event (session, {EVENT_COLUMNS})
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"),
         insert_log_row: "INSERT INTO log_row VALUES (?1, ?2, ?3)",
         keep_log_row: "INSERT OR IGNORE INTO log_row VALUES (?1, ?2, ?3)",
         put_head: "INSERT OR REPLACE INTO head VALUES (?1, ?2, ?3, ?4)",
@@ -108,8 +108,8 @@ statements! {
         update_session: "UPDATE session SET update_secs = ?2, update_nanos = ?3, expire_secs = ?4, expire_nanos = ?5,
             display_name = ?6, labels = ?7 WHERE id = ?1",
         delete_session: "DELETE FROM session WHERE id = ?1",
-        copy_event: format!("INSERT INTO event ({EVENT_COLUMNS})
-            SELECT position + ?1, {EVENT_COLUMNS_WITHOUT_POSITION} FROM event WHERE id = ?2"),
+        copy_event: format!("INSERT INTO event (session, {EVENT_COLUMNS})
+            SELECT ?1, {EVENT_COLUMNS} FROM event WHERE id = ?2"),
         copy_markers: "INSERT INTO marker SELECT ?1, sequence, rewind_to FROM marker
             WHERE session = ?2 AND sequence <= ?3",
         copy_initial: "INSERT INTO initial SELECT ?1, state FROM initial WHERE session = ?2",
@@ -122,8 +122,5 @@ statements! {
 }
 
 /// What an event's index entries are made of, and its size.
-const INDEX_COLUMNS: &str = "id, position, removed, set_json, event_id,
+const INDEX_COLUMNS: &str = "id, sequence, removed, set_json, event_id,
     coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
-
-/// The columns of [`EVENT_COLUMNS`] behind the first.
-const EVENT_COLUMNS_WITHOUT_POSITION: &str = EVENT_COLUMNS.split_at("position, ".len()).1;

@@ -2,13 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{
-    fault::Outcome,
-    head::RowId,
-    row,
-    schema::{NodeId, sequence_at},
-    writer::Writer,
-};
+use super::{fault::Outcome, head::RowId, row, schema::NodeId, writer::Writer};
 use crate::domain::time::Time;
 
 /// Sessions that one piece takes away.
@@ -114,7 +108,7 @@ impl Writer<'_> {
             && piece.len() < PIECE_ROWS
             && bytes < PIECE_BYTES
         {
-            last = sequence_at(row.get(1)?);
+            last = row::count(row, 1)?;
             piece.push(row.get(0)?);
             bytes += row::bytes(row, 5)?;
         }

@@ -3,14 +3,14 @@
 use super::{
     fault::{Outcome, Smuggler},
     find::lost,
+    history::names_of,
     log::LogRow,
-    node::Trio,
     plan::check,
     writer::Writer,
 };
 use crate::{
     domain::{
-        delta::{KeyResult, changes_in},
+        delta::changes_in,
         error::Error,
         scope::{Scope, ScopeKind},
         session::{State, StateEntry},
@@ -61,11 +61,11 @@ impl Writer<'_> {
                     source: None,
                     changes: &changes,
                 };
-                self.writes.store_log(node, &row, names_of(&results, kind))?;
+                self.writes.store_log(node, &row, names_of(kind, &results))?;
                 self.changed.push(node.id);
                 self.unwritten.push(node.id);
             }
-            put_all(&mut trio, results);
+            trio.put_all(results).for_each(drop);
             if let Some(request) = &request {
                 self.remember(node, request)?;
             }
@@ -77,22 +77,5 @@ impl Writer<'_> {
             user.entries(&mut self.reads, &mut entries)?;
         }
         Ok(StateUpdated { state: State(entries), replayed })
-    }
-}
-
-/// Names of one scope among what keys became.
-pub(super) fn names_of(results: &[KeyResult], kind: ScopeKind) -> Vec<Box<str>> {
-    let results = results.iter().filter(|(key, _)| key.scope() == Some(kind));
-    results.map(|(key, _)| key.name().into()).collect()
-}
-
-/// Gives keys their new values, at the versions that their scopes have by now.
-pub(super) fn put_all(trio: &mut Trio<'_>, results: Vec<KeyResult>) {
-    for (key, value) in results {
-        if let Some(kind) = key.scope() {
-            let node = trio.node(kind);
-            let version = node.version;
-            node.put(key.name(), value, version);
-        }
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Writer<'c> {
     stored_next_node: NodeId,
     /// As the table of the same name, those that moved first in front.
     pub(super) moved: VecDeque<MovedSession>,
-    /// Nodes whose keys are not all written.
+    /// Nodes whose head or keys are not all written.
     pub(super) unwritten: Vec<NodeId>,
     /// Nodes that this group changed.
     pub(super) changed: Vec<NodeId>,

@@ -235,7 +235,7 @@ async fn a_fork_that_a_crash_cut_off_is_swept() {
         assert_eq!(writer.group(&mut first_piece, &mut bench.shared), GroupEnd::Committed);
         assert!(forked.try_recv().is_err());
     }
-    let copied = "SELECT count(*) FROM event WHERE position >> 28 IN (SELECT id FROM garbage)";
+    let copied = "SELECT count(*) FROM event WHERE session IN (SELECT id FROM garbage)";
     let copied: i64 = fixture.tables().query_row(copied, (), |row| row.get(0)).unwrap();
     assert_eq!(copied, 512, "a group begins with a piece and ends with one");
     fixture.reopen().await;

@@ -4,7 +4,10 @@ use super::{
     writer::{GroupEnd, Writer},
     *,
 };
-use crate::domain::scope::Scope;
+use crate::{
+    domain::{id::RequestId, scope::Scope},
+    store::Request,
+};
 
 /// Users, each with a session and a state of a fifth of the bench's bound.
 const USERS: usize = 12;
@@ -52,6 +55,23 @@ async fn a_user_whose_state_does_not_change_counts() {
         Command::UpdateState(change(user, Delta::default()), reply)
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_user_whose_request_is_refused_counts() {
+    let (_fixture, mut bench) = filled().await;
+    for fingerprint in [1, 2] {
+        // The second time remembers nothing of the first, and stops where the request turns out to have been another one.
+        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        let id = RequestId::new("r").unwrap();
+        let request = Some(Request { id, fingerprint: Fingerprint(fingerprint) });
+        let update = StateUpdate { request, ..change("u0", Delta::default()) };
+        let (reply, mut answer): (_, Answer<StateUpdated>) = oneshot::channel();
+        let mut group = vec![Command::UpdateState(update, reply)];
+        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
+        assert_eq!(answer.try_recv().unwrap().is_ok(), fingerprint == 1);
+        assert!(writer.cache.known() == 2 && writer.cache.is_counted());
+    }
 }
 
 fn change(user: &str, delta: Delta) -> StateUpdate {

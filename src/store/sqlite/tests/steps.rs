@@ -116,6 +116,8 @@ async fn the_indexes_hold_whole_steps() {
     let count = |sql: &str| tables.query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap();
     let indexed = |version: u64| i64::try_from(schema::indexed(version)).unwrap();
     assert_eq!(count("SELECT count(*) FROM event_id"), 3 * indexed(EVENTS));
+    let rows = 3 * indexed(EVENTS) + 2 * indexed(3 * EVENTS);
+    assert_eq!(count("SELECT count(*) FROM log_row"), rows);
     let own =
         "SELECT count(*) FROM key_change WHERE name = 'k' AND node IN (SELECT id FROM session)";
     assert_eq!(count(own), 3 * indexed(EVENTS));
