@@ -3,7 +3,6 @@
 mod appends;
 mod calls;
 mod gated;
-mod reflection;
 mod refusals;
 mod watching;
 

@@ -10,7 +10,7 @@ use crate::{
         setting, update, user_scope,
     },
     read::HasState,
-    watching::{Watching, resume, watch},
+    watching::{Watching, cursor, resume, watch},
 };
 
 on_each_store! {
@@ -20,13 +20,6 @@ on_each_store! {
     of_what_changed_meanwhile_the_newest_is_told
     a_batch_is_told_event_by_event
     a_watch_that_has_nothing_to_say_says_that_it_lives
-}
-
-/// A cursor from which everything that follows is to be caught up on.
-async fn cursor(service: &Service, scope: sessiond::proto::v1::Scope) -> String {
-    let mut watching = Watching::open(service, watch(scope, WatchStart::Now)).await;
-    watching.caught_up().await;
-    watching.cursor
 }
 
 /// What a change sets, where it is one.

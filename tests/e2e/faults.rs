@@ -31,10 +31,6 @@ on_each_store! {
     what_is_quoted_is_cut_at_64_bytes
 }
 
-fn pairs(status: &tonic::Status) -> Vec<(String, String)> {
-    violations(status)
-}
-
 fn named(wanted: &[(&str, &str)]) -> Vec<(String, String)> {
     wanted.iter().map(|&(field, reason)| (field.to_owned(), reason.to_owned())).collect()
 }
@@ -79,7 +75,7 @@ async fn everything_at_fault_is_reported_in_order(service: &Service) {
         ("precondition.keys[0]", "MISSING_FIELD"),
         ("json_form", "BAD_VALUE"),
     ];
-    assert_eq!(pairs(&status), named(&wanted));
+    assert_eq!(violations(&status), named(&wanted));
     assert_eq!((&*detail(&status, "field"), &*detail(&status, "more")), ("key.app_name", "13"));
     let descriptions = status.get_details_bad_request().unwrap().field_violations;
     assert!(descriptions.iter().all(|fault| fault.description.len() > 20), "{descriptions:?}");
@@ -108,38 +104,38 @@ async fn every_request_is_read_to_its_end(service: &Service) {
         ("session.labels[\"k\"]", "BAD_VALUE"),
         ("json_form", "BAD_VALUE"),
     ];
-    assert_eq!(pairs(&status), named(&wanted));
+    assert_eq!(violations(&status), named(&wanted));
 
     let request = UpdateSessionRequest { key: None, session: None, update_mask: None };
     let status = refused(service.update_session(request).await, Reason::MissingField);
-    assert_eq!(pairs(&status), named(&[("key", missing), ("update_mask", missing)]));
+    assert_eq!(violations(&status), named(&[("key", missing), ("update_mask", missing)]));
 
     let request = RewindSessionRequest { to_sequence: None, key: None, ..rewind("", 0) };
     let status = refused(service.rewind_session(request).await, Reason::MissingField);
-    assert_eq!(pairs(&status), named(&[("key", missing), ("to_sequence", missing)]));
+    assert_eq!(violations(&status), named(&[("key", missing), ("to_sequence", missing)]));
 
     let request = ListSessionsRequest { page_size: -1, order: 9, ..Default::default() };
     let status = refused(service.list_sessions(request).await, Reason::MissingField);
     let wanted = [("app_name", missing), ("page_size", "BAD_VALUE"), ("order", "BAD_VALUE")];
-    assert_eq!(pairs(&status), named(&wanted));
+    assert_eq!(violations(&status), named(&wanted));
 
     let request = UpdateStateRequest { delta: None, ..update(scope("", "", "s1"), set("{}")) };
     let status = refused(service.update_state(request).await, Reason::MissingField);
     let wanted = [("scope.app_name", missing), ("scope.user_id", missing), ("delta", missing)];
-    assert_eq!(pairs(&status), named(&wanted));
+    assert_eq!(violations(&status), named(&wanted));
 
     let status = refused(service.render_template(render("", "")).await, Reason::MissingField);
-    assert_eq!(pairs(&status), named(&[("key.session_id", missing), ("template", missing)]));
+    assert_eq!(violations(&status), named(&[("key.session_id", missing), ("template", missing)]));
     let status = refused(service.end_invocation(Default::default()).await, Reason::MissingField);
-    assert_eq!(pairs(&status), named(&[("key", missing), ("invocation_id", missing)]));
+    assert_eq!(violations(&status), named(&[("key", missing), ("invocation_id", missing)]));
     let status = refused(service.list_key_changes(Default::default()).await, Reason::MissingField);
-    assert_eq!(pairs(&status), named(&[("scope", missing), ("key", missing)]));
+    assert_eq!(violations(&status), named(&[("scope", missing), ("key", missing)]));
 
     let request = WatchRequest { start: 9, json_form: 9, ..Default::default() };
     let result = Watching::try_open(service, request).await.map(|_| ());
     let status = refused(result, Reason::MissingField);
     let wanted = [("scope", missing), ("start", "BAD_VALUE"), ("json_form", "BAD_VALUE")];
-    assert_eq!(pairs(&status), named(&wanted));
+    assert_eq!(violations(&status), named(&wanted));
 }
 
 async fn more_than_twenty_faults_are_counted(service: &Service) {

@@ -144,9 +144,10 @@ impl Service {
         (directory, arguments, drained)
     }
 
-    /// Stops the server, which may do so in the middle of calls.
-    pub async fn stop_whatever_is_left(self) {
-        self.end().await;
+    /// Stops the server and sees that it did so in the middle of calls.
+    pub async fn stop_too_early(self) {
+        let (_, _, drained) = self.end().await;
+        assert!(!drained, "nothing was left");
     }
 
     /// Stops the server and starts another on the same store.
@@ -193,8 +194,8 @@ macro_rules! calls {
     ($($method:ident: $client:ident, $request:ident -> $response:ident;)*) => {
         impl Service { $(
             pub async fn $method(&self, request: $request) -> Result<$response, Status> {
-                let answer = $client::new(self.channel()).$method(request).await;
-                match within(stringify!($method), async { answer }).await {
+                let mut client = $client::new(self.channel());
+                match within(stringify!($method), client.$method(request)).await {
                     Ok(answer) => {
                         let answer = answer.into_inner();
                         judge::fits(answer.encoded_len());

@@ -18,6 +18,7 @@ use crate::{
         merge_patch, operating, operations, plain, remove, saying, session_scope, set,
         set_if_absent, set_struct, setting, structure, update, user_scope,
     },
+    pages::{KIB, large},
     read::HasState,
 };
 
@@ -37,15 +38,8 @@ on_each_store! {
     a_message_has_at_most_four_mib
 }
 
-const KIB: usize = 1024;
-
-/// A JSON string of so many bytes.
-fn text(bytes: usize) -> String {
-    format!("\"{}\"", "x".repeat(bytes - 2))
-}
-
 fn one(key: &str, bytes: usize) -> String {
-    format!("{{\"{key}\":{}}}", text(bytes))
+    format!("{{\"{key}\":{}}}", large(bytes))
 }
 
 async fn a_value_has_at_most_256_kib(service: &Service) {
@@ -72,7 +66,7 @@ async fn a_value_has_at_most_256_kib(service: &Service) {
     let result = service.create_session(create("s3", &one("k", full + 1))).await;
     faulty(result, Reason::ValueTooLarge, "state_json[\"k\"]");
     let condition = |bytes| AppendEventRequest {
-        precondition: checking([check("k", Condition::ValueJson(text(bytes)))]),
+        precondition: checking([check("k", Condition::ValueJson(large(bytes)))]),
         ..append("s2", plain())
     };
     service.append_event(condition(full)).await.unwrap();
@@ -84,14 +78,14 @@ async fn what_an_operation_makes_has_at_most_256_kib(service: &Service) {
     let full = 256 * KIB;
     let path = "event.state_delta.operations[0]";
     service
-        .create_session(create("s1", &format!("{{\"list\":[{}]}}", text(full - 3))))
+        .create_session(create("s1", &format!("{{\"list\":[{}]}}", large(full - 3))))
         .await
         .unwrap();
     let result = service.append_event(append("s1", operating(list_append("list", "[1]", 0)))).await;
     let status = faulty(result, Reason::ValueTooLarge, path);
     assert_eq!((&*detail(&status, "key"), &*detail(&status, "bytes")), ("list", "262145"));
     service
-        .create_session(create("s2", &format!("{{\"list\":[{}]}}", text(full - 3))))
+        .create_session(create("s2", &format!("{{\"list\":[{}]}}", large(full - 3))))
         .await
         .unwrap();
     // A bound on the list makes room.
@@ -99,14 +93,14 @@ async fn what_an_operation_makes_has_at_most_256_kib(service: &Service) {
     let answer = service.append_event(append("s2", bounded)).await.unwrap();
     assert_eq!(answer.state()["list"], serde_json::json!([1]));
     for operation in [
-        list_append("new", &format!("[{}]", text(full)), 0),
-        set_if_absent("new", &text(full + 1)),
+        list_append("new", &format!("[{}]", large(full)), 0),
+        set_if_absent("new", &large(full + 1)),
         merge_patch("new", &one("k", full)),
     ] {
         let result = service.append_event(append("s1", operating(operation))).await;
         refused(result, Reason::ValueTooLarge);
     }
-    let fitting = operating(set_if_absent("new", &text(full)));
+    let fitting = operating(set_if_absent("new", &large(full)));
     service.append_event(append("s1", fitting)).await.unwrap();
 }
 
@@ -135,7 +129,7 @@ fn delta_of(bytes: usize, keys: [&str; 4]) -> StateDelta {
     let members: Vec<_> = keys
         .iter()
         .zip(sizes)
-        .map(|(key, size)| format!("\"{key}\":{}", text(size - (key.len() - 2))))
+        .map(|(key, size)| format!("\"{key}\":{}", large(size - (key.len() - 2))))
         .collect();
     set(&format!("{{{}}}", members.join(",")))
 }
@@ -167,7 +161,7 @@ async fn a_delta_resolves_to_at_most_one_mib(service: &Service) {
     // Five lists in three scopes, each of which an operand of three bytes writes anew.
     let keys = ["app:a", "app:b", "user:a", "user:b", "own"];
     for key in keys {
-        let delta = set(&format!("{{\"{key}\":[{}]}}", text(250 * KIB)));
+        let delta = set(&format!("{{\"{key}\":[{}]}}", large(250 * KIB)));
         if service.get_session(get("s1")).await.is_err() {
             service.create_session(create("s1", "")).await.unwrap();
         }
@@ -289,7 +283,7 @@ async fn a_batch_has_at_most_three_mib(service: &Service) {
 }
 
 async fn a_batch_resolves_to_at_most_three_mib(service: &Service) {
-    let state = format!("{{\"list\":[{}]}}", text(250 * KIB));
+    let state = format!("{{\"list\":[{}]}}", large(250 * KIB));
     service.create_session(create("s1", &state)).await.unwrap();
     let batch = |count| {
         let events = (0..count).map(|_| operating(list_append("list", "[1]", 0))).collect();

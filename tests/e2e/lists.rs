@@ -8,7 +8,7 @@ use sessiond::{
     domain::error::Reason,
     proto::v1::{
         CreateSessionRequest, Event, EventSelection, ListEventsRequest, ListSessionsRequest,
-        ListSessionsResponse, Session, SessionOrder,
+        Session, SessionOrder,
     },
 };
 
@@ -18,6 +18,7 @@ use crate::{
     make::{
         APP, STRUCT, TEXT, append, append_all, create, key, list_events, plain, rewind, setting,
     },
+    pages::{all_events, all_sessions},
     read::{HasState, sequences},
     sessions::labels,
 };
@@ -41,12 +42,12 @@ fn list(user: &str) -> ListSessionsRequest {
     }
 }
 
-fn names(answer: &ListSessionsResponse) -> Vec<String> {
+fn names(sessions: &[Session]) -> Vec<String> {
     let name = |session: &Session| {
         let key = session.key.as_ref().unwrap();
         format!("{}/{}", key.user_id, key.session_id)
     };
-    answer.sessions.iter().map(name).collect()
+    sessions.iter().map(name).collect()
 }
 
 async fn create_for(service: &Service, user: &str, id: &str, labelled: &[(&str, &str)]) {
@@ -80,7 +81,7 @@ async fn sessions_are_listed_by_user_label_and_order(service: &Service) {
     let listed = async |request: ListSessionsRequest| {
         let answer = service.list_sessions(request).await.unwrap();
         assert_eq!(answer.next_page_token, "");
-        names(&answer)
+        names(&answer.sessions)
     };
     // Least recently used first, unless asked otherwise.
     assert_eq!(listed(list("")).await, ["alice/a2", "bob/b1", "alice/a1"]);
@@ -117,17 +118,9 @@ async fn ties_are_listed_by_user_then_session(service: &Service) {
     // By bytes, ascending in both orders.
     let wanted = ["B/3", "a/10", "a/2", "b/1", "é/0"];
     for order in [SessionOrder::LastEventTimeAsc, SessionOrder::LastEventTimeDesc] {
-        let mut found = Vec::new();
-        let mut request = ListSessionsRequest { order: order as i32, page_size: 2, ..list("") };
-        loop {
-            let page = service.list_sessions(request.clone()).await.unwrap();
-            found.extend(names(&page));
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
-        assert_eq!(found, wanted);
+        let request = ListSessionsRequest { order: order as i32, page_size: 2, ..list("") };
+        let (found, _) = all_sessions(service, request).await;
+        assert_eq!(names(&found), wanted);
     }
 }
 
@@ -139,19 +132,9 @@ async fn sessions_come_page_by_page(service: &Service) {
     for (order, first) in
         [(SessionOrder::Unspecified, "s0"), (SessionOrder::LastEventTimeDesc, "s6")]
     {
-        let mut request =
-            ListSessionsRequest { page_size: 3, order: order as i32, ..list("alice") };
-        let mut sizes = Vec::new();
-        let mut seen = Vec::new();
-        loop {
-            let page = service.list_sessions(request.clone()).await.unwrap();
-            sizes.push(page.sessions.len());
-            seen.extend(names(&page));
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
+        let request = ListSessionsRequest { page_size: 3, order: order as i32, ..list("alice") };
+        let (found, sizes) = all_sessions(service, request).await;
+        let seen = names(&found);
         assert_eq!(sizes, [3, 3, 1]);
         assert_eq!(seen[0], format!("alice/{first}"));
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 7, "{seen:?}");
@@ -214,32 +197,22 @@ async fn events_are_listed_by_every_filter(service: &Service) {
     }
 }
 
-/// All events of a list, and the sizes of its pages.
-async fn pages(service: &Service, mut request: ListEventsRequest) -> (Vec<i64>, Vec<usize>) {
-    let (mut found, mut sizes) = (Vec::new(), Vec::new());
-    loop {
-        let page = service.list_events(request.clone()).await.unwrap();
-        sizes.push(page.events.len());
-        found.extend(sequences(&page.events));
-        if page.next_page_token.is_empty() {
-            return (found, sizes);
-        }
-        request.page_token = page.next_page_token;
-    }
-}
-
 async fn events_come_page_by_page_in_both_orders(service: &Service) {
     service.create_session(create("s1", "")).await.unwrap();
     let events = (0..250).map(|_| plain()).collect();
     service.append_events(append_all("s1", events)).await.unwrap();
     let up: Vec<i64> = (1..=250).collect();
     let down: Vec<i64> = (1..=250).rev().collect();
-    let (found, sizes) = pages(service, list_events("s1")).await;
+    let pages = async |request| {
+        let (events, sizes) = all_events(service, request).await;
+        (sequences(&events), sizes)
+    };
+    let (found, sizes) = pages(list_events("s1")).await;
     assert_eq!((found, sizes), (up.clone(), vec![100, 100, 50]), "a hundred where none is named");
     let request = ListEventsRequest { page_size: 99, descending: true, ..list_events("s1") };
-    assert_eq!(pages(service, request).await, (down, vec![99, 99, 52]));
+    assert_eq!(pages(request).await, (down, vec![99, 99, 52]));
     let request = ListEventsRequest { page_size: 250, ..list_events("s1") };
-    assert_eq!(pages(service, request).await, (up, vec![250]), "no token behind the last event");
+    assert_eq!(pages(request).await, (up, vec![250]), "no token behind the last event");
 }
 
 async fn the_newest_events_of_a_list_are_those_of_its_first_page(service: &Service) {
@@ -294,7 +267,7 @@ async fn a_page_token_belongs_to_its_request(service: &Service) {
     // Another size, and state beside, are the same list here too.
     let whole = ListSessionsRequest { page_size: 9, include_state: true, ..next.clone() };
     let whole = service.list_sessions(whole).await.unwrap();
-    assert_eq!(names(&whole), ["alice/s1"]);
+    assert_eq!(names(&whole.sessions), ["alice/s1"]);
     assert!(whole.sessions[0].state_if_any().is_some());
     for other in [
         ListSessionsRequest { user_id: "alice".into(), ..next.clone() },

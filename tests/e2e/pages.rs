@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sessiond::proto::v1::{
-    AppendEventRequest, CreateSessionRequest, Event, EventSelection, GetSessionRequest,
+    AppendEventRequest, CreateSessionRequest, Event, EventSelection, GetSessionRequest, KeyChange,
     ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest, Session,
 };
 use tokio::task::JoinSet;
@@ -52,20 +52,28 @@ pub async fn append_bodies(service: &Service, id: &str, bodies: &[String]) {
     }
 }
 
-/// All pages of a list; each but the last is full, but for the item that did not fit.
-pub async fn all_events(service: &Service, mut request: ListEventsRequest) -> (Vec<Event>, usize) {
-    let (mut events, mut pages) = (Vec::new(), 0);
-    loop {
-        let page = service.list_events(request.clone()).await.unwrap();
-        assert!(!page.events.is_empty());
-        pages += 1;
-        events.extend(page.events);
-        if page.next_page_token.is_empty() {
-            return (events, pages);
+/// Lists page by page: everything that there is, and how much of it is on each page. None is empty.
+macro_rules! all_pages {
+    ($all:ident, $list:ident, $request:ident, $items:ident: $item:ident) => {
+        pub async fn $all(service: &Service, mut request: $request) -> (Vec<$item>, Vec<usize>) {
+            let (mut all, mut sizes) = (Vec::new(), Vec::new());
+            loop {
+                let page = service.$list(request.clone()).await.unwrap();
+                assert!(!page.$items.is_empty());
+                sizes.push(page.$items.len());
+                all.extend(page.$items);
+                if page.next_page_token.is_empty() {
+                    return (all, sizes);
+                }
+                request.page_token = page.next_page_token;
+            }
         }
-        request.page_token = page.next_page_token;
-    }
+    };
 }
+
+all_pages!(all_events, list_events, ListEventsRequest, events: Event);
+all_pages!(all_sessions, list_sessions, ListSessionsRequest, sessions: Session);
+all_pages!(all_changes, list_key_changes, ListKeyChangesRequest, changes: KeyChange);
 
 async fn pages_of_large_events_are_cut_and_complete(service: &Service) {
     // As text the first session takes two pages; as Structs, which are larger only for the second, both do.
@@ -82,7 +90,7 @@ async fn pages_of_large_events_are_cut_and_complete(service: &Service) {
                 let request =
                     ListEventsRequest { page_size: 1000, json_form, descending, ..list_events(id) };
                 let (mut events, pages) = all_events(service, request).await;
-                assert_eq!(pages, most, "no page is cut that had room");
+                assert_eq!(pages.len(), most, "no page is cut that had room");
                 if descending {
                     events.reverse();
                 }
@@ -181,24 +189,16 @@ async fn pages_of_sessions_are_cut_and_complete(service: &Service) {
         service.create_session(create(&format!("s{at}"), &state)).await.unwrap();
     }
     for json_form in [TEXT, STRUCT] {
-        let mut request = ListSessionsRequest {
+        let request = ListSessionsRequest {
             app_name: APP.into(),
             include_state: true,
             page_size: 1000,
             json_form,
             ..Default::default()
         };
-        let (mut found, mut pages) = (0, 0);
-        loop {
-            let page = service.list_sessions(request.clone()).await.unwrap();
-            assert!(page.sessions.iter().all(|session| session.state()["m"].is_string()));
-            (found, pages) = (found + page.sessions.len(), pages + 1);
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
-        assert_eq!((found, pages), (8, 2));
+        let (found, pages) = all_sessions(service, request).await;
+        assert!(found.iter().all(|session| session.state()["m"].is_string()));
+        assert_eq!((found.len(), pages.len()), (8, 2));
     }
 }
 
@@ -227,18 +227,10 @@ async fn pages_of_much_labelled_sessions_are_cut_and_complete(service: Service) 
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    let mut request =
+    let request =
         ListSessionsRequest { app_name: APP.into(), page_size: 1000, ..Default::default() };
-    let mut sizes = Vec::new();
-    loop {
-        let page = service.list_sessions(request.clone()).await.unwrap();
-        sizes.push(page.sessions.len());
-        if page.next_page_token.is_empty() {
-            break;
-        }
-        request.page_token = page.next_page_token;
-    }
-    assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (2, SESSIONS));
+    let (found, pages) = all_sessions(&service, request).await;
+    assert_eq!((found.len(), pages.len()), (SESSIONS, 2));
     Arc::into_inner(service).unwrap().stop().await;
 }
 
@@ -248,24 +240,15 @@ async fn pages_of_changes_are_cut_and_complete(service: &Service) {
         service.update_state(update(user_scope(), delta)).await.unwrap();
     }
     for json_form in [TEXT, STRUCT] {
-        let mut request = ListKeyChangesRequest {
+        let request = ListKeyChangesRequest {
             scope: Some(user_scope()),
             key: "user:k".into(),
             page_size: 1000,
             json_form,
             ..Default::default()
         };
-        let mut versions = Vec::new();
-        let mut pages = 0;
-        loop {
-            let page = service.list_key_changes(request.clone()).await.unwrap();
-            versions.extend(page.changes.iter().map(|change| change.version));
-            pages += 1;
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
-        assert_eq!((versions, pages), ((1..=20).rev().collect(), 2));
+        let (found, pages) = all_changes(service, request).await;
+        let versions: Vec<_> = found.iter().map(|change| change.version).collect();
+        assert_eq!((versions, pages.len()), ((1..=20).rev().collect(), 2));
     }
 }

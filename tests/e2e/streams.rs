@@ -9,7 +9,7 @@ use sessiond::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, UnboundedReceiverStream};
-use tonic::{Code, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use crate::{
     harness::{Service, on_each_store, within},
@@ -44,7 +44,9 @@ impl Appends {
     pub async fn open(service: &Service) -> Self {
         let (items, receiver) = mpsc::unbounded_channel();
         let stream = UnboundedReceiverStream::new(receiver);
-        let answers = service.events().append_event_stream(stream).await.unwrap().into_inner();
+        let mut client = service.events();
+        let answers = within("a stream", client.append_event_stream(stream)).await;
+        let answers = answers.unwrap().into_inner();
         Self { items: Some(items), answers, next: 0 }
     }
 
@@ -58,10 +60,14 @@ impl Appends {
         self.items = None;
     }
 
+    /// The next message, or how the stream ended.
+    pub async fn message(&mut self) -> Result<Option<AppendEventStreamResponse>, Status> {
+        within("an answer", self.answers.message()).await
+    }
+
     /// The next answer, of which there has to be one, with the next index.
     pub async fn next(&mut self) -> Outcome {
-        let message = within("an answer", self.answers.message()).await;
-        let AppendEventStreamResponse { index, outcome } = message.unwrap().unwrap();
+        let AppendEventStreamResponse { index, outcome } = self.message().await.unwrap().unwrap();
         assert_eq!(index, self.next);
         self.next += 1;
         outcome.unwrap()
@@ -86,8 +92,7 @@ impl Appends {
     /// Sees that nothing follows.
     pub async fn end(mut self) {
         self.close();
-        let end = within("the end of the answers", self.answers.message()).await;
-        assert_eq!(end.unwrap(), None);
+        assert_eq!(self.message().await.unwrap(), None);
     }
 }
 
@@ -97,8 +102,8 @@ async fn hundreds_are_under_way_before_the_first_answer_is_read(service: &Servic
     for at in 1..=600 {
         appends.send(append("s1", event(&format!("e{at}"))));
     }
-    // The last of them is stored while nobody has read an answer, unless the server waits for its reader.
-    let last = crate::harness::eventually("the last of the items", async || {
+    // As many as a stream holds are stored while nobody has read an answer, unless the server waits for its reader.
+    let last = crate::harness::eventually("what a stream holds", async || {
         let read = service.get_session(get_with_events("s1")).await.unwrap();
         (read.session.unwrap().last_sequence >= 256).then_some(())
     });

@@ -23,6 +23,13 @@ pub fn resume(scope: Scope, cursor: &str) -> WatchRequest {
     WatchRequest { cursor: cursor.into(), ..watch(scope, WatchStart::Unspecified) }
 }
 
+/// A cursor of a scope's watch from now on.
+pub async fn cursor(service: &Service, scope: Scope) -> String {
+    let mut watching = Watching::open(service, watch(scope, WatchStart::Now)).await;
+    watching.caught_up().await;
+    watching.cursor
+}
+
 /// What one stream of a watch has said so far.
 pub struct Watching {
     stream: Streaming<WatchResponse>,
