@@ -133,7 +133,7 @@ impl Running {
             let served = tokio::select! {
                 served = &mut serving => served,
                 // What is left are connections whose clients do not answer, not even that they have heard.
-                () = self.calls.over() => {
+                () = self.calls.over(self.drain_timeout) => {
                     tracing::info!("connections without calls did not end and are closed");
                     Ok(Ok(()))
                 }

@@ -34,15 +34,16 @@ impl Calls {
         Call(self.clone())
     }
 
-    /// Waits until no call has been under way for a while.
-    pub(super) async fn over(&self) {
+    /// Waits until no call has been under way for a while: of so much time as there is at all, half of it at most.
+    pub(super) async fn over(&self, at_all: Duration) {
+        let quiet = QUIET.min(at_all / 2);
         let mut looks = interval(LOOK);
         let mut last_seen = looks.tick().await;
         loop {
             let now = looks.tick().await;
             if self.0.load(Ordering::Relaxed) > 0 {
                 last_seen = now;
-            } else if now - last_seen >= QUIET {
+            } else if now - last_seen >= quiet {
                 return;
             }
         }
@@ -117,16 +118,17 @@ mod tests {
         let calls = Calls::default();
         let (first, second) = (calls.begin(), calls.begin());
         let hour = Duration::from_secs(3600);
-        assert!(timeout(hour, calls.over()).await.is_err(), "two are under way");
+        assert!(timeout(hour, calls.over(hour)).await.is_err(), "two are under way");
         drop(first);
-        assert!(timeout(hour, calls.over()).await.is_err(), "one is under way");
+        assert!(timeout(hour, calls.over(hour)).await.is_err(), "one is under way");
         drop(second);
-        let mut over = pin!(calls.over());
+        let mut over = pin!(calls.over(hour));
         assert!(timeout(QUIET / 2, &mut over).await.is_err(), "that may be a pause");
         let late = calls.begin().until_the_end_of(Body::new(Endless));
         assert!(timeout(LOOK * 2, &mut over).await.is_err());
         drop(late);
         assert!(timeout(QUIET - LOOK * 2, &mut over).await.is_err(), "the wait begins anew");
         assert!(timeout(LOOK * 4, over).await.is_ok());
+        assert!(timeout(LOOK * 4, calls.over(LOOK * 6)).await.is_ok(), "half of what there is");
     }
 }

@@ -61,7 +61,7 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, Op
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => {
             let crash = crash.map(|CrashAt(crash)| crash);
-            let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path) };
+            let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path, new_id) };
             let store =
                 sqlite::open(options).await.map_err(|error| OpenError(error.to_string()))?;
             Ok(Arc::new(store))

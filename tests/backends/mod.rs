@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -57,11 +57,7 @@ pub(crate) use for_each_backend;
 /// The specification.
 pub const MEMORY: Backend = Backend {
     name: "memory",
-    open: |_| {
-        static OPENED: AtomicU8 = AtomicU8::new(0);
-        let id = StoreId([OPENED.fetch_add(1, Ordering::Relaxed); 16]);
-        Box::pin(async move { Arc::new(MemoryStore::new(id)) as Arc<dyn Store> })
-    },
+    open: |_| Box::pin(async { Arc::new(MemoryStore::new(new_id())) as Arc<dyn Store> }),
     durable: false,
     excluded: &[(
         "durability::everything_is_there_after_a_restart",
@@ -69,12 +65,18 @@ pub const MEMORY: Backend = Backend {
     )],
 };
 
+/// An identity that no other store of this process has: as many are made as there are tests.
+fn new_id() -> StoreId {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    StoreId(u128::from(MADE.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
+}
+
 /// A file.
 pub const SQLITE: Backend = Backend {
     name: "sqlite",
     open: |folder| {
         Box::pin(async move {
-            let options = SqliteOptions::new(folder.join("sessiond.db"));
+            let options = SqliteOptions::new(folder.join("sessiond.db"), new_id());
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },
@@ -87,7 +89,7 @@ pub const SQLITE_WITHOUT_CACHE: Backend = Backend {
     name: "sqlite without cache",
     open: |folder| {
         Box::pin(async move {
-            let options = SqliteOptions::new(folder.join("sessiond.db"));
+            let options = SqliteOptions::new(folder.join("sessiond.db"), new_id());
             let options = SqliteOptions { cache_bytes: 0, ..options };
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })

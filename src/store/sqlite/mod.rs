@@ -102,6 +102,7 @@ pub async fn open(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
 fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let SqliteOptions {
         path,
+        new_id,
         readers,
         queue_commands,
         queue_bytes,
@@ -111,7 +112,7 @@ fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         cache_bytes,
         crash,
     } = options;
-    let open::Opened { path, connection, store_id, lock } = open::open(&path)?;
+    let open::Opened { path, connection, store_id, lock } = open::open(&path, new_id)?;
     let tails = Arc::new(Tails::default());
     let writes = Arc::new(Queue::new(queue_commands, queue_bytes));
     let failed =

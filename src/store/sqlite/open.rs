@@ -125,12 +125,12 @@ pub(super) struct Opened {
 }
 
 /// Locks the file, opens it, and makes the tables where it is new.
-pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, new_id: StoreId) -> Result<Opened, OpenError> {
     let path = whole_path(path)?;
     let lock = lock(&path)?;
     let connection = Connection::open_with_flags(&path, writer_flags())
         .map_err(|error| explain(&path, &error))?;
-    let store_id = prepare(&path, &connection)?;
+    let store_id = prepare(&path, &connection, new_id)?;
     Ok(Opened { path, connection, store_id, lock })
 }
 
@@ -206,8 +206,8 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Looks at what the file is, makes the tables in a new one, and sets the connection up.
-fn prepare(path: &Path, connection: &Connection) -> Result<StoreId, OpenError> {
+/// Looks at what the file is, makes the tables in a new one, which gets this identity, and sets the connection up.
+fn prepare(path: &Path, connection: &Connection, new_id: StoreId) -> Result<StoreId, OpenError> {
     let explained = |error: rusqlite::Error| explain(path, &error);
     let number = |pragma: &str| {
         connection.query_row(pragma, (), |row| row.get::<_, i32>(0)).map_err(explained)
@@ -230,18 +230,10 @@ fn prepare(path: &Path, connection: &Connection) -> Result<StoreId, OpenError> {
     }
     schema::set_up_writer(connection).map_err(explained)?;
     if is_new {
-        schema::create(connection, random_id()).map_err(explained)?;
+        schema::create(connection, new_id).map_err(explained)?;
     }
     let id = connection.query_row("SELECT store_id FROM meta", (), |row| row.get(0));
     id.map(StoreId).map_err(explained)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the identity of a store is drawn once, where the store is made"
-)]
-fn random_id() -> [u8; 16] {
-    uuid::Uuid::new_v4().into_bytes()
 }
 
 fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {

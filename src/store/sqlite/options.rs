@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::domain::token::StoreId;
+
 /// How a store in a file is opened.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     /// The database file. Made where it is missing; its folder is not.
     pub path: PathBuf,
+    /// Identity of the store where the file is new.
+    pub new_id: StoreId,
     /// Threads that read, at least 1: as many reads run side by side. Two, so that one long list does not hold up short reads.
     pub readers: usize,
     /// Writes that may wait for the writer: a fifth of a second's work at full speed. Beyond that callers are told to come back.
@@ -28,9 +32,10 @@ pub struct SqliteOptions {
 
 impl SqliteOptions {
     /// The defaults, for this file.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub fn new(path: impl Into<PathBuf>, new_id: StoreId) -> Self {
         Self {
             path: path.into(),
+            new_id,
             readers: 2,
             queue_commands: 4096,
             queue_bytes: 64 << 20,

@@ -12,7 +12,7 @@
 
 use rusqlite::Connection;
 
-use crate::domain::Version;
+use crate::domain::{Version, token::StoreId};
 
 /// Number of an application, a user or a life of a session.
 pub(super) type NodeId = i64;
@@ -32,14 +32,14 @@ pub(super) fn indexed(version: Version) -> Version {
 }
 
 /// Creates the tables in an empty file.
-pub(super) fn create(connection: &Connection, store_id: [u8; 16]) -> rusqlite::Result<()> {
+pub(super) fn create(connection: &Connection, store_id: StoreId) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {SCHEMA_VERSION};
          {TABLES}"
     ))?;
-    connection.execute("INSERT INTO meta VALUES (1, ?1, 1)", [store_id])?;
+    connection.execute("INSERT INTO meta VALUES (1, ?1, 1)", [store_id.0])?;
     connection.execute_batch("COMMIT")
 }
 

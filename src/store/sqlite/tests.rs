@@ -28,6 +28,9 @@ use crate::{
     store::{OnExisting, SessionOrder},
 };
 
+/// Identity of every store that a test makes.
+const NEW_ID: StoreId = StoreId([7; 16]);
+
 /// A store in a folder that goes with the test.
 struct Fixture {
     folder: TempDir,
@@ -42,7 +45,7 @@ impl Fixture {
 
     async fn with(choose: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let folder = TempDir::new().unwrap();
-        let options = choose(SqliteOptions::new(folder.path().join("test.db")));
+        let options = choose(SqliteOptions::new(folder.path().join("test.db"), NEW_ID));
         let store = open(options.clone()).await.unwrap();
         Self { folder, store, options }
     }
@@ -81,7 +84,7 @@ struct Bench {
 
 impl Bench {
     fn open(folder: &Path) -> Self {
-        let opened = super::open::open(&folder.join("test.db")).unwrap();
+        let opened = super::open::open(&folder.join("test.db"), NEW_ID).unwrap();
         let (checkpoints, copier) = Checkpoints::start(opened.path.clone()).unwrap();
         let shared = writer::Shared {
             path: opened.path,

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::*;
 
 async fn refused(path: &Path) -> OpenError {
-    match open(SqliteOptions::new(path)).await {
+    match open(SqliteOptions::new(path, NEW_ID)).await {
         Ok(_) => panic!("{} was opened", path.display()),
         Err(error) => error,
     }
@@ -102,10 +102,11 @@ async fn a_place_that_is_none_is_named() {
 #[tokio::test]
 async fn a_store_keeps_its_identity() {
     let mut fixture = Fixture::new().await;
-    let id = fixture.store.id();
+    assert_eq!(fixture.store.id(), NEW_ID);
+    // The one that it would get if it were new is not its own.
+    fixture.options.new_id = StoreId([8; 16]);
     fixture.reopen().await;
-    assert_eq!(fixture.store.id(), id);
-    assert_ne!(Fixture::new().await.store.id(), id);
+    assert_eq!(fixture.store.id(), NEW_ID);
 }
 
 #[test]
