@@ -1,7 +1,8 @@
 //! What every call has: an id for the log, and one way from an error to a status.
 
-use std::future::Future;
+use std::{future::Future, panic::AssertUnwindSafe};
 
+use futures_util::FutureExt as _;
 use tonic::{Response, Status};
 use tracing::{Instrument, Span};
 use uuid::Uuid;
@@ -23,12 +24,13 @@ impl Call {
         Self { id, span: tracing::error_span!("call", method, request_id = %id) }
     }
 
-    /// Does the work of the call.
+    /// Does the work of the call. One that panics is a defect that its caller hears of as of any other.
     pub async fn run<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<Response<T>, Status> {
-        let answer = work.instrument(self.span.clone()).await;
+        let work = AssertUnwindSafe(work.instrument(self.span.clone())).catch_unwind();
+        let answer = work.await.unwrap_or_else(|_| Err(Error::Internal("a call panicked".into())));
         answer.map(Response::new).map_err(|error| self.status(error))
     }
 
@@ -68,4 +70,19 @@ pub fn renamed(error: Error, store: &str, request: &str) -> Error {
 )]
 fn new_id() -> Uuid {
     Uuid::now_v7()
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+    use tonic_types::StatusExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_panics_is_refused_like_any_other() {
+        let status = call("Test", async { None::<Result<(), Error>>.unwrap() }).await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal);
+        assert_eq!(status.get_details_error_info().unwrap().reason, "INTERNAL");
+    }
 }
