@@ -2,12 +2,15 @@
 
 use adk_core::{AdkError, ErrorCategory, ErrorComponent};
 use tonic::Code;
-use tonic_types::StatusExt as _;
+use tonic_types::{ErrorInfo, StatusExt as _};
 
 use crate::call::{Failure, Kind};
 
 /// The domain of the reasons that sessiond gives.
 const DOMAIN: &str = "sessiond";
+
+/// What the server calls the table of the turns whose `temp:` keys it holds, where that is what is full.
+const TEMPORARY: &str = "the table of invocations with temp: state";
 
 impl Failure {
     /// The server's reason; none where the transport failed.
@@ -19,6 +22,14 @@ impl Failure {
     /// Whether the server gave this reason.
     pub fn is(&self, reason: &str) -> bool {
         self.reason().as_deref() == Some(reason)
+    }
+
+    /// Whether the server had no room for the `temp:` keys of another turn. A queue that is full has the same reason, and is
+    /// another matter: what could not be queued may be sent again as it is.
+    pub fn has_no_room_for_temporary(&self) -> bool {
+        let what =
+            |info: ErrorInfo| info.metadata.get("what").is_some_and(|what| what == TEMPORARY);
+        self.is("OVERLOADED") && self.status.get_details_error_info().is_some_and(what)
     }
 }
 

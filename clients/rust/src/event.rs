@@ -181,15 +181,21 @@ pub(crate) fn from_timestamp(time: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp(time.seconds, nanos).unwrap_or_default()
 }
 
-/// Takes the `temp:` keys out of an event's delta. Whether there were any.
+/// Takes every change of `temp:` keys out of an event's delta. Whether there were any.
 pub(crate) fn drop_temporary(event: &mut v1::Event) -> Result<bool> {
     let Some(delta) = &mut event.state_delta else { return Ok(false) };
-    let Some(SetForm::SetJson(text)) = &delta.set_form else { return Ok(false) };
-    let mut set = parse_object(text)?;
-    let before = set.len();
-    set.retain(|key, _| !key.starts_with(KEY_PREFIX_TEMP));
-    let dropped = set.len() < before;
-    delta.set_form = Some(SetForm::SetJson(object_text(set)?));
+    let kept = |key: &str| !key.starts_with(KEY_PREFIX_TEMP);
+    let changes = delta.remove.len() + delta.operations.len();
+    delta.remove.retain(|key| kept(key));
+    delta.operations.retain(|operation| kept(&operation.key));
+    let mut dropped = delta.remove.len() + delta.operations.len() < changes;
+    if let Some(SetForm::SetJson(text)) = &mut delta.set_form {
+        let mut set = parse_object(text)?;
+        let before = set.len();
+        set.retain(|key, _| kept(key));
+        dropped |= set.len() < before;
+        *text = object_text(set)?;
+    }
     Ok(dropped)
 }
 

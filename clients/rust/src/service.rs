@@ -100,16 +100,25 @@ impl SessiondSessionService {
             json_form: JsonForm::Text.into(),
             ..v1::AppendEventRequest::default()
         };
-        let mut outcome = self.send_append(request.clone()).await;
-        // The server holds the temporary keys of so many turns only. They are a convenience, the event is not.
-        if outcome.as_ref().is_err_and(|failure| failure.is("OVERLOADED"))
-            && let Some(event) = &mut request.event
-            && drop_temporary(event)?
-        {
-            tracing::warn!("sessiond has no room for temp: keys, which were dropped");
-            outcome = self.send_append(request).await;
+        let refusal = match self.send_append(request.clone()).await {
+            Ok(answer) => return Ok(answer),
+            Err(refusal) => refusal,
+        };
+        // The server holds the temporary keys of so many turns only. They are a convenience, the event is not. Where it is stored
+        // without them already, an append of the whole of it looks like one of another event.
+        let without = refusal.has_no_room_for_temporary() || refusal.is("EVENT_ID_REUSED");
+        if !without || !request.event.as_mut().map_or(Ok(false), drop_temporary)? {
+            return Err(refusal.into());
         }
-        Ok(outcome?)
+        match self.send_append(request).await {
+            Ok(answer) => {
+                tracing::warn!("sessiond had no room for temp: keys, which were dropped");
+                Ok(answer)
+            }
+            // Neither is it the one that is stored: then what was said of the whole of it holds.
+            Err(failure) if failure.is("EVENT_ID_REUSED") => Err(refusal.into()),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     async fn send_append(
