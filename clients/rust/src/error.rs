@@ -9,6 +9,9 @@ use crate::call::{Failure, Kind};
 /// The domain of the reasons that sessiond gives.
 const DOMAIN: &str = "sessiond";
 
+/// What an error leaves open that this side has made.
+const OPEN: &str = "whether the call was carried out is not known, and of writes only an append of the same event may always be repeated";
+
 /// What the server calls the table of the turns whose `temp:` keys it holds, where that is what is full.
 const TEMPORARY: &str = "the table of invocations with temp: state";
 
@@ -73,12 +76,8 @@ fn message(failure: &Failure) -> String {
     };
     match failure.kind {
         Kind::Refused => format!("{says}{tried}"),
-        Kind::Lost => format!(
-            "sessiond cannot be reached: {says}{tried}; whether the call was carried out is not known, and repeating it is safe"
-        ),
-        Kind::Late => format!(
-            "sessiond did not answer within the deadline{tried}; whether the call was carried out is not known, and repeating it is safe"
-        ),
+        Kind::Lost => format!("sessiond cannot be reached: {says}{tried}; {OPEN}"),
+        Kind::Late => format!("sessiond did not answer within the deadline{tried}; {OPEN}"),
     }
 }
 
@@ -118,7 +117,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "ANSWER_TOO_LARGE" => (InvalidInput, "session.answer_too_large"),
         "OVERLOADED" => (RateLimited, "session.overloaded"),
         "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" => (Unavailable, "session.unavailable"),
-        // Not retried here, as the outcome is the server's to tell, but repeating is safe.
+        // Not retried here, as the server has answered; whether to repeat it is the caller's to decide, as with a lost answer.
         "OUTCOME_UNKNOWN" => (Unavailable, "session.outcome_unknown"),
         "INTERNAL" => (Internal, "session.internal"),
         _ => return None,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, SessionService};
 use serde_json::json;
-use sessiond_adk::{Retry, SessiondSessionService};
+use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
 use sessiond_adk_testing::{Cut, Proxy, Server, Store};
 
 use crate::harness::{
-    Fixture, NO_RETRY, assert_error, blocking, builder, creation, getting, ids, listing, named,
-    object, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, blocking, builder, creation, getting, identity,
+    ids, listing, named, object, refused, setting,
 };
 
 /// A service behind a network that can be made to fail, and a direct one to look at what happened.
@@ -182,9 +182,9 @@ async fn reads_whose_answer_is_lost_succeed() {
     }
 }
 
-/// What is not retried says that it may have been carried out, and repeating it is safe.
+/// What is not retried says that it may have been carried out, and that an append may be repeated.
 #[tokio::test]
-async fn without_retries_the_caller_may_repeat() {
+async fn without_retries_the_caller_may_repeat_an_append() {
     for (store, cut) in WAYS {
         let b = Behind::start(store, cut, NO_RETRY).await;
         b.direct.create("s1", json!({})).await;
@@ -195,10 +195,67 @@ async fn without_retries_the_caller_may_repeat() {
         assert_eq!(error.category, ErrorCategory::Unavailable, "{store:?} {cut:?} {error:?}");
         assert_eq!(error.code, "session.unavailable");
         assert!(error.is_retryable() && error.message.contains("not known"), "{error:?}");
+        assert!(error.message.contains("only an append of the same event"), "{error:?}");
         assert_eq!(b.direct.get("s1").await.events().len(), 1, "it was committed");
         b.service.append_event("s1", event).await.unwrap();
         assert_eq!(b.direct.get("s1").await.events().len(), 1);
+
+        let identity = identity(APP, USER, "s1");
+        let (event, delta) = (named("with"), || Delta::new().increment("n", 1));
+        b.cut(1);
+        refused(b.service.append_with(&identity, event.clone(), delta()).await);
+        b.assert_cut();
+        b.service.append_with(&identity, event, delta()).await.unwrap();
+        assert_eq!(b.direct.get("s1").await.state().get("n"), Some(json!(1)));
     }
+}
+
+/// What the README says of every other call that is repeated after it was carried out.
+#[tokio::test]
+async fn what_else_is_repeated_is_another_call() {
+    let b = Behind::start(Store::Memory, Cut::Close, NO_RETRY).await;
+    let s = &b.service;
+    let identity = identity(APP, USER, "s1");
+
+    b.cut(1);
+    refused(s.create(creation("s1", json!({"own": "first"}))).await);
+    b.assert_cut();
+    let again = s.create(creation("s1", json!({"own": "second"}))).await;
+    assert_error(again, ErrorCategory::InvalidInput, "session.already_exists");
+    assert_eq!(b.direct.get("s1").await.state().get("own"), Some(json!("first")));
+
+    let nameless = || CreateRequest { session_id: None, ..creation("", json!({})) };
+    b.cut(1);
+    refused(s.create(nameless()).await);
+    b.assert_cut();
+    s.create(nameless()).await.unwrap();
+    assert_eq!(b.direct.service.list(listing(USER)).await.unwrap().len(), 3);
+
+    b.cut(1);
+    refused(s.append_event("s1", named("")).await);
+    b.assert_cut();
+    s.append_event("s1", named("")).await.unwrap();
+    assert_eq!(b.direct.get("s1").await.events().len(), 2);
+
+    let (scope, delta) = (Scope::Session(identity.clone()), || Delta::new().increment("n", 1));
+    b.cut(1);
+    refused(s.update_state(&scope, delta()).await);
+    b.assert_cut();
+    s.update_state(&scope, delta()).await.unwrap();
+    assert_eq!(b.direct.get("s1").await.state().get("n"), Some(json!(2)));
+
+    // The session and its newest events are read before it is rewound, and a source before it is forked.
+    b.proxy.cut_after(2);
+    refused(s.rewind_steps("s1", 1).await);
+    b.assert_cut();
+    s.rewind_steps("s1", 1).await.unwrap();
+    assert_eq!(b.direct.get("s1").await.events().len(), 2, "of four");
+
+    b.proxy.cut_after(1);
+    refused(s.fork(&identity, None, None).await);
+    b.assert_cut();
+    s.fork(&identity, None, None).await.unwrap();
+    assert_eq!(b.direct.service.list(listing(USER)).await.unwrap().len(), 5);
 }
 
 #[tokio::test]
