@@ -15,6 +15,7 @@ fn request(context: &str, shared: Vec<(&str, Value)>) -> CreateRequest {
 }
 
 #[tokio::main]
+#[expect(clippy::disallowed_methods, reason = "the deadline of an agent, which decides no test")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".into());
     let sessions = SessiondSessionService::connect(address).await?;

@@ -16,8 +16,7 @@ use adk_session::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use sessiond_adk::SessiondSessionService;
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk_testing::{Server, Store, patient};
 
 /// Runs each example with the kit's service and with ours on each store.
 macro_rules! examples {
@@ -33,14 +32,14 @@ macro_rules! examples {
             #[tokio::test]
             async fn sessiond_on_memory() {
                 let server = Server::start(Store::Memory);
-                let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+                let sessions = patient(server.address()).connect().await.unwrap();
                 super::$name(Arc::new(sessions)).await;
             }
 
             #[tokio::test]
             async fn sessiond_on_sqlite() {
                 let server = Server::start(Store::Sqlite);
-                let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+                let sessions = patient(server.address()).connect().await.unwrap();
                 super::$name(Arc::new(sessions)).await;
             }
         }

@@ -14,8 +14,7 @@ use adk_session::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use sessiond_adk::SessiondSessionService;
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk_testing::{Server, Store, patient};
 
 /// Streams an answer in chunks, calls a tool, and counts its turns for the user.
 struct Assistant;
@@ -168,7 +167,7 @@ async fn a_conversation_leaves_the_same_session_behind() {
     assert_eq!(wanted["sessions"][0]["state"]["user:turns"], 3);
     for store in [Store::Memory, Store::Sqlite] {
         let server = Server::start(store);
-        let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+        let sessions = patient(server.address()).connect().await.unwrap();
         assert_eq!(converse(Arc::new(sessions)).await, wanted, "{store:?}");
     }
 }
@@ -177,7 +176,7 @@ async fn a_conversation_leaves_the_same_session_behind() {
 #[tokio::test]
 async fn a_run_without_its_session_ends_with_not_found() {
     let server = Server::start(Store::Memory);
-    let sessions = SessiondSessionService::connect(server.address()).await.unwrap();
+    let sessions = patient(server.address()).connect().await.unwrap();
     let runner = Runner::builder()
         .app_name("my_app")
         .agent(Arc::new(Assistant))

@@ -4,16 +4,14 @@
 //! `adk_session` to them and hold a stand-in under that name: the one line that an agent changes, too.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test that called it")]
 
-use std::time::Duration;
-
 use adk_core::{Event, Result, identity::AdkIdentity};
 use async_trait::async_trait;
 use kit::{
     AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, ListRequest, Session,
     SessionService,
 };
-use sessiond_adk::{Builder, SessiondSessionService};
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::{Server, Store, patient};
 
 /// The service with a server of its own, which begins empty and ends with it.
 pub struct Sessiond {
@@ -80,11 +78,6 @@ impl SessionService for Sessiond {
     async fn health_check(&self) -> Result<()> {
         self.service.health_check().await
     }
-}
-
-/// A connection to be made, whose deadline decides nothing but when to give up.
-pub fn patient(address: &str) -> Builder {
-    SessiondSessionService::builder(address).deadline(Duration::from_secs(600))
 }
 
 /// Defines the kit's name for its in-memory service as a service on this store.

@@ -9,8 +9,8 @@ use std::{
 
 use kit::{CreateRequest, SessionService as _};
 use serde_json::{Value, json};
-use sessiond_adk_contract::{patient, shared_session};
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk_contract::shared_session;
+use sessiond_adk_testing::{Server, Store, patient};
 
 const PROCESSES: [&str; 2] = ["a", "b"];
 const WRITERS: usize = 4;

@@ -3,6 +3,10 @@
 //!
 //! This package exists for tests only, so it panics where something is not as it should be.
 
+use std::time::Duration;
+
+use sessiond_adk::{Builder, SessiondSessionService};
+
 mod proxy;
 mod scripted;
 mod server;
@@ -10,3 +14,11 @@ mod server;
 pub use proxy::{Cut, Proxy};
 pub use scripted::Scripted;
 pub use server::{Server, Store};
+
+/// Longer than anything takes on a slow and busy machine. It decides nothing but when to give up.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A connection to be made, with [`PATIENCE`] for each call.
+pub fn patient(address: &str) -> Builder {
+    SessiondSessionService::builder(address).deadline(PATIENCE)
+}

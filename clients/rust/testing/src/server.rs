@@ -12,13 +12,11 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use tempfile::TempDir;
 
-/// Longer than a start takes on a slow and busy machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(600);
+use crate::PATIENCE;
 
 /// The program to test, where it is not the one of this checkout.
 const PROGRAM: &str = "SESSIOND_TEST_PROGRAM";

@@ -3,11 +3,9 @@
 use adk_core::{ErrorCategory, ErrorComponent, Event};
 use adk_session::SessionService;
 use serde_json::{Value, json};
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk_testing::{Server, Store, patient};
 
-use crate::harness::{
-    Fixture, assert_error, builder, creation, named, on_each_store, refused, setting,
-};
+use crate::harness::{Fixture, assert_error, creation, named, on_each_store, refused, setting};
 
 on_each_store! {
     limits_are_invalid_input_that_says_what_to_do
@@ -96,7 +94,7 @@ fn setting_of(id: &str) -> Event {
 #[tokio::test]
 async fn bare_ids_can_be_forbidden() {
     let server = Server::start_with(Store::Memory, &["--require-full-keys"]);
-    let service = builder(server.address()).connect().await.unwrap();
+    let service = patient(server.address()).connect().await.unwrap();
     let f = Fixture { server, service };
     f.create("s1", json!({})).await;
     let error = refused(f.service.append_event("s1", named("e1")).await);

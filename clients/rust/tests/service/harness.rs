@@ -9,13 +9,13 @@ use adk_session::{
 };
 use serde_json::Value;
 use sessiond_adk::{
-    Builder, Retry, SessiondSessionService,
+    Retry, SessiondSessionService,
     proto::v1::{
         self, EventSelection, GetSessionRequest, GetSessionResponse, JsonForm, SessionKey,
         session_service_client::SessionServiceClient,
     },
 };
-use sessiond_adk_testing::{Server, Store};
+use sessiond_adk_testing::{Server, Store, patient};
 
 /// Application and user of every session, where a test does not say otherwise.
 pub const APP: &str = "my_app";
@@ -39,11 +39,6 @@ macro_rules! on_each_store {
 }
 pub(crate) use on_each_store;
 
-/// A connection to be made, whose deadline decides nothing but when to give up: the machine may be busy with something else.
-pub fn builder(address: &str) -> Builder {
-    SessiondSessionService::builder(address).deadline(Duration::from_secs(600))
-}
-
 /// A running server and a service that is connected to it.
 pub struct Fixture {
     pub server: Server,
@@ -53,7 +48,7 @@ pub struct Fixture {
 impl Fixture {
     pub async fn start(store: Store) -> Self {
         let server = Server::start(store);
-        let service = builder(server.address()).connect().await.unwrap();
+        let service = patient(server.address()).connect().await.unwrap();
         Self { server, service }
     }
 

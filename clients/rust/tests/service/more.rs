@@ -9,11 +9,10 @@ use adk_core::{
 use adk_session::{AppendEventRequest, SessionService};
 use serde_json::{Value, json};
 use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
-use sessiond_adk_testing::{Cut, Proxy, Store};
+use sessiond_adk_testing::{Cut, Proxy, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, builder, identity, ids, named, object, on_each_store,
-    refused, setting,
+    APP, Fixture, USER, assert_error, identity, ids, named, object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -245,7 +244,7 @@ async fn behind(f: &Fixture) -> (Proxy, SessiondSessionService) {
     let proxy = Proxy::start(f.server.address(), Cut::Close).await;
     let pause = Duration::from_millis(1);
     let retry = Retry { attempts: 10, first_pause: pause, longest_pause: pause };
-    let settings = builder(proxy.address()).retry(retry);
+    let settings = patient(proxy.address()).retry(retry);
     let service = settings.connect().await.unwrap();
     (proxy, service)
 }

@@ -7,10 +7,11 @@ use adk_session::{CreateRequest, GetRequest, SessionService};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::{Store, patient};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, builder, creation, getting, identity, ids, named,
-    object, on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, creation, getting, identity, ids, named, object,
+    on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -293,11 +294,11 @@ async fn health_check_succeeds(f: Fixture) {
 /// Nobody there, nobody any more, or somebody who is not a sessiond: none of it is a missing session.
 #[tokio::test]
 async fn transport_failures_do_not_look_like_a_missing_session() {
-    let mut f = Fixture::start(sessiond_adk_testing::Store::Memory).await;
+    let mut f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
     let address = f.server.address().to_owned();
     f.server.kill();
-    let builder = || builder(&address).retry(NO_RETRY);
+    let builder = || patient(&address).retry(NO_RETRY);
     let service = builder().connect_lazy().unwrap();
     let outcome = service.get(getting("s1")).await;
     assert_error(outcome, ErrorCategory::Unavailable, "session.unavailable");
@@ -316,4 +317,16 @@ async fn transport_failures_do_not_look_like_a_missing_session() {
     let error = refused(service.get(getting("s1")).await);
     assert_eq!((error.category, error.code), (ErrorCategory::Timeout, "session.deadline_exceeded"));
     assert!(error.is_retryable());
+}
+
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is tested; nobody is called, so no deadline passes"
+)]
+async fn the_short_ways_to_connect_say_what_is_wrong_with_an_address() {
+    let outcome = SessiondSessionService::connect("nowhere").await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_address");
+    let outcome = SessiondSessionService::connect_lazy("nowhere");
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_address");
 }

@@ -6,11 +6,11 @@ use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, SessionService};
 use serde_json::json;
 use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
-use sessiond_adk_testing::{Cut, Proxy, Server, Store};
+use sessiond_adk_testing::{Cut, Proxy, Server, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, blocking, builder, creation, getting, identity,
-    ids, listing, named, object, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, blocking, creation, getting, identity, ids,
+    listing, named, object, refused, setting,
 };
 
 /// A service behind a network that can be made to fail, and a direct one to look at what happened.
@@ -24,7 +24,7 @@ impl Behind {
     async fn start(store: Store, cut: Cut, retry: Retry) -> Self {
         let direct = Fixture::start(store).await;
         let proxy = Proxy::start(direct.server.address(), cut).await;
-        let service = builder(proxy.address()).retry(retry).connect().await.unwrap();
+        let service = patient(proxy.address()).retry(retry).connect().await.unwrap();
         Self { direct, proxy, service }
     }
 
@@ -303,7 +303,7 @@ async fn the_deadline_bounds_the_retries() {
 #[tokio::test]
 async fn a_server_that_is_killed_and_started_again_is_found_again() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = builder(server.address())
+    let service = patient(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
         .connect()
         .await
@@ -331,7 +331,7 @@ async fn connect_waits_for_a_server_that_is_coming_up() {
     let mut server = Server::start_on_socket(Store::Sqlite);
     server.kill();
     let connecting =
-        builder(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
+        patient(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
     let connecting = tokio::spawn(connecting);
     tokio::task::yield_now().await;
     let _server = blocking(server, Server::start_again).await;

@@ -12,13 +12,13 @@ use sessiond_adk::{
         session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
     },
 };
-use sessiond_adk_testing::{Scripted, Server, Store};
+use sessiond_adk_testing::{Scripted, Server, Store, patient};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, body, builder, identity, ids, key, object, on_each_store,
-    refused, setting,
+    APP, Fixture, USER, assert_error, body, identity, ids, key, object, on_each_store, refused,
+    setting,
 };
 
 on_each_store! {
@@ -92,7 +92,7 @@ async fn temporary_keys_never_reach_the_disk() {
 /// A server that holds the temporary keys of one turn only.
 async fn with_room_for_one_turn() -> Fixture {
     let server = Server::start_with(Store::Memory, &["--max-invocations", "1"]);
-    let service = builder(server.address()).connect().await.unwrap();
+    let service = patient(server.address()).connect().await.unwrap();
     let f = Fixture { server, service };
     f.create("s1", json!({})).await;
     f
@@ -157,7 +157,7 @@ async fn they_are_kept_where_something_else_is_full() {
             Err(Status::with_error_details(Code::ResourceExhausted, "full", details))
         });
         let server = server.await;
-        let service = builder(server.address()).connect_lazy().unwrap();
+        let service = patient(server.address()).connect_lazy().unwrap();
         let error = refused(service.append_event("s1", event_of("turn-1")).await);
         assert_eq!(error.category, ErrorCategory::RateLimited, "{error:?}");
         assert_eq!((error.code, error.is_retryable()), ("session.overloaded", true));

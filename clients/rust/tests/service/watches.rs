@@ -1,17 +1,15 @@
 //! Watches: what is committed comes once and in order, also across a restart of the server.
 
-use std::time::Duration;
-
 use adk_core::{ErrorCategory, Result};
 use adk_session::SessionService;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use serde_json::json;
 use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
-use sessiond_adk_testing::{Cut, Proxy, Server, Store};
+use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Server, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, blocking, builder, creation, identity, named,
-    object, on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, blocking, creation, identity, named, object,
+    on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -25,9 +23,6 @@ on_each_store! {
     a_cursor_that_is_none_is_refused
     a_watch_outlives_its_connection
 }
-
-/// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 type Watch = BoxStream<'static, Result<Change>>;
 
@@ -157,7 +152,7 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
     let proxy = Proxy::start(f.server.address(), Cut::Torn).await;
     // Fewer attempts than losses: with each message they are counted anew.
     let retry = Retry { attempts: 4, ..Retry::default() };
-    let settings = builder(proxy.address()).retry(retry);
+    let settings = patient(proxy.address()).retry(retry);
     let service = settings.connect().await.unwrap();
     // First the watch's own answer is cut, then those of calls beside it, on the same connection.
     proxy.cut_next(1);
@@ -179,7 +174,7 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
 #[tokio::test]
 async fn a_watch_outlives_the_server() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = builder(server.address())
+    let service = patient(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
         .connect()
         .await
@@ -216,7 +211,7 @@ async fn a_watch_outlives_the_server() {
 #[tokio::test]
 async fn a_watch_too_many_is_told_when_to_come_back() {
     let server = Server::start_with(Store::Memory, &["--max-watches", "1"]);
-    let service = builder(server.address()).connect().await.unwrap();
+    let service = patient(server.address()).connect().await.unwrap();
     service.create(creation("s1", json!({}))).await.unwrap();
     let mut first = service.watch(&s1(), Since::Now);
     assert_eq!(told(&mut first).await, "caught up");
@@ -230,7 +225,7 @@ async fn a_watch_too_many_is_told_when_to_come_back() {
 async fn a_watch_of_a_server_that_is_gone_ends_with_an_error() {
     let mut f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
-    let settings = builder(f.server.address()).retry(NO_RETRY);
+    let settings = patient(f.server.address()).retry(NO_RETRY);
     let mut watch = settings.connect().await.unwrap().watch(&s1(), Since::Now);
     assert_eq!(told(&mut watch).await, "caught up");
     f.server.kill();

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use adk_core::{AdkError, Event};
 use kit::{AppendEventRequest, SessionService as _};
 use sessiond_adk::SessiondSessionService;
-use sessiond_adk_contract::{patient, shared_session};
+use sessiond_adk_contract::shared_session;
+use sessiond_adk_testing::patient;
 
 #[tokio::main]
 async fn main() -> Result<(), AdkError> {
