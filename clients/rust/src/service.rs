@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// The label of a session that tells which request has created it, so that a retry knows its own work.
-const CREATION: &str = "sessiond-adk.creation";
+const CREATION: &str = "sessiond-adk/creation";
 
 /// Sessions kept by a sessiond server, for agents of the Rust Agent Development Kit.
 ///

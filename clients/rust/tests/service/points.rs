@@ -16,6 +16,7 @@ use crate::harness::{
 
 on_each_store! {
     create_answers_with_the_session
+    create_leaves_its_mark_in_a_label
     create_without_an_id_makes_one
     create_with_an_id_that_is_taken_is_an_error
     create_anew_under_the_id_of_a_deleted_session_begins_empty
@@ -50,6 +51,18 @@ async fn create_answers_with_the_session(f: Fixture) {
     let read = f.get("s1").await;
     assert_eq!(read.state().all(), object(wanted));
     assert_eq!(read.last_update_time(), session.last_update_time());
+}
+
+/// By the name that the other packages for sessiond have for it.
+async fn create_leaves_its_mark_in_a_label(f: Fixture) {
+    let mut marks = Vec::new();
+    for id in ["s1", "s2"] {
+        f.create(id, json!({})).await;
+        let labels = f.stored(id).await.session.unwrap().labels;
+        assert_eq!(labels.keys().collect::<Vec<_>>(), ["sessiond-adk/creation"]);
+        marks.push(labels["sessiond-adk/creation"].clone());
+    }
+    assert!(marks[0] != marks[1] && !marks[0].is_empty(), "{marks:?}");
 }
 
 async fn create_without_an_id_makes_one(f: Fixture) {
