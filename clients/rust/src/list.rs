@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use adk_core::Result;
+use adk_core::{AdkError, ErrorComponent, Result};
 use adk_session::Session;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -19,6 +19,10 @@ use crate::{
 
 /// Deletions under way at the same time: enough for the server to share its flushes to the disk among them.
 const DELETIONS: usize = 16;
+
+/// Pages of sessions that one call deletes, of up to [`LARGEST_PAGE`] each: far more than a user has. Without an end to them,
+/// somebody who creates sessions as fast as they are deleted would hold the caller for ever.
+const DELETED_PAGES: usize = 1000;
 
 /// The sessions of one user, most recently used first, with their state and without events.
 ///
@@ -64,9 +68,10 @@ pub(crate) async fn list(
     Ok(sessions)
 }
 
-/// Deletes every session of one user, those that are created meanwhile included.
+/// Deletes every session of one user, those that are created meanwhile included, up to [`DELETED_PAGES`].
 pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -> Result<()> {
-    loop {
+    // Always the first page: what was on it is gone when it is asked for again.
+    for _ in 0..DELETED_PAGES {
         let request = ListSessionsRequest {
             app_name: app_name.into(),
             user_id: user_id.into(),
@@ -84,6 +89,13 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
             .try_collect::<()>()
             .await?;
     }
+    Err(AdkError::unavailable(
+        ErrorComponent::Session,
+        "session.not_all_deleted",
+        format!(
+            "after {DELETED_PAGES} pages of deletions user '{user_id}' still has sessions, as others go on creating them"
+        ),
+    ))
 }
 
 /// Deletes one session; one that is not there is fine.

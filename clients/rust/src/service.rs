@@ -230,7 +230,8 @@ impl SessionService for SessiondSessionService {
         Ok(())
     }
 
-    /// Deletes every session of a user, those that are created meanwhile included. The user's state stays.
+    /// Deletes every session of a user, those that are created meanwhile included. The user's state stays. Where others go on
+    /// creating them without end, it gives up after about a million with `session.not_all_deleted`.
     async fn delete_all_sessions(&self, app_name: &str, user_id: &str) -> Result<()> {
         let _: (AppName, UserId) = (AppName::try_from(app_name)?, UserId::try_from(user_id)?);
         list::delete_all(&self.caller, app_name, user_id).await

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, ListRequest, SessionService};
 use chrono::{DateTime, TimeDelta};
+use futures_util::{StreamExt as _, stream};
+use prost::Message as _;
 use serde_json::json;
+use sessiond_adk::proto::v1::{DeleteSessionResponse, ListSessionsResponse, Session};
+use sessiond_adk_testing::{PATIENCE, Scripted, patient};
 
 use crate::harness::{
-    Fixture, USER, creation, getting, listing, named, object, on_each_store, refused,
+    Fixture, USER, creation, getting, key, listing, named, object, on_each_store, refused,
 };
 
 on_each_store! {
@@ -16,6 +21,7 @@ on_each_store! {
     sessions_come_with_their_state_and_without_events
     a_user_sees_no_other_users_sessions
     a_list_of_more_than_a_page_is_whole
+    more_than_a_thousand_sessions_are_listed_and_deleted
     delete_all_sessions_deletes_this_users_only
     delete_all_sessions_of_nobody_is_a_no_op
 }
@@ -109,6 +115,59 @@ async fn a_list_of_more_than_a_page_is_whole(f: Fixture) {
     assert_eq!(all.len(), wanted.len());
     let request = ListRequest { offset: Some(7), limit: Some(21), ..listing(USER) };
     assert_eq!(listed(&f, request).await, all[7..28]);
+}
+
+/// More than the server puts on a page, however small they are.
+async fn more_than_a_thousand_sessions_are_listed_and_deleted(f: Fixture) {
+    const SESSIONS: usize = 2100;
+    let wanted: BTreeSet<_> = (0..SESSIONS).map(|n| format!("s{n:04}")).collect();
+    // At the same time, so that the server shares its flushes to the disk among them.
+    let creating = &f;
+    stream::iter(&wanted)
+        .for_each_concurrent(
+            64,
+            |id| async move { drop(creating.create(id, json!({"id": id})).await) },
+        )
+        .await;
+    let sessions = f.service.list(listing(USER)).await.unwrap();
+    let all: Vec<_> = sessions.iter().map(|session| session.id().to_owned()).collect();
+    assert_eq!(all.len(), SESSIONS, "each of them once");
+    assert_eq!(all.iter().cloned().collect::<BTreeSet<_>>(), wanted);
+    for session in &sessions {
+        assert_eq!(session.state().get("id"), Some(json!(session.id())));
+    }
+    for (offset, limit) in [(0, 1001), (999, 2), (1000, 1000), (1500, usize::MAX), (2099, 5)] {
+        let request = ListRequest { offset: Some(offset), limit: Some(limit), ..listing(USER) };
+        let end = offset.saturating_add(limit).min(SESSIONS);
+        assert_eq!(listed(&f, request).await, all[offset..end], "{offset}, {limit}");
+    }
+    f.service.delete_all_sessions("my_app", USER).await.unwrap();
+    assert!(listed(&f, listing(USER)).await.is_empty());
+}
+
+/// As if others created a session whenever one is deleted.
+#[tokio::test]
+async fn delete_all_sessions_ends_where_there_are_always_more() {
+    let server = Scripted::start(|path| match path {
+        "/sessiond.v1.SessionService/ListSessions" => {
+            let session = Session { key: Some(key("s1")), ..Session::default() };
+            let next_page_token = "more".into();
+            Ok(ListSessionsResponse { sessions: vec![session], next_page_token }.encode_to_vec())
+        }
+        "/sessiond.v1.SessionService/DeleteSession" => Ok(DeleteSessionResponse {}.encode_to_vec()),
+        other => panic!("{other}"),
+    })
+    .await;
+    let service = patient(server.address()).connect_lazy().unwrap();
+    let deleting = service.delete_all_sessions("my_app", USER);
+    let outcome = tokio::time::timeout(PATIENCE, deleting).await.expect("it goes on and on");
+    let error = refused(outcome);
+    assert_eq!(
+        (error.category, error.code),
+        (ErrorCategory::Unavailable, "session.not_all_deleted")
+    );
+    assert!(error.is_retryable() && error.message.contains(USER), "{error:?}");
+    assert_eq!(server.calls().len(), 2 * 1000, "pages and their sessions");
 }
 
 async fn delete_all_sessions_deletes_this_users_only(f: Fixture) {
