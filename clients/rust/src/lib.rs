@@ -37,8 +37,8 @@
 //! * [`Delta`], [`Scope`], [`Change`]: what the kit's interface has no words for, as methods of [`SessiondSessionService`]:
 //!   [`append_with`](SessiondSessionService::append_with) operations that the server evaluates,
 //!   [`state`](SessiondSessionService::state) without a session, the past
-//!   ([`get_as_of`](SessiondSessionService::get_as_of)), [`fork`](SessiondSessionService::fork)s, and
-//!   [`watch`](SessiondSessionService::watch)es.
+//!   ([`get_as_of`](SessiondSessionService::get_as_of)), [`fork`](SessiondSessionService::fork)s, sessions that
+//!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
 //! * [`proto`]: the wire contract, generated, for everything else.
 //!
 //! # What holds

@@ -1,25 +1,28 @@
-//! What the kit's interface has no words for: state without events, operations, the past, forks, turns.
+//! What the kit's interface has no words for: state without events, operations, the past, forks, turns, expiry.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use adk_core::{
     Event, Result,
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
 use adk_session::Session;
+use chrono::{DateTime, Utc};
+use prost_types::FieldMask;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
     call::Failure,
     delta::Delta,
-    error::unexpected,
-    event::{from_wire, to_wire},
+    error::{invalid, unexpected},
+    event::{from_timestamp, from_wire, to_wire},
     proto::v1::{
         self, EndInvocationRequest, EventSelection, ForkOrigin, ForkSessionRequest,
-        GetSessionRequest, GetStateRequest, JsonForm, SessionKey, UpdateStateRequest,
-        get_state_response, session_service_client::SessionServiceClient,
-        state_service_client::StateServiceClient, update_state_response,
+        GetSessionRequest, GetStateRequest, JsonForm, SessionKey, UpdateSessionRequest,
+        UpdateStateRequest, get_state_response, session::Expiration,
+        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
+        update_state_response,
     },
     read,
     rewind::{Target, find},
@@ -187,6 +190,42 @@ impl SessiondSessionService {
             })
             .await?;
         Ok(())
+    }
+
+    /// Lets a session expire `after` so long, counted by the server's clock from when it is asked: from then on it is as if it
+    /// had been deleted. None: never. Returns the time when that will be.
+    ///
+    /// # Errors
+    ///
+    /// `session.not_found`, `session.bad_value` for no time at all and for more than the server can count.
+    pub async fn expire(
+        &self,
+        identity: &AdkIdentity,
+        after: Option<Duration>,
+    ) -> Result<Option<DateTime<Utc>>> {
+        let ttl = after.map(prost_types::Duration::try_from).transpose().map_err(|cause| {
+            invalid("session.bad_value", "the session would live too long").with_source(cause)
+        })?;
+        let request = UpdateSessionRequest {
+            key: Some(key(identity)?),
+            session: Some(v1::Session {
+                expiration: ttl.map(Expiration::Ttl),
+                ..v1::Session::default()
+            }),
+            update_mask: Some(FieldMask { paths: vec!["ttl".into()] }),
+        };
+        let answer = self
+            .caller
+            .call(request, |channel, request| async move {
+                SessionServiceClient::new(channel).update_session(request).await
+            })
+            .await?;
+        let session = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+        match session.expiration {
+            Some(Expiration::ExpireTime(time)) => Ok(Some(from_timestamp(time))),
+            None => Ok(None),
+            Some(Expiration::Ttl(_)) => Err(unexpected("sessiond sent no time of expiration")),
+        }
     }
 
     /// Makes a new session of the same user from the past of another: its events up to `up_to`, or all of them, and its own

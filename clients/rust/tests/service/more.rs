@@ -1,4 +1,4 @@
-//! Beyond the kit's interface: operations, state without sessions, the past, forks, turns.
+//! Beyond the kit's interface: operations, state without sessions, the past, forks, turns, expiry.
 
 use std::time::Duration;
 
@@ -7,12 +7,15 @@ use adk_core::{
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
 use adk_session::{AppendEventRequest, SessionService};
+use chrono::TimeDelta;
+use prost_types::Timestamp;
 use serde_json::{Value, json};
-use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
-use sessiond_adk_testing::{Cut, Proxy, Store, patient};
+use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService, proto::v1::session::Expiration};
+use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, identity, ids, named, object, on_each_store, refused, setting,
+    APP, Fixture, USER, assert_error, identity, ids, listing, named, object, on_each_store,
+    refused, setting,
 };
 
 on_each_store! {
@@ -27,6 +30,9 @@ on_each_store! {
     a_fork_goes_its_own_way
     a_fork_of_what_is_not_there_is_refused
     a_turn_sees_its_temporary_keys_until_it_ends
+    a_session_expires
+    an_expiry_is_put_off_and_lifted
+    an_expiry_that_is_none_is_refused
     ids_made_without_their_checks_are_checked
     operations_whose_answer_is_lost_count_once
     a_fork_whose_answer_is_lost_succeeds
@@ -201,6 +207,63 @@ async fn a_turn_sees_its_temporary_keys_until_it_ends(f: Fixture) {
     assert_eq!(within.state().all(), object(json!({"own": 2})));
 }
 
+async fn a_session_expires(f: Fixture) {
+    f.create("s1", json!({"own": 1, "user:a": 2})).await;
+    f.create("s2", json!({})).await;
+    let until_gone = async {
+        f.service.expire(&s1(), Some(Duration::from_millis(1))).await.unwrap().unwrap();
+        while f.service.get_for_identity(&s1()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_gone).await.expect("it does not expire");
+    let gone = f.service.get_for_identity(&s1()).await;
+    assert_error(gone, ErrorCategory::NotFound, "session.not_found");
+    let late = f.try_append("s1", named("e1")).await;
+    assert_error(late, ErrorCategory::NotFound, "session.not_found");
+    let listed = f.service.list(listing(USER)).await.unwrap();
+    assert_eq!(listed.iter().map(|session| session.id()).collect::<Vec<_>>(), ["s2"]);
+    let anew = f.create("s1", json!({})).await;
+    assert_eq!(anew.state().all(), object(json!({"user:a": 2})), "as after a deletion");
+}
+
+async fn an_expiry_is_put_off_and_lifted(f: Fixture) {
+    f.create("s1", json!({"own": 1})).await;
+    let before = f.stored("s1").await.session.unwrap();
+    assert_eq!(before.expiration, None);
+    let hour = Duration::from_secs(3600);
+    let first = f.service.expire(&s1(), Some(hour)).await.unwrap().unwrap();
+    // By the server's clock, which has moved on since the creation.
+    let created = before.create_time.unwrap();
+    assert!(first.timestamp() >= created.seconds + 3600, "{first} {created:?}");
+    assert!(first.timestamp() < created.seconds + 3600 + 3600, "{first} {created:?}");
+    let second = f.service.expire(&s1(), Some(2 * hour)).await.unwrap().unwrap();
+    assert!(second - first >= TimeDelta::hours(1), "{first} {second}");
+    let stored = f.stored("s1").await.session.unwrap();
+    let wanted = Timestamp {
+        seconds: second.timestamp(),
+        nanos: i32::try_from(second.timestamp_subsec_nanos()).unwrap(),
+    };
+    assert_eq!(stored.expiration, Some(Expiration::ExpireTime(wanted)));
+    assert_eq!(stored.labels, before.labels, "nothing else has changed");
+    assert_eq!(stored.state_form, before.state_form);
+
+    assert_eq!(f.service.expire(&s1(), None).await.unwrap(), None);
+    assert_eq!(f.stored("s1").await.session.unwrap().expiration, None);
+}
+
+async fn an_expiry_that_is_none_is_refused(f: Fixture) {
+    let hour = Duration::from_secs(3600);
+    let missing = f.service.expire(&s1(), Some(hour)).await;
+    assert_error(missing, ErrorCategory::NotFound, "session.not_found");
+    f.create("s1", json!({})).await;
+    for bad in [Duration::ZERO, Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+        let outcome = f.service.expire(&s1(), Some(bad)).await;
+        assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_value");
+    }
+    assert_eq!(f.stored("s1").await.session.unwrap().expiration, None);
+}
+
 /// Without application and user, the server would look the id up among all sessions.
 async fn ids_made_without_their_checks_are_checked(f: Fixture) {
     f.create("s1", json!({"own": 1})).await;
@@ -230,6 +293,7 @@ async fn ids_made_without_their_checks_are_checked(f: Fixture) {
         invalid(refused(s.get_within(&bad, "turn-1").await));
         invalid(refused(s.end_invocation(&bad, "turn-1").await));
         invalid(refused(s.fork(&bad, None, None).await));
+        invalid(refused(s.expire(&bad, None).await));
         let scope = Scope::Session(bad);
         invalid(refused(s.state(&scope).await));
         invalid(refused(s.update_state(&scope, Delta::new().set("own", 2)).await));
