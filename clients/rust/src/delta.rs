@@ -117,7 +117,7 @@ impl Delta {
     pub(crate) fn into_wire(self) -> Result<v1::StateDelta> {
         let Self { set, remove, operations } = self;
         let set_form =
-            if set.is_empty() { None } else { Some(SetForm::SetJson(object_text(set)?)) };
+            if set.is_empty() { None } else { Some(SetForm::SetJson(object_text(&set)?)) };
         Ok(v1::StateDelta { set_form, remove, operations })
     }
 }

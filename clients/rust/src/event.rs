@@ -1,12 +1,16 @@
 //! The kit's event on the wire and back: its own JSON is the body, whole but for the state delta, which travels typed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{collections::HashMap, mem, sync::LazyLock};
 
-use adk_core::{Event, EventActions, Result};
+use adk_core::{AdkError, Event, EventActions, Result};
 use adk_session::KEY_PREFIX_TEMP;
 use chrono::{DateTime, SecondsFormat, Utc};
 use prost_types::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize as _, de::value::MapDeserializer};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -27,16 +31,16 @@ pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
     if event.id.is_empty() {
         event.id = Uuid::new_v4().to_string();
     }
-    let delta = std::mem::take(&mut event.actions.state_delta);
+    let delta = mem::take(&mut event.actions.state_delta);
     let state_delta = if delta.is_empty() {
         None
     } else {
         Some(v1::StateDelta {
-            set_form: Some(SetForm::SetJson(object_text(delta)?)),
+            set_form: Some(SetForm::SetJson(object_text(&delta)?)),
             ..v1::StateDelta::default()
         })
     };
-    let body = body(&event)?;
+    let body = body(&mut event)?;
     Ok(v1::Event {
         event_id: event.id,
         invocation_id: event.invocation_id,
@@ -50,30 +54,31 @@ pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
     })
 }
 
-/// An object as text. Its keys are sorted, so that equal objects are equal text and a repeated request is the same request.
-pub(crate) fn object_text(object: HashMap<String, Value>) -> Result<String> {
-    let sorted: BTreeMap<_, _> = object.into_iter().collect();
-    serde_json::to_string(&sorted).map_err(no_json)
+/// An object as text, its keys in any order: the server compares what is repeated as JSON.
+pub(crate) fn object_text(object: &HashMap<String, Value>) -> Result<String> {
+    serde_json::to_string(object).map_err(no_json)
 }
 
-/// The event's own JSON without its delta. Where the kit holds a hash map, whose order is another each time, keys are sorted.
-fn body(event: &Event) -> Result<String> {
-    let mut body = serde_json::to_value(event).map_err(no_json)?;
-    if let Some(actions) = body.get_mut("actions").and_then(Value::as_object_mut) {
-        actions.remove("state_delta");
-        sort(actions.get_mut("artifact_delta"));
+/// Stands in for the delta while an event is written, so that it is found in the text and cut out again, however large the
+/// event is. Random, so that nothing else in an event is taken for it.
+static MARK: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
+
+/// The event's own JSON without its delta, which is replaced.
+fn body(event: &mut Event) -> Result<String> {
+    event.actions.state_delta = HashMap::from([(MARK.clone(), Value::Null)]);
+    let mut text = serde_json::to_string(event).map_err(no_json)?;
+    let member = format!(r#""state_delta":{{"{}":null}}"#, *MARK);
+    // With a comma on the one side or on the other, unless it stands alone.
+    for cut in [format!("{member},"), format!(",{member}"), member] {
+        if let Some(start) = text.find(&cut) {
+            text.replace_range(start..start + cut.len(), "");
+            return Ok(text);
+        }
     }
-    sort(body.get_mut("event_metadata"));
-    serde_json::to_string(&body).map_err(no_json)
+    Err(invalid("session.bad_json", "the event does not write its delta as it used to"))
 }
 
-fn sort(object: Option<&mut Value>) {
-    if let Some(Value::Object(object)) = object {
-        object.sort_keys();
-    }
-}
-
-fn no_json(cause: serde_json::Error) -> adk_core::AdkError {
+fn no_json(cause: serde_json::Error) -> AdkError {
     invalid("session.bad_json", "the event cannot be written as JSON").with_source(cause)
 }
 
@@ -121,46 +126,56 @@ pub(crate) fn delta(delta: Option<v1::StateDelta>) -> Result<HashMap<String, Val
     Ok(became)
 }
 
+/// JSON that is looked at in parts, by the names of its members.
+type Parts<'a> = HashMap<&'a str, &'a RawValue>;
+
 /// The event in a body, with what the kit insists on filled in. None where the rest does not make one.
 fn parse(text: &str, time: DateTime<Utc>) -> Option<Event> {
-    let mut body: Map<String, Value> = serde_json::from_str(text).ok()?;
+    let given: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let mut body: Parts<'_> = given.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     // The envelope's are put in their place; here they have to be of the right kind only.
+    let no_text = serde_json::from_str(r#""""#).ok()?;
     for name in ["id", "invocation_id", "branch", "author"] {
-        body.insert(name.into(), "".into());
+        body.insert(name, no_text);
     }
-    if !body.get("timestamp").is_some_and(is_time) {
-        let time = time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-        body.insert("timestamp".into(), time.into());
+    let envelope_time = to_raw_value(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true)).ok()?;
+    if !body.get("timestamp").is_some_and(|value| is_time(value)) {
+        body.insert("timestamp", &envelope_time);
     }
     for flag in ["partial", "turn_complete", "interrupted"] {
-        if !body.get(flag).is_some_and(Value::is_boolean) {
-            body.insert(flag.into(), false.into());
+        if !body.get(flag).is_some_and(|value| matches!(value.get(), "true" | "false")) {
+            body.insert(flag, RawValue::FALSE);
         }
     }
-    let actions = body.remove("actions");
-    body.insert("actions".into(), complete(actions)?);
-    serde_json::from_value(body.into()).ok()
+    let actions = complete(body.get("actions").copied())?;
+    body.insert("actions", &actions);
+    Event::deserialize(MapDeserializer::new(body.into_iter())).ok()
 }
 
-fn is_time(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.parse::<DateTime<Utc>>().is_ok())
+fn is_time(value: &RawValue) -> bool {
+    let text: Option<String> = serde_json::from_str(value.get()).ok();
+    text.is_some_and(|text| text.parse::<DateTime<Utc>>().is_ok())
 }
+
+/// The kit's actions of an event that does nothing.
+static NO_ACTIONS: LazyLock<HashMap<String, Box<RawValue>>> = LazyLock::new(|| {
+    let text = serde_json::to_string(&EventActions::default());
+    text.and_then(|text| serde_json::from_str(&text)).unwrap_or_default()
+});
 
 /// Actions with every field that the kit insists on. None where they are not an object.
-fn complete(actions: Option<Value>) -> Option<Value> {
-    let Ok(Value::Object(mut complete)) = serde_json::to_value(EventActions::default()) else {
-        return None;
+fn complete(actions: Option<&RawValue>) -> Option<Box<RawValue>> {
+    let given: HashMap<String, &RawValue> = match actions.map(RawValue::get) {
+        None | Some("null") => HashMap::new(),
+        Some(text) => serde_json::from_str(text).ok()?,
     };
-    match actions {
-        // Other kits write null for what is not set.
-        Some(Value::Object(actions)) => {
-            complete.extend(actions.into_iter().filter(|(_, value)| !value.is_null()));
-        }
-        Some(Value::Null) | None => {}
-        Some(_) => return None,
-    }
-    complete.insert("state_delta".into(), json!({}));
-    Some(complete.into())
+    let mut complete: Parts<'_> =
+        NO_ACTIONS.iter().map(|(name, value)| (name.as_str(), &**value)).collect();
+    // Other kits write null for what is not set.
+    let set = given.iter().filter(|(_, value)| value.get() != "null");
+    complete.extend(set.map(|(name, value)| (name.as_str(), *value)));
+    complete.insert("state_delta", serde_json::from_str("{}").ok()?);
+    to_raw_value(&complete).ok()
 }
 
 /// A time as the wire can hold it: within the years 1 to 9999, a leap second as the end of the second before. The body keeps
@@ -194,35 +209,45 @@ pub(crate) fn drop_temporary(event: &mut v1::Event) -> Result<bool> {
         let before = set.len();
         set.retain(|key, _| kept(key));
         dropped |= set.len() < before;
-        *text = object_text(set)?;
+        *text = object_text(&set)?;
     }
     Ok(dropped)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    /// Whatever order the kit's hash maps have in this process.
-    #[test]
-    fn equal_events_are_equal_text() {
-        let numbered = || (0..20).map(|n| (format!("k{n:02}"), n));
-        let mut event = Event::with_id("e1", "turn-1");
-        event.actions.artifact_delta = numbered().collect();
-        event.provider_metadata = numbered().map(|(key, n)| (key, n.to_string())).collect();
-        event.actions.state_delta = numbered().map(|(key, n)| (key, n.into())).collect();
-        let wire = to_wire(event).unwrap();
-        let in_order = |text: &str| {
-            let found = numbered().map(|(key, _)| text.find(&format!("\"{key}\"")).unwrap());
-            assert!(found.is_sorted(), "{text}");
-        };
-        let Some(BodyForm::BodyJson(body)) = wire.body_form else { panic!() };
-        let artifacts = body.split("event_metadata").next().unwrap();
-        in_order(artifacts);
-        in_order(&body[artifacts.len()..]);
-        match wire.state_delta.unwrap().set_form {
-            Some(SetForm::SetJson(set)) => in_order(&set),
+    fn body_of(event: Event) -> String {
+        match to_wire(event).unwrap().body_form {
+            Some(BodyForm::BodyJson(text)) => text,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whatever else in it looks like one, before it or behind it.
+    #[test]
+    fn the_body_lacks_the_events_own_delta_and_nothing_else() {
+        let looks_alike = json!({"actions": {"state_delta": {}, "a": {"state_delta": {"x": 1}}}});
+        let mut event = Event::with_id("e1", "turn-1");
+        event.llm_response.provider_metadata = Some(looks_alike.clone());
+        event.llm_request = Some(looks_alike.to_string());
+        event.provider_metadata.insert("state_delta".into(), "{}".into());
+        event.actions.tool_confirmation = Some(adk_core::ToolConfirmationRequest {
+            tool_name: "f".into(),
+            function_call_id: None,
+            args: looks_alike,
+        });
+        for delta in [json!({}), json!({"own": {"state_delta": {}}})] {
+            event.actions.state_delta = serde_json::from_value(delta).unwrap();
+            let mut wanted = serde_json::to_value(&event).unwrap();
+            wanted["actions"].as_object_mut().unwrap().remove("state_delta").unwrap();
+            let body = body_of(event.clone());
+            assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), wanted);
+            // A member that is there twice would not show above.
+            assert_eq!(body.len(), wanted.to_string().len());
         }
     }
 }

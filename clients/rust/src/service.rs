@@ -155,7 +155,7 @@ impl SessionService for SessiondSessionService {
             app_name: key.app_name.clone(),
             user_id: key.user_id.clone(),
             session_id: key.session_id.clone(),
-            state_form: Some(StateForm::StateJson(object_text(req.state)?)),
+            state_form: Some(StateForm::StateJson(object_text(&req.state)?)),
             session: Some(v1::Session { labels, ..v1::Session::default() }),
             allow_existing: false,
             json_form: JsonForm::Text.into(),
