@@ -44,7 +44,7 @@ impl Caller {
     /// Sends `question` until it is answered, refused, or there is no more patience.
     pub async fn call<Q, A, F>(
         &self,
-        question: Q,
+        question: &Q,
         send: impl Fn(Channel, Request<Q>) -> F,
     ) -> Answer<A>
     where

@@ -10,8 +10,8 @@ use crate::{
     call::{Answer, Caller},
     error::unexpected,
     proto::v1::{
-        self, DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse,
-        SessionKey, SessionOrder, session_service_client::SessionServiceClient,
+        DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse, SessionKey,
+        SessionOrder, session_service_client::SessionServiceClient,
     },
     read::LARGEST_PAGE,
     session::SessionSnapshot,
@@ -49,9 +49,9 @@ pub(crate) async fn list(
         request.page_size =
             i32::try_from(wanted).map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE));
         request.include_state = to_skip == 0;
-        let page = list_sessions(caller, request.clone()).await?;
+        let page = list_sessions(caller, &request).await?;
         for session in page.sessions {
-            if !seen.insert(address(&session)?.session_id) {
+            if !seen.insert(address(session.key.as_ref())?.session_id.clone()) {
                 continue;
             }
             if to_skip > 0 {
@@ -70,20 +70,20 @@ pub(crate) async fn list(
 
 /// Deletes every session of one user, those that are created meanwhile included, up to [`DELETED_PAGES`].
 pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -> Result<()> {
+    let request = ListSessionsRequest {
+        app_name: app_name.into(),
+        user_id: user_id.into(),
+        page_size: LARGEST_PAGE,
+        ..ListSessionsRequest::default()
+    };
     // Always the first page: what was on it is gone when it is asked for again.
     for _ in 0..DELETED_PAGES {
-        let request = ListSessionsRequest {
-            app_name: app_name.into(),
-            user_id: user_id.into(),
-            page_size: LARGEST_PAGE,
-            ..ListSessionsRequest::default()
-        };
-        let page = list_sessions(caller, request).await?;
+        let page = list_sessions(caller, &request).await?;
         if page.sessions.is_empty() {
             return Ok(());
         }
-        let keys: Vec<SessionKey> = page.sessions.iter().map(address).collect::<Result<_>>()?;
-        stream::iter(keys)
+        let keys = page.sessions.into_iter().map(|session| address(session.key));
+        stream::iter(keys.collect::<Result<Vec<_>>>()?)
             .map(|key| delete(caller, key))
             .buffer_unordered(DELETIONS)
             .try_collect::<()>()
@@ -102,7 +102,7 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
 pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> Answer<()> {
     let request = DeleteSessionRequest { key: Some(key), allow_missing: true };
     caller
-        .call(request, |channel, request| async move {
+        .call(&request, |channel, request| async move {
             SessionServiceClient::new(channel).delete_session(request).await
         })
         .await?;
@@ -111,7 +111,7 @@ pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> Answer<()> {
 
 async fn list_sessions(
     caller: &Caller,
-    request: ListSessionsRequest,
+    request: &ListSessionsRequest,
 ) -> Answer<ListSessionsResponse> {
     caller
         .call(request, |channel, request| async move {
@@ -120,6 +120,6 @@ async fn list_sessions(
         .await
 }
 
-fn address(session: &v1::Session) -> Result<SessionKey> {
-    session.key.clone().ok_or_else(|| unexpected("sessiond sent a session without its address"))
+fn address<K>(key: Option<K>) -> Result<K> {
+    key.ok_or_else(|| unexpected("sessiond sent a session without its address"))
 }

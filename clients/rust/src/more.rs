@@ -76,7 +76,7 @@ impl SessiondSessionService {
         };
         let answer = self
             .caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 StateServiceClient::new(channel).get_state(request).await
             })
             .await?;
@@ -106,7 +106,7 @@ impl SessiondSessionService {
         };
         let answer = self
             .caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 StateServiceClient::new(channel).update_state(request).await
             })
             .await?;
@@ -185,7 +185,7 @@ impl SessiondSessionService {
         let request =
             EndInvocationRequest { key: Some(key(identity)?), invocation_id: invocation_id.into() };
         self.caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 StateServiceClient::new(channel).end_invocation(request).await
             })
             .await?;
@@ -216,7 +216,7 @@ impl SessiondSessionService {
         };
         let answer = self
             .caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 SessionServiceClient::new(channel).update_session(request).await
             })
             .await?;
@@ -257,7 +257,7 @@ impl SessiondSessionService {
         };
         let outcome = self
             .caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 SessionServiceClient::new(channel).fork_session(request).await
             })
             .await;

@@ -8,8 +8,8 @@ use crate::{
     error::unexpected,
     event::from_wire,
     proto::v1::{
-        EventSelection, GetSessionRequest, JsonForm, ListEventsRequest, ListEventsResponse,
-        Session, SessionKey, event_service_client::EventServiceClient,
+        EventSelection, GetSessionRequest, GetSessionResponse, JsonForm, ListEventsRequest,
+        ListEventsResponse, Session, SessionKey, event_service_client::EventServiceClient,
         session_service_client::SessionServiceClient,
     },
     session::SessionSnapshot,
@@ -19,30 +19,32 @@ use crate::{
 pub(crate) const LARGEST_PAGE: i32 = 1000;
 
 /// Reads a session as `request` says, all of the events that it selects included.
-pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<SessionSnapshot> {
-    let request = GetSessionRequest { json_form: JsonForm::Text.into(), ..request };
-    let key = request.key.clone();
-    let selection = request.events;
-    let answer = get(caller, request).await?;
-    let session = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+pub(crate) async fn read(
+    caller: &Caller,
+    mut request: GetSessionRequest,
+) -> Result<SessionSnapshot> {
+    request.json_form = JsonForm::Text.into();
+    let answer = get(caller, &request).await?;
+    let mut session = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
     let mut events: Vec<Event> = answer.events.into_iter().map(from_wire).collect::<Result<_>>()?;
-    let mut page_token = answer.next_page_token;
-    while !page_token.is_empty() {
-        let page = list_events(
-            caller,
-            ListEventsRequest {
-                key: session.key.clone().or_else(|| key.clone()),
-                page_size: LARGEST_PAGE,
-                page_token,
-                selection,
-                ..ListEventsRequest::default()
-            },
-        )
-        .await?;
-        for event in page.events {
-            events.push(from_wire(event)?);
+    if !answer.next_page_token.is_empty() {
+        let mut pages = ListEventsRequest {
+            // Lent out until all pages are there.
+            key: session.key.take(),
+            page_size: LARGEST_PAGE,
+            page_token: answer.next_page_token,
+            selection: request.events,
+            json_form: JsonForm::Text.into(),
+            ..ListEventsRequest::default()
+        };
+        while !pages.page_token.is_empty() {
+            let page = list_events(caller, &pages).await?;
+            for event in page.events {
+                events.push(from_wire(event)?);
+            }
+            pages.page_token = page.next_page_token;
         }
-        page_token = page.next_page_token;
+        session.key = pages.key;
     }
     SessionSnapshot::new(session, events)
 }
@@ -51,14 +53,11 @@ pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<
 pub(crate) async fn head(caller: &Caller, key: SessionKey) -> Result<Session> {
     let request =
         GetSessionRequest { key: Some(key), without_state: true, ..GetSessionRequest::default() };
-    let answer = get(caller, request).await?;
+    let answer = get(caller, &request).await?;
     answer.session.ok_or_else(|| unexpected("sessiond sent no session"))
 }
 
-async fn get(
-    caller: &Caller,
-    request: GetSessionRequest,
-) -> Answer<crate::proto::v1::GetSessionResponse> {
+async fn get(caller: &Caller, request: &GetSessionRequest) -> Answer<GetSessionResponse> {
     caller
         .call(request, |channel, request: Request<_>| async move {
             SessionServiceClient::new(channel).get_session(request).await
@@ -66,12 +65,11 @@ async fn get(
         .await
 }
 
-/// One page of a session's events, as text.
+/// One page of a session's events.
 pub(crate) async fn list_events(
     caller: &Caller,
-    request: ListEventsRequest,
+    request: &ListEventsRequest,
 ) -> Answer<ListEventsResponse> {
-    let request = ListEventsRequest { json_form: JsonForm::Text.into(), ..request };
     caller
         .call(request, |channel, request: Request<_>| async move {
             EventServiceClient::new(channel).list_events(request).await

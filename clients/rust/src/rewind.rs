@@ -7,8 +7,9 @@ use crate::{
     call::{Answer, Caller},
     error::{invalid, unexpected},
     proto::v1::{
-        EventSelection, GetSessionRequest, ListEventsRequest, Precondition, RewindSessionRequest,
-        RewindSessionResponse, SessionKey, session_service_client::SessionServiceClient,
+        EventSelection, GetSessionRequest, JsonForm, ListEventsRequest, Precondition,
+        RewindSessionRequest, RewindSessionResponse, SessionKey,
+        session_service_client::SessionServiceClient,
     },
     read::{self, LARGEST_PAGE, list_events},
     session::SessionSnapshot,
@@ -60,7 +61,7 @@ pub(crate) async fn rewind(
 
 async fn send(caller: &Caller, request: RewindSessionRequest) -> Answer<RewindSessionResponse> {
     caller
-        .call(request, |channel, request| async move {
+        .call(&request, |channel, request| async move {
             SessionServiceClient::new(channel).rewind_session(request).await
         })
         .await
@@ -90,23 +91,22 @@ pub(crate) async fn find(
     include_rewound: bool,
 ) -> Result<i64> {
     let mut passed = 0;
-    let mut page_token = String::new();
+    let mut request = ListEventsRequest {
+        key: Some(key.clone()),
+        descending: true,
+        selection: Some(EventSelection { include_rewound, ..EventSelection::default() }),
+        // Nothing but ids and sequences is looked at, and text is what the server need not convert.
+        json_form: JsonForm::Text.into(),
+        ..ListEventsRequest::default()
+    };
     loop {
-        let page_size = match target {
+        request.page_size = match target {
             Target::Event(_) => LARGEST_PAGE,
             // One more than those that go.
             Target::Steps(steps) => i32::try_from((steps - passed).saturating_add(1))
                 .map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
         };
-        let request = ListEventsRequest {
-            key: Some(key.clone()),
-            page_size,
-            page_token,
-            descending: true,
-            selection: Some(EventSelection { include_rewound, ..EventSelection::default() }),
-            ..ListEventsRequest::default()
-        };
-        let page = list_events(caller, request).await?;
+        let page = list_events(caller, &request).await?;
         for event in page.events {
             let found = match target {
                 Target::Event(id) => event.event_id == id,
@@ -117,8 +117,8 @@ pub(crate) async fn find(
             }
             passed += 1;
         }
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
             return match target {
                 Target::Event(id) => Err(AdkError::not_found(
                     ErrorComponent::Session,

@@ -84,7 +84,7 @@ impl SessiondSessionService {
             readiness(answer.get_ref().status())?;
             Ok(answer)
         };
-        self.caller.call(HealthCheckRequest::default(), ask).await?;
+        self.caller.call(&HealthCheckRequest::default(), ask).await?;
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl SessiondSessionService {
             json_form: JsonForm::Text.into(),
             ..v1::AppendEventRequest::default()
         };
-        let refusal = match self.send_append(request.clone()).await {
+        let refusal = match self.send_append(&request).await {
             Ok(answer) => return Ok(answer),
             Err(refusal) => refusal,
         };
@@ -110,7 +110,7 @@ impl SessiondSessionService {
         if !without || !request.event.as_mut().map_or(Ok(false), drop_temporary)? {
             return Err(refusal.into());
         }
-        match self.send_append(request).await {
+        match self.send_append(&request).await {
             Ok(answer) => {
                 tracing::warn!("sessiond had no room for temp: keys, which were dropped");
                 Ok(answer)
@@ -123,7 +123,7 @@ impl SessiondSessionService {
 
     async fn send_append(
         &self,
-        request: v1::AppendEventRequest,
+        request: &v1::AppendEventRequest,
     ) -> Answer<v1::AppendEventResponse> {
         self.caller
             .call(request, |channel, request| async move {
@@ -162,7 +162,7 @@ impl SessionService for SessiondSessionService {
         };
         let outcome = self
             .caller
-            .call(request, |channel, request| async move {
+            .call(&request, |channel, request| async move {
                 SessionServiceClient::new(channel).create_session(request).await
             })
             .await;
@@ -261,7 +261,7 @@ impl SessionService for SessiondSessionService {
     /// Asks the server's health service, which answers once its store is open and until it is told to stop.
     async fn health_check(&self) -> Result<()> {
         let ask = |channel, request| async move { HealthClient::new(channel).check(request).await };
-        let answer = self.caller.call(HealthCheckRequest::default(), ask).await?;
+        let answer = self.caller.call(&HealthCheckRequest::default(), ask).await?;
         // An answer, though not the wanted one, so it is not asked for again.
         readiness(answer.status())
             .map_err(|status| Failure { status, kind: Kind::Refused, attempts: 1 }.into())
