@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use adk_core::{
     Agent, Content, Event, EventStream, FunctionResponseData, InvocationContext, Part, Result,
-    async_trait,
+    async_trait, identity::AdkIdentity,
 };
 use adk_runner::Runner;
 use adk_session::{
-    CreateRequest, GetRequest, InMemorySessionService, ListRequest, Session, SessionService,
+    AppendEventRequest, CreateRequest, GetRequest, InMemorySessionService, ListRequest, Session,
+    SessionService,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
@@ -169,6 +170,116 @@ async fn a_conversation_leaves_the_same_session_behind() {
         let server = Server::start(store);
         let sessions = patient(server.address()).connect().await.unwrap();
         assert_eq!(converse(Arc::new(sessions)).await, wanted, "{store:?}");
+    }
+}
+
+/// Writes, lets another write, and says what it sees then.
+struct Interrupted {
+    sessions: Arc<dyn SessionService>,
+}
+
+#[async_trait]
+impl Agent for Interrupted {
+    fn name(&self) -> &str {
+        "interrupted"
+    }
+
+    fn description(&self) -> &str {
+        "says what it sees"
+    }
+
+    fn sub_agents(&self) -> &[Arc<dyn Agent>] {
+        &[]
+    }
+
+    async fn run(&self, context: Arc<dyn InvocationContext>) -> Result<EventStream> {
+        let seen = |context: &dyn InvocationContext| {
+            let session = context.session();
+            let state = ["own", "others", "user:who"].map(|key| session.state().get(key));
+            json!({"state": state, "heard": session.conversation_history().len()})
+        };
+        let text = |text: &str| vec![Part::Text { text: text.into() }];
+        let mut first = event(&*context, "first", text("I write."));
+        first.actions.state_delta.insert("at first".into(), seen(&*context));
+        first.actions.state_delta.insert("own".into(), json!("mine"));
+        first.actions.state_delta.insert("user:who".into(), json!("I"));
+
+        let sessions = Arc::clone(&self.sessions);
+        // Asked for when the runner has stored the first one.
+        let second = stream::once(async move {
+            let mut others = event(&*context, "others", text("Another writes."));
+            others.author = "another".into();
+            for (key, value) in [("own", "another's"), ("others", "new"), ("user:who", "another")] {
+                others.actions.state_delta.insert(key.into(), json!(value));
+            }
+            let identity = AdkIdentity::new(
+                context.session().app_name().try_into()?,
+                context.session().user_id().try_into()?,
+                context.session().id().try_into()?,
+            );
+            let request = AppendEventRequest { identity, event: others };
+            sessions.append_event_for_identity(request).await?;
+            let mut second = event(&*context, "second", text("I say what I see."));
+            second.actions.state_delta.insert("at last".into(), seen(&*context));
+            Ok(second)
+        });
+        Ok(stream::iter([Ok(first)]).chain(second).boxed())
+    }
+}
+
+/// A run goes on with the session that it has read, and with what itself has changed in it. What others have written meanwhile
+/// is not lost for that, and the next run begins with it.
+async fn be_interrupted(sessions: Arc<dyn SessionService>) {
+    let runner = Runner::builder()
+        .app_name("my_app")
+        .agent(Arc::new(Interrupted { sessions: Arc::clone(&sessions) }))
+        .session_service(Arc::clone(&sessions))
+        .build()
+        .unwrap();
+    let request = CreateRequest {
+        app_name: "my_app".into(),
+        user_id: "alice".into(),
+        session_id: Some("s1".into()),
+        state: Default::default(),
+    };
+    sessions.create(request).await.unwrap();
+    for (began, heard) in
+        [(json!([null, null, null]), 1), (json!(["another's", "new", "another"]), 5)]
+    {
+        let question = Content::new("user").with_text("What do you see?");
+        let told: Vec<Event> =
+            runner.run_str("alice", "s1", question).await.unwrap().try_collect().await.unwrap();
+        let first = &told[0].actions.state_delta["at first"];
+        assert_eq!(*first, json!({"state": began, "heard": heard}));
+        let last = &told[1].actions.state_delta["at last"];
+        let still = json!(["mine", began[1], "I"]);
+        assert_eq!(*last, json!({"state": still, "heard": heard + 1}), "its own session");
+
+        let request = GetRequest {
+            app_name: "my_app".into(),
+            user_id: "alice".into(),
+            session_id: "s1".into(),
+            num_recent_events: Some(4),
+            after: None,
+        };
+        let session = sessions.get(request).await.unwrap();
+        let authors: Vec<_> =
+            session.events().all().into_iter().map(|event| event.author).collect();
+        assert_eq!(authors, ["user", "assistant", "another", "assistant"]);
+        for (key, value) in [("own", "another's"), ("others", "new"), ("user:who", "another")] {
+            assert_eq!(session.state().get(key), Some(json!(value)), "the last who wrote it");
+        }
+        assert_eq!(session.state().get("at last").as_ref(), Some(last));
+    }
+}
+
+#[tokio::test]
+async fn a_run_keeps_its_own_session() {
+    be_interrupted(Arc::new(InMemorySessionService::new())).await;
+    for store in [Store::Memory, Store::Sqlite] {
+        let server = Server::start(store);
+        let sessions = patient(server.address()).connect().await.unwrap();
+        be_interrupted(Arc::new(sessions)).await;
     }
 }
 
