@@ -15,6 +15,7 @@ use sessiond_adk_testing::{Server, Store, patient};
 const PROCESSES: [&str; 2] = ["a", "b"];
 const WRITERS: usize = 4;
 const APPENDS: usize = 200;
+const EVENTS: usize = PROCESSES.len() * WRITERS * APPENDS;
 
 /// A running `writer`, killed where the test gives up on it.
 struct Process {
@@ -39,7 +40,7 @@ impl Process {
     }
 
     fn go_on(&mut self) {
-        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 }
 
@@ -62,11 +63,15 @@ async fn two_processes_write(store: Store) {
     };
     service.create(request).await.unwrap();
     let mut processes = PROCESSES.map(|name| Process::start(server.address(), name));
-    for process in &mut processes {
-        assert_eq!(process.line(), "written");
+    // Nobody begins before all of them can, and nobody reads before all of them are through.
+    for step in ["ready", "written"] {
+        for process in &mut processes {
+            assert_eq!(process.line(), step);
+        }
+        let stored = service.get_for_identity(&identity).await.unwrap().events().len();
+        assert_eq!(stored, if step == "ready" { 0 } else { EVENTS }, "{step}");
+        processes.iter_mut().for_each(Process::go_on);
     }
-    // All of them are through before anybody reads.
-    processes.iter_mut().for_each(Process::go_on);
     let seen = processes.each_mut().map(|process| (process.line(), process.line()));
     assert_eq!(seen[0], seen[1], "both processes see the same");
 
@@ -81,7 +86,7 @@ async fn two_processes_write(store: Store) {
         .iter()
         .flat_map(|writer| (1..=APPENDS).map(move |n| format!("{writer}-{n}")))
         .collect();
-    assert_eq!(ids.len(), PROCESSES.len() * WRITERS * APPENDS, "nothing is doubled");
+    assert_eq!(ids.len(), EVENTS, "nothing is doubled");
     assert_eq!(ids.iter().cloned().collect::<BTreeSet<_>>(), wanted, "nothing is lost");
     for writer in &writers {
         let of_writer: Vec<_> =
