@@ -51,6 +51,7 @@ struct Counts {
     held: Notify,
     release: Notify,
     answers: AtomicUsize,
+    connections: AtomicUsize,
 }
 
 impl Proxy {
@@ -66,11 +67,13 @@ impl Proxy {
             held: Notify::new(),
             release: Notify::new(),
             answers: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
         });
         let (server, shared) = (server.to_owned(), Arc::clone(&counts));
         let accepting = tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
+                shared.connections.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(connect(client, server.clone(), Arc::clone(&shared)));
             }
         });
@@ -112,6 +115,11 @@ impl Proxy {
     /// How many of the answers that were to be cut are still to come.
     pub fn left_to_cut(&self) -> usize {
         self.counts.to_cut.load(Ordering::SeqCst)
+    }
+
+    /// Connections that clients have made so far, those that have ended included.
+    pub fn connections(&self) -> usize {
+        self.counts.connections.load(Ordering::SeqCst)
     }
 
     /// Answers that the server has begun so far, those cut off included.

@@ -15,7 +15,7 @@ use sessiond_adk::{
         session_service_client::SessionServiceClient,
     },
 };
-use sessiond_adk_testing::{Server, Store, patient};
+use sessiond_adk_testing::{Cut, Proxy, Server, Store, patient};
 
 /// Application and user of every session, where a test does not say otherwise.
 pub const APP: &str = "my_app";
@@ -90,6 +90,20 @@ impl Fixture {
         client.get_session(request).await.unwrap().into_inner()
     }
 }
+
+/// A service behind a network that can be made to fail.
+pub async fn behind(server: &Server, cut: Cut, retry: Retry) -> (Proxy, SessiondSessionService) {
+    let proxy = Proxy::start(server.address(), cut).await;
+    let service = patient(proxy.address()).retry(retry).connect().await.unwrap();
+    (proxy, service)
+}
+
+/// Pauses too short to be felt, as often as anybody wants.
+pub const EAGER: Retry = Retry {
+    attempts: 10,
+    first_pause: Duration::from_millis(1),
+    longest_pause: Duration::from_millis(1),
+};
 
 /// Does not try again, so that what a call met is what it says.
 pub const NO_RETRY: Retry =

@@ -1,4 +1,4 @@
-//! Beyond the kit's interface: operations, state without sessions, the past, forks, turns, expiry.
+//! Beyond the kit's interface: operations, state without sessions, the past, forks, expiry.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use adk_session::{AppendEventRequest, SessionService};
 use chrono::TimeDelta;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
-use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService, proto::v1::session::Expiration};
-use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Store, patient};
+use sessiond_adk::{Delta, Scope, proto::v1::session::Expiration};
+use sessiond_adk_testing::{Cut, PATIENCE, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, identity, ids, listing, named, object, on_each_store,
-    refused, setting,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, listing, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -29,7 +29,6 @@ on_each_store! {
     what_a_rewind_hid_can_be_read
     a_fork_goes_its_own_way
     a_fork_of_what_is_not_there_is_refused
-    a_turn_sees_its_temporary_keys_until_it_ends
     a_session_expires
     an_expiry_is_put_off_and_lifted
     an_expiry_that_is_none_is_refused
@@ -196,17 +195,6 @@ async fn a_fork_of_what_is_not_there_is_refused(f: Fixture) {
     assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
 }
 
-async fn a_turn_sees_its_temporary_keys_until_it_ends(f: Fixture) {
-    f.create("s1", json!({})).await;
-    f.append("s1", setting(json!({"temp:note": 1, "own": 2}))).await;
-    let within = f.service.get_within(&s1(), "turn-1").await.unwrap();
-    assert_eq!(within.state().all(), object(json!({"temp:note": 1, "own": 2})));
-    assert_eq!(within.events().len(), 1);
-    f.service.end_invocation(&s1(), "turn-1").await.unwrap();
-    let within = f.service.get_within(&s1(), "turn-1").await.unwrap();
-    assert_eq!(within.state().all(), object(json!({"own": 2})));
-}
-
 async fn a_session_expires(f: Fixture) {
     f.create("s1", json!({"own": 1, "user:a": 2})).await;
     f.create("s2", json!({})).await;
@@ -304,18 +292,9 @@ async fn ids_made_without_their_checks_are_checked(f: Fixture) {
     assert!(session.events().is_empty() && session.state().get("own") == Some(json!(1)));
 }
 
-async fn behind(f: &Fixture) -> (Proxy, SessiondSessionService) {
-    let proxy = Proxy::start(f.server.address(), Cut::Close).await;
-    let pause = Duration::from_millis(1);
-    let retry = Retry { attempts: 10, first_pause: pause, longest_pause: pause };
-    let settings = patient(proxy.address()).retry(retry);
-    let service = settings.connect().await.unwrap();
-    (proxy, service)
-}
-
 async fn operations_whose_answer_is_lost_count_once(f: Fixture) {
     f.create("s1", json!({})).await;
-    let (proxy, service) = behind(&f).await;
+    let (proxy, service) = behind(&f.server, Cut::Close, EAGER).await;
     let delta = || Delta::new().increment("app:n", 1);
     proxy.cut_next(2);
     let state = service.update_state(&app(), delta()).await.unwrap();
@@ -330,7 +309,7 @@ async fn operations_whose_answer_is_lost_count_once(f: Fixture) {
 async fn a_fork_whose_answer_is_lost_succeeds(f: Fixture) {
     f.create("s1", json!({})).await;
     f.append("s1", named("e1")).await;
-    let (proxy, service) = behind(&f).await;
+    let (proxy, service) = behind(&f.server, Cut::Close, EAGER).await;
     // The source is read first.
     proxy.cut_after(1);
     let fork = service.fork(&s1(), None, Some("s2".try_into().unwrap())).await.unwrap();
@@ -349,7 +328,20 @@ async fn a_fork_whose_answer_is_lost_succeeds(f: Fixture) {
 async fn clones_share_one_connection() {
     let f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
-    let clone = f.service.clone();
-    drop(f.service);
-    clone.append_event("s1", named("e1")).await.unwrap();
+    let (proxy, service) = behind(&f.server, Cut::Close, NO_RETRY).await;
+    let appends = (0..16).map(|n| {
+        let clone = service.clone();
+        tokio::spawn(async move { clone.append_event("s1", named(&format!("e{n}"))).await })
+    });
+    let appends: Vec<_> = appends.collect();
+    // It lives for as long as any of them.
+    drop(service);
+    for append in appends {
+        append.await.unwrap().unwrap();
+    }
+    assert_eq!(f.get("s1").await.events().len(), 16);
+    assert_eq!(proxy.connections(), 1);
+    // Another service has a connection of its own, so what is counted are connections.
+    patient(proxy.address()).connect().await.unwrap();
+    assert_eq!(proxy.connections(), 2);
 }

@@ -7,7 +7,7 @@ use adk_session::{CreateRequest, GetRequest, SessionService};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use sessiond_adk::SessiondSessionService;
-use sessiond_adk_testing::{Store, patient};
+use sessiond_adk_testing::{PATIENCE, Store, patient};
 
 use crate::harness::{
     APP, Fixture, NO_RETRY, USER, assert_error, creation, getting, identity, ids, named, object,
@@ -327,7 +327,9 @@ async fn transport_failures_do_not_look_like_a_missing_session() {
         .deadline(Duration::from_millis(200))
         .connect_lazy()
         .unwrap();
-    let error = refused(service.get(getting("s1")).await);
+    let asking = service.get(getting("s1"));
+    let outcome = tokio::time::timeout(PATIENCE, asking).await.expect("nothing bounds the call");
+    let error = refused(outcome);
     assert_eq!((error.category, error.code), (ErrorCategory::Timeout, "session.deadline_exceeded"));
     assert!(error.is_retryable());
 }

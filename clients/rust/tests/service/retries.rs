@@ -6,11 +6,11 @@ use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, SessionService};
 use serde_json::json;
 use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
-use sessiond_adk_testing::{Cut, Proxy, Server, Store, patient};
+use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Server, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, blocking, creation, getting, identity, ids,
-    listing, named, object, refused, setting,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, getting,
+    identity, ids, listing, named, object, refused, setting,
 };
 
 /// A service behind a network that can be made to fail, and a direct one to look at what happened.
@@ -23,8 +23,7 @@ struct Behind {
 impl Behind {
     async fn start(store: Store, cut: Cut, retry: Retry) -> Self {
         let direct = Fixture::start(store).await;
-        let proxy = Proxy::start(direct.server.address(), cut).await;
-        let service = patient(proxy.address()).retry(retry).connect().await.unwrap();
+        let (proxy, service) = behind(&direct.server, cut, retry).await;
         Self { direct, proxy, service }
     }
 
@@ -38,13 +37,6 @@ impl Behind {
         assert_eq!(self.proxy.left_to_cut(), 0, "the answer was not cut");
     }
 }
-
-/// Pauses too short to be felt, as often as anybody wants.
-const EAGER: Retry = Retry {
-    attempts: 10,
-    first_pause: Duration::from_millis(1),
-    longest_pause: Duration::from_millis(1),
-};
 
 /// Every way to lose an answer, on both stores.
 const WAYS: [(Store, Cut); 6] = [
@@ -293,7 +285,9 @@ async fn the_deadline_bounds_the_retries() {
         .deadline(Duration::from_millis(300))
         .connect_lazy()
         .unwrap();
-    let error = refused(service.append_event("s1", named("e1")).await);
+    let appending = service.append_event("s1", named("e1"));
+    let outcome = tokio::time::timeout(PATIENCE, appending).await.expect("nothing bounds them");
+    let error = refused(outcome);
     // The deadline may pass in the middle of an attempt, or of a pause.
     let given_up = [ErrorCategory::Unavailable, ErrorCategory::Timeout];
     assert!(given_up.contains(&error.category) && error.is_retryable(), "{error:?}");

@@ -3,10 +3,11 @@
 use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, GetRequest, SessionService};
 use serde_json::json;
-use sessiond_adk_testing::{Cut, Proxy, patient};
+use sessiond_adk_testing::Cut;
 
 use crate::harness::{
-    Fixture, assert_error, creation, getting, ids, named, object, on_each_store, refused, setting,
+    Fixture, NO_RETRY, assert_error, behind, creation, getting, ids, named, object, on_each_store,
+    refused, setting,
 };
 
 on_each_store! {
@@ -200,8 +201,7 @@ async fn appends_go_on_after_a_rewind(f: Fixture) {
 
 async fn steps_count_from_the_newest_event_whoever_appends_meanwhile(f: Fixture) {
     four_events(&f).await;
-    let proxy = Proxy::start(f.server.address(), Cut::Close).await;
-    let service = patient(proxy.address()).connect().await.unwrap();
+    let (proxy, service) = behind(&f.server, Cut::Close, NO_RETRY).await;
     // The session has been read, and then its newest events, when somebody appends.
     proxy.hold_after(1);
     let rewinding = tokio::spawn(async move { service.rewind_steps("s1", 1).await });

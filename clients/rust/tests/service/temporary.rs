@@ -2,23 +2,16 @@
 
 use std::collections::HashMap;
 
-use adk_core::{ErrorCategory, Event};
+use adk_core::{ErrorCategory, Event, identity::AdkIdentity};
 use adk_session::SessionService as _;
 use serde_json::json;
-use sessiond_adk::{
-    Delta,
-    proto::v1::{
-        EndInvocationRequest, GetSessionRequest, JsonForm, Session, session::StateForm,
-        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
-    },
-};
+use sessiond_adk::Delta;
 use sessiond_adk_testing::{Scripted, Server, Store, patient};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, body, identity, ids, key, object, on_each_store, refused,
-    setting,
+    APP, Fixture, USER, assert_error, body, identity, ids, object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -29,22 +22,13 @@ on_each_store! {
 
 const SECRET: &str = "a-secret-that-nobody-else-writes";
 
+fn s1() -> AdkIdentity {
+    identity(APP, USER, "s1")
+}
+
 /// The merged state as it shows to this turn.
 async fn within(f: &Fixture, turn: &str) -> serde_json::Value {
-    let request = GetSessionRequest {
-        key: Some(key("s1")),
-        invocation_id: turn.into(),
-        json_form: JsonForm::Text.into(),
-        ..GetSessionRequest::default()
-    };
-    let mut client = SessionServiceClient::new(f.service.channel());
-    let answer = client.get_session(request).await.unwrap().into_inner();
-    match answer.session {
-        Some(Session { state_form: Some(StateForm::StateJson(text)), .. }) => {
-            serde_json::from_str(&text).unwrap()
-        }
-        other => panic!("{other:?}"),
-    }
+    json!(f.service.get_within(&s1(), turn).await.unwrap().state().all())
 }
 
 async fn temporary_keys_are_seen_within_their_turn_only(f: Fixture) {
@@ -52,8 +36,8 @@ async fn temporary_keys_are_seen_within_their_turn_only(f: Fixture) {
     f.append("s1", setting(json!({"temp:note": SECRET, "own": 1}))).await;
     assert_eq!(within(&f, "turn-1").await, json!({"temp:note": SECRET, "own": 1}));
     assert_eq!(within(&f, "turn-2").await, json!({"own": 1}));
-    let request = EndInvocationRequest { key: Some(key("s1")), invocation_id: "turn-1".into() };
-    StateServiceClient::new(f.service.channel()).end_invocation(request).await.unwrap();
+    assert_eq!(f.service.get_within(&s1(), "turn-1").await.unwrap().events().len(), 1);
+    f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     assert_eq!(within(&f, "turn-1").await, json!({"own": 1}));
 }
 
@@ -107,10 +91,6 @@ fn event_of(turn: &str) -> Event {
     event
 }
 
-async fn end(f: &Fixture, turn: &str) {
-    f.service.end_invocation(&identity(APP, USER, "s1"), turn).await.unwrap();
-}
-
 /// The server holds the temporary keys of so many turns; an event is not lost for that.
 #[tokio::test]
 async fn an_event_is_stored_without_them_where_the_server_has_no_room() {
@@ -134,8 +114,7 @@ async fn every_change_of_them_is_dropped_where_the_server_has_no_room() {
         .append("temp:list", [1])
         .remove("own")
         .increment("n", 1);
-    let s1 = identity(APP, USER, "s1");
-    let stored = f.service.append_with(&s1, event_of("turn-2"), delta).await.unwrap();
+    let stored = f.service.append_with(&s1(), event_of("turn-2"), delta).await.unwrap();
     assert_eq!(stored.actions.state_delta, object(json!({"own": null, "n": 1})));
     assert_eq!(within(&f, "turn-2").await, json!({"n": 1}));
 }
@@ -173,7 +152,7 @@ async fn an_event_stored_without_them_is_stored_once() {
     let f = with_room_for_one_turn().await;
     f.append("s1", event_of("turn-1")).await;
     f.append("s1", event_of("turn-2")).await;
-    end(&f, "turn-1").await;
+    f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     f.append("s1", event_of("turn-2")).await;
     assert_eq!(ids(&*f.get("s1").await), ["event-of-turn-1", "event-of-turn-2"]);
     // What is not the same event is not taken for it.
@@ -188,11 +167,11 @@ async fn an_event_stored_without_them_is_stored_once() {
 async fn an_event_stored_with_them_is_not_taken_for_another() {
     let f = with_room_for_one_turn().await;
     f.append("s1", event_of("turn-1")).await;
-    end(&f, "turn-1").await;
+    f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     f.append("s1", event_of("turn-2")).await;
     let outcome = f.try_append("s1", event_of("turn-1")).await;
     assert_error(outcome, ErrorCategory::RateLimited, "session.overloaded");
-    end(&f, "turn-2").await;
+    f.service.end_invocation(&s1(), "turn-2").await.unwrap();
     f.append("s1", event_of("turn-1")).await;
     assert_eq!(ids(&*f.get("s1").await), ["event-of-turn-1", "event-of-turn-2"]);
 }

@@ -5,11 +5,11 @@ use adk_session::SessionService;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use serde_json::json;
 use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
-use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Server, Store, patient};
+use sessiond_adk_testing::{Cut, PATIENCE, Server, Store, patient};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, blocking, creation, identity, named, object,
-    on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, identity, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -149,11 +149,9 @@ async fn a_cursor_that_is_none_is_refused(f: Fixture) {
 
 async fn a_watch_outlives_its_connection(f: Fixture) {
     f.create("s1", json!({})).await;
-    let proxy = Proxy::start(f.server.address(), Cut::Torn).await;
     // Fewer attempts than losses: with each message they are counted anew.
     let retry = Retry { attempts: 4, ..Retry::default() };
-    let settings = patient(proxy.address()).retry(retry);
-    let service = settings.connect().await.unwrap();
+    let (proxy, service) = behind(&f.server, Cut::Torn, retry).await;
     // First the watch's own answer is cut, then those of calls beside it, on the same connection.
     proxy.cut_next(1);
     let mut watch = service.watch(&s1(), Since::Beginning);
