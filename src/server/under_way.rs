@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -51,9 +51,9 @@ impl Calls {
 }
 
 impl Call {
-    /// The same body, with which the call ends.
+    /// The same body. The call ends when all of it has been written to the connection.
     pub(super) fn until_the_end_of(self, inner: Body) -> Body {
-        Body::new(Answering { inner, _call: self })
+        Body::new(Answering { inner, call: Arc::new(self) })
     }
 }
 
@@ -63,10 +63,23 @@ impl Drop for Call {
     }
 }
 
-/// What is answered. Whoever sends it drops it when it is sent, or when nobody wants it any more.
+/// What is answered. It is dropped when its last part is handed over, or when nobody wants it any more; parts that the client has not
+/// made room for yet wait behind it.
 struct Answering {
     inner: Body,
-    _call: Call,
+    call: Arc<Call>,
+}
+
+/// A part of an answer. It is dropped when it is written.
+struct Part {
+    data: Bytes,
+    _call: Arc<Call>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
 }
 
 impl http_body::Body for Answering {
@@ -77,7 +90,9 @@ impl http_body::Body for Answering {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.inner).poll_frame(context)
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        let part = |data| Bytes::from_owner(Part { data, _call: Arc::clone(&self.call) });
+        Poll::Ready(frame.map(|frame| Ok(frame?.map_data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -91,8 +106,9 @@ impl http_body::Body for Answering {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{future::poll_fn, pin::pin};
 
+    use http_body::Body as _;
     use tokio::time::{pause, timeout};
 
     use super::*;
@@ -130,5 +146,19 @@ mod tests {
         assert!(timeout(QUIET - LOOK * 2, &mut over).await.is_err(), "the wait begins anew");
         assert!(timeout(LOOK * 4, over).await.is_ok());
         assert!(timeout(LOOK * 4, calls.over(LOOK * 6)).await.is_ok(), "half of what there is");
+    }
+    #[tokio::test]
+    async fn a_call_is_under_way_until_what_it_said_is_written() {
+        pause();
+        let calls = Calls::default();
+        let mut answer = Box::pin(calls.begin().until_the_end_of(Body::new("text".to_owned())));
+        let frame = poll_fn(|context| answer.as_mut().poll_frame(context)).await.unwrap().unwrap();
+        drop(answer);
+        let part = frame.into_data().unwrap();
+        assert_eq!(part, "text");
+        let hour = Duration::from_secs(3600);
+        assert!(timeout(hour, calls.over(hour)).await.is_err(), "a part waits for its reader");
+        drop(part);
+        assert!(timeout(hour, calls.over(hour)).await.is_ok());
     }
 }

@@ -4,18 +4,22 @@ use prost_types::Duration;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        CreateSessionRequest, DeleteSessionRequest, Session, WatchStart, session::Expiration,
-        watch_response::Kind,
+        CreateSessionRequest, DeleteSessionRequest, GetSessionRequest, GetSessionResponse, Session,
+        WatchStart, session::Expiration, watch_response::Kind,
     },
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tonic::{Request, client::Grpc};
+use tonic_prost::ProstCodec;
 
 use crate::{
     expiry::{set_expiry, soon},
-    harness::{Service, on_each_store, owning_each_store},
+    harness::{Service, on_each_store, owning_each_store, within},
     health::is_serving,
     judge::{detail, refused},
-    make::{app_scope, append, create, key, plain, saying, session_scope, user_scope},
+    make::{
+        app_scope, append, create, get_with_events, key, plain, saying, session_scope, user_scope,
+    },
     streams::Appends,
     watching::{Watching, watch},
 };
@@ -188,20 +192,41 @@ async fn connections_that_say_nothing_do_not_hold_up_a_stop(service: Service) {
     drop((silent, begun, idle));
 }
 
-/// What it has not read cannot be told to it, so the stop waits for as long as it may and then goes on without it.
+/// A call whose answer is not read does not end: the stop waits for as long as it may, and then goes on without it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_that_does_not_read_is_left_behind() {
+async fn an_answer_that_nobody_reads_is_left_behind() {
+    let service = Service::in_memory(&["--drain-timeout", "1"]).await;
+    service.create_session(create("s1", "")).await.unwrap();
+    // More than the two MiB that a client takes unread.
+    for _ in 0..3 {
+        service.append_event(append("s1", saying(&long_body()))).await.unwrap();
+    }
+    let mut client = Grpc::new(service.channel());
+    client.ready().await.unwrap();
+    let codec = ProstCodec::<GetSessionRequest, GetSessionResponse>::default();
+    let path = "/sessiond.v1.SessionService/GetSession".parse().unwrap();
+    let request = Request::new(get_with_events("s1"));
+    let answer = within("an answer", client.server_streaming(request, path, codec)).await.unwrap();
+    assert!(!service.stop_whatever_is_left().await, "a call was left");
+    drop(answer);
+}
+
+fn long_body() -> String {
+    format!("{{\"k\":\"{}\"}}", "x".repeat(1_000_000))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_does_not_read_is_told_where_to_go_on() {
     let service = Service::in_memory(&["--drain-timeout", "1"]).await;
     service.create_session(create("s1", "")).await.unwrap();
     for _ in 0..20 {
-        let body = format!("{{\"k\":\"{}\"}}", "x".repeat(1_000_000));
-        service.append_event(append("s1", saying(&body))).await.unwrap();
+        service.append_event(append("s1", saying(&long_body()))).await.unwrap();
     }
     let request = watch(session_scope("s1"), WatchStart::Beginning);
     let mut watching = Watching::open(&service, request).await;
     assert_eq!(watching.event().await.sequence, 1);
-    service.stop_too_early().await;
-    // What it reads later is what follows, up to where it can go on.
+    service.stop_whatever_is_left().await;
+    // What was on its way comes without a gap.
     let mut last = 1;
     let status = loop {
         match watching.message().await {
@@ -215,5 +240,5 @@ async fn a_watcher_that_does_not_read_is_left_behind() {
     };
     let status = refused::<()>(Err(status), Reason::Draining);
     assert_eq!(detail(&status, "cursor"), watching.cursor);
-    assert!(last < 20, "it was left behind, and has read everything");
+    assert!(last < 20, "everything was sent to somebody who did not read");
 }
