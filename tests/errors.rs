@@ -12,16 +12,30 @@ use std::collections::BTreeSet;
 const CATALOGUE: &str = include_str!("../docs/errors.md");
 const SOURCE: &str = include_str!("../src/domain/error.rs");
 
-#[test]
-fn every_reason_is_in_the_catalogue_once() {
-    // A reason is written once in the sources, in the match that gives it its name on the wire.
-    let names: BTreeSet<&str> = SOURCE
+/// The names that an enum of the sources has for programs: each is written once, in the match that gives it.
+fn names(source: &str) -> BTreeSet<&str> {
+    source
         .lines()
         .filter_map(|line| {
             line.trim().strip_prefix("Self::")?.split_once(" => \"")?.1.split('"').next()
         })
-        .filter(|name| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'))
-        .collect();
+        .collect()
+}
+
+#[test]
+fn everything_that_can_be_full_is_in_the_catalogue() {
+    let bounded = names(SOURCE.split("impl Bounded").nth(1).unwrap());
+    assert_eq!(bounded.len(), 5, "the names were found: {bounded:?}");
+    let row = CATALOGUE.lines().find(|line| line.contains("| `OVERLOADED` |")).unwrap();
+    for name in bounded {
+        assert!(row.contains(&format!("`{name}`")), "{name}: {row}");
+    }
+}
+
+#[test]
+fn every_reason_is_in_the_catalogue_once() {
+    let mut names = names(SOURCE);
+    names.retain(|name| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'));
     assert!(names.len() > 30, "the names were found: {names:?}");
     let rows: Vec<&str> = CATALOGUE.lines().filter(|line| line.starts_with('|')).collect();
     for name in &names {

@@ -173,8 +173,8 @@ pub enum Error {
     AnswerTooLarge,
     /// A bounded queue or table is full; try again after a while.
     Overloaded {
-        /// What is full, as the end of a sentence: "the write queue".
-        what: &'static str,
+        /// What is full.
+        what: Bounded,
         /// Milliseconds after which a retry makes sense.
         retry_after_millis: u64,
     },
@@ -249,6 +249,34 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// What has a bound that callers can reach together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounded {
+    /// Writes that wait for the store.
+    WriteQueue,
+    /// Reads that wait for the store.
+    ReadQueue,
+    /// Forks that take more than one commit.
+    Forks,
+    /// Watches that are open.
+    Watches,
+    /// Invocations that have `temp:` state.
+    TempInvocations,
+}
+
+impl Bounded {
+    /// Its name for programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WriteQueue => "write_queue",
+            Self::ReadQueue => "read_queue",
+            Self::Forks => "forks",
+            Self::Watches => "watches",
+            Self::TempInvocations => "temp_invocations",
+        }
+    }
+}
 
 /// Cuts an id that a message quotes at 64 bytes, at a character, and says that it did.
 pub fn quoted(id: &str) -> String {

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::{
     domain::{
         delta::Delta,
-        error::Error,
+        error::{Bounded, Error},
         id::InvocationId,
         json::Json,
         scope::StateKey,
@@ -82,7 +82,7 @@ impl Invocations {
     pub async fn append(
         &self,
         store: &Arc<dyn Store>,
-        append: Append,
+        mut append: Append,
         temps: Vec<TempDelta>,
     ) -> Result<Appended, Error> {
         let query = SessionQuery {
@@ -93,7 +93,11 @@ impl Invocations {
             now: append.now,
         };
         let incarnation = store.read_session(query).await?.info.incarnation;
-        let locks = self.lock_all(incarnation, &temps, append.now).await?;
+        let (locks, no_room) = self.lock_all(incarnation, &temps, append.now).await;
+        // Refuses in the store, which knows the replays: what was done already needs no room.
+        for (at, fault) in no_room {
+            refuse(&mut append, at, fault);
+        }
         let task = AppendWithTemp {
             store: Arc::clone(store),
             held: Arc::clone(&self.held),
@@ -107,25 +111,28 @@ impl Invocations {
         })
     }
 
-    /// Locks the invocations named, each once, in an order that all callers share.
+    /// Locks the invocations named, each once, in an order that all callers share. Which events' parts find no room.
     async fn lock_all(
         &self,
         incarnation: Incarnation,
         temps: &[TempDelta],
         now: Time,
-    ) -> Result<BTreeMap<InvocationId, OwnedMutexGuard<Values>>, Error> {
+    ) -> (BTreeMap<InvocationId, OwnedMutexGuard<Values>>, Vec<(usize, Error)>) {
         let mut held = BTreeMap::new();
-        for (_, invocation, _) in temps {
+        let mut no_room = Vec::new();
+        for (at, invocation, _) in temps {
             if !held.contains_key(invocation) {
-                let id = (incarnation, invocation.clone());
-                held.insert(invocation.clone(), self.find_or_begin(id, now)?);
+                match self.find_or_begin((incarnation, invocation.clone()), now) {
+                    Ok(values) => drop(held.insert(invocation.clone(), values)),
+                    Err(fault) => no_room.push((*at, fault)),
+                }
             }
         }
         let mut locks = BTreeMap::new();
         for (invocation, values) in held {
             locks.insert(invocation, values.lock_owned().await);
         }
-        Ok(locks)
+        (locks, no_room)
     }
 
     fn find_or_begin(&self, id: Id, now: Time) -> Result<Held, Error> {
@@ -134,7 +141,7 @@ impl Invocations {
             self.drop_idle(&mut held, now);
             if held.len() >= self.limits.count {
                 return Err(Error::Overloaded {
-                    what: "the table of invocations with temp: state",
+                    what: Bounded::TempInvocations,
                     retry_after_millis: 60_000,
                 });
             }
@@ -209,9 +216,7 @@ impl AppendWithTemp {
     async fn run(mut self, mut append: Append) -> Result<Appended, Error> {
         // Worked out as if every event were new. What cannot be done refuses its event in the store, which knows the replays.
         for (at, fault) in self.apply(&vec![false; append.events.len()]).1 {
-            if let Some(event) = append.events.get_mut(at) {
-                event.refusal.get_or_insert(fault);
-            }
+            refuse(&mut append, at, fault);
         }
         let appended = self.store.append(append).await;
         if let Ok(appended) = &appended
@@ -262,6 +267,13 @@ impl AppendWithTemp {
                 held.remove(&id);
             }
         }
+    }
+}
+
+/// Has the store refuse an event, unless it is a replay.
+fn refuse(append: &mut Append, at: usize, fault: Error) {
+    if let Some(event) = append.events.get_mut(at) {
+        event.refusal.get_or_insert(fault);
     }
 }
 

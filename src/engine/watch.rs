@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     domain::{
         Sequence, Version,
-        error::{Error, Reason},
+        error::{Bounded, Error, Reason},
         event::{Changes, Event, ScopeVersions},
         limits::MESSAGE_BYTES,
         scope::{Scope, ScopeKind},
@@ -103,7 +103,7 @@ impl Engine {
             return Err(Error::Draining);
         }
         let permit = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
-            Error::Overloaded { what: "the table of watches", retry_after_millis: 10_000 }
+            Error::Overloaded { what: Bounded::Watches, retry_after_millis: 10_000 }
         })?;
         // Subscribed before the first read: what is committed in between is seen by one or the other.
         let scopes = scopes_seen_from(&scope);

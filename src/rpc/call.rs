@@ -81,7 +81,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
-        let status = call("Test", async { None::<Result<(), Error>>.unwrap() }).await.unwrap_err();
+        let status = call::<()>("Test", async { panic!("a defect") }).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
         assert_eq!(status.get_details_error_info().unwrap().reason, "INTERNAL");
     }

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::domain::{
-    error::{Error, Reason, SequenceConflict, SessionRefText, Violation, quoted},
+    error::{Bounded, Error, Reason, SequenceConflict, SessionRefText, Violation, quoted},
     limits::{MESSAGE_BYTES, SCOPE_BYTES},
     scope::{SessionKey, StateKey},
 };
@@ -40,6 +40,17 @@ enum Detail {
 /// The status of a call that failed. `request_id` is what the log knows the call by; a caller sees it where the cause is only there.
 pub fn status(error: Error, request_id: impl fmt::Display) -> Status {
     report(error, request_id).into_status()
+}
+
+/// That something is full, as a part of a sentence.
+const fn full(what: Bounded) -> &'static str {
+    match what {
+        Bounded::WriteQueue => "the write queue is full",
+        Bounded::ReadQueue => "the read queue is full",
+        Bounded::Forks => "no further long fork can be begun",
+        Bounded::Watches => "no further watch can be opened",
+        Bounded::TempInvocations => "no further invocation can have temp: state",
+    }
 }
 
 /// The status of a watch that failed behind this cursor, which a caller who was told to come back begins with.
@@ -144,9 +155,9 @@ fn report(error: Error, request_id: impl fmt::Display) -> Report {
             ..Report::new(
                 Code::ResourceExhausted,
                 Reason::Overloaded,
-                format!("The server is at its limit: {what} is full; try again in {retry_after_millis} ms."),
+                format!("The server is at its limit: {}; try again in {retry_after_millis} ms.", full(what)),
             )
-            .with("what", what)
+            .with("what", what.as_str())
             .with("retry_after_millis", retry_after_millis)
         },
         Error::Starting => Report::new(

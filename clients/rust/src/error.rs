@@ -13,7 +13,7 @@ const DOMAIN: &str = "sessiond";
 const OPEN: &str = "whether the call was carried out is not known, and of writes only an append of the same event may always be repeated";
 
 /// What the server calls the table of the turns whose `temp:` keys it holds, where that is what is full.
-const TEMPORARY: &str = "the table of invocations with temp: state";
+const TEMPORARY: &str = "temp_invocations";
 
 impl Failure {
     /// The server's reason; none where the transport failed.

@@ -1,7 +1,7 @@
 //! `temp:` state.
 
 use super::*;
-use crate::domain::{delta::Operation, json::Amount};
+use crate::domain::{delta::Operation, error::Bounded, json::Amount};
 
 fn add(name: &str) -> Delta {
     let operations = vec![(key(name), Operation::Increment(Amount::Whole(1)))];
@@ -207,4 +207,28 @@ async fn refused_appends_take_no_place_among_the_invocations() {
         assert!(matches!(error, Error::TypeMismatch { .. }), "{error}");
     }
     world.append(&session, Some("d"), set(&[("temp:x", "1")])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_retry_is_a_replay_also_where_there_is_no_room_for_its_temp_part() {
+    let invocations = InvocationLimits { count: 1, ..InvocationLimits::default() };
+    let world = world_with(EngineOptions { invocations, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    let first = named("e1", "a", set(&[("temp:x", "1")]));
+    world.append_all(&session, vec![first.clone()]).await.unwrap();
+    world.engine.end_invocation(session.clone(), invocation("a")).await.unwrap();
+    world.append(&session, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
+    let answer = world.append_all(&session, vec![first.clone()]).await.unwrap();
+    assert!(answer.events[0].replayed);
+    // Beside something new it is no reason to refuse, and something new without room is.
+    let second = named("e2", "b", add("temp:x"));
+    let third = named("e3", "c", add("temp:x"));
+    let all = vec![first, second, third];
+    let error = world.append_all(&session, all.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { what: Bounded::TempInvocations, .. }), "{error}");
+    let answer = world.append_all(&session, all[..2].to_vec()).await.unwrap();
+    let replayed: Vec<_> = answer.events.iter().map(|event| event.replayed).collect();
+    assert_eq!(replayed, [true, false]);
+    assert_eq!(world.state(&session, Some("b")).await, r#"{"temp:x":2}"#);
+    assert_eq!(world.state(&session, Some("a")).await, "{}");
 }

@@ -7,7 +7,7 @@ use tonic_types::StatusExt;
 
 use super::{DOMAIN, outline, status};
 use crate::domain::{
-    error::{Error, Reason, SequenceConflict, Violation},
+    error::{Bounded, Error, Reason, SequenceConflict, Violation},
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
     scope::{ScopeKind, SessionKey, StateKey},
@@ -42,7 +42,7 @@ fn rows() -> Vec<Row> {
     let mismatch = Error::TypeMismatch { key: key("n"), wanted: JsonType::Number, found: JsonType::String };
     let missing = Error::MissingStateKey(vec!["a".into(), "b".into()]);
     let beyond = Error::BeyondLastSequence { asked: 9, last_sequence: 4 };
-    let overloaded = Error::Overloaded { what: "the write queue", retry_after_millis: 250 };
+    let overloaded = Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: 250 };
     let internal = Error::Internal("/var/lib/x.db: SQL logic error".into());
     let address: &[_] = &[("app_name", "s"), ("user_id", "s"), ("session_id", "s")];
     vec![
@@ -64,7 +64,7 @@ fn rows() -> Vec<Row> {
         (Error::StateTooLarge(ScopeKind::User), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "user"), ("limit", "1048576")]),
         (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),
         (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),
-        (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "the write queue"), ("retry_after_millis", "250")]),
+        (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "write_queue"), ("retry_after_millis", "250")]),
         (Error::Starting, Code::Unavailable, "STARTING", &[]),
         (Error::Draining, Code::Unavailable, "DRAINING", &[]),
         (Error::StoreUnavailable, Code::Unavailable, "STORE_UNAVAILABLE", &[]),
@@ -211,7 +211,8 @@ fn whole_ids_reach_programs_where_a_message_cuts_them() {
 
 #[test]
 fn an_overload_says_when_to_come_back_and_an_inner_cause_says_nothing() {
-    let overloaded = status(Error::Overloaded { what: "x", retry_after_millis: 1500 }, "r-1");
+    let overloaded =
+        status(Error::Overloaded { what: Bounded::Watches, retry_after_millis: 1500 }, "r-1");
     let delay = overloaded.get_details_retry_info().unwrap().retry_delay;
     assert_eq!(delay, Some(std::time::Duration::from_millis(1500)));
     let internal = status(Error::Internal("secret path".into()), "r-1");

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     domain::{
         Sequence,
-        error::Error,
+        error::{Bounded, Error},
         id::DisplayName,
         json::text_bytes,
         scope::{SessionKey, SessionRef},
@@ -66,10 +66,8 @@ impl Writer<'_> {
         reply: Reply<SessionView>,
     ) -> Option<(Ready, Option<Trouble>)> {
         if self.forks.len() >= FORKS_MAX {
-            let error = Error::Overloaded {
-                what: "the table of forks",
-                retry_after_millis: RETRY_AFTER_MILLIS,
-            };
+            let error =
+                Error::Overloaded { what: Bounded::Forks, retry_after_millis: RETRY_AFTER_MILLIS };
             return Some(carry_out(reply, || Err(error.into())));
         }
         match self.prepare_fork(&request) {

@@ -67,7 +67,11 @@ use super::{
     tails::Tails,
 };
 use crate::domain::{
-    error::Error, page::EventPage, scope::SessionKey, session::SessionInfo, time::Time,
+    error::{Bounded, Error},
+    page::EventPage,
+    scope::SessionKey,
+    session::SessionInfo,
+    time::Time,
     token::StoreId,
 };
 pub use open::OpenError;
@@ -152,7 +156,7 @@ impl SqliteStore {
         let bytes = command.bytes();
         self.writes.push(command, bytes).map_err(|rejected| match rejected {
             Rejected::Full => Error::Overloaded {
-                what: "the write queue",
+                what: Bounded::WriteQueue,
                 retry_after_millis: RETRY_AFTER_MILLIS,
             },
             Rejected::Closed => Error::Draining,

@@ -18,7 +18,7 @@ use super::{
     schema,
     statements::Reads,
 };
-use crate::domain::error::Error;
+use crate::domain::error::{Bounded, Error};
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
 const RETRY_AFTER_MILLIS: u64 = 50;
@@ -72,9 +72,10 @@ impl Readers {
             good
         });
         self.queue.push(job, 0).map_err(|rejected| match rejected {
-            Rejected::Full => {
-                Error::Overloaded { what: "the read queue", retry_after_millis: RETRY_AFTER_MILLIS }
-            }
+            Rejected::Full => Error::Overloaded {
+                what: Bounded::ReadQueue,
+                retry_after_millis: RETRY_AFTER_MILLIS,
+            },
             Rejected::Closed => Error::Draining,
         })?;
         answer.await.unwrap_or(Err(Error::StoreUnavailable))

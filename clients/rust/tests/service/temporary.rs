@@ -122,13 +122,7 @@ async fn every_change_of_them_is_dropped_where_the_server_has_no_room() {
 /// A queue that is full is another matter: there will be room for all of the event soon.
 #[tokio::test]
 async fn they_are_kept_where_something_else_is_full() {
-    for what in [
-        Some("the write queue"),
-        Some("the read queue"),
-        Some("the table of watches"),
-        Some("the table of forks"),
-        None,
-    ] {
+    for what in [Some("write_queue"), Some("read_queue"), Some("watches"), Some("forks"), None] {
         let server = Scripted::start(move |_| {
             let metadata: HashMap<String, String> =
                 what.map(|what| ("what".into(), what.into())).into_iter().collect();
@@ -169,9 +163,6 @@ async fn an_event_stored_with_them_is_not_taken_for_another() {
     f.append("s1", event_of("turn-1")).await;
     f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     f.append("s1", event_of("turn-2")).await;
-    let outcome = f.try_append("s1", event_of("turn-1")).await;
-    assert_error(outcome, ErrorCategory::RateLimited, "session.overloaded");
-    f.service.end_invocation(&s1(), "turn-2").await.unwrap();
     f.append("s1", event_of("turn-1")).await;
     assert_eq!(ids(&*f.get("s1").await), ["event-of-turn-1", "event-of-turn-2"]);
 }

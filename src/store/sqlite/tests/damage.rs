@@ -110,7 +110,7 @@ async fn a_full_queue_says_so_at_once() {
     let (answers, ()) = tokio::join!(biased; join_all(appends), let_go);
     let stored = answers.iter().filter(|answer| answer.is_ok()).count() as u64;
     for error in answers.into_iter().filter_map(Result::err) {
-        assert!(matches!(error, Error::Overloaded { what: "the write queue", .. }), "{error}");
+        assert!(matches!(error, Error::Overloaded { what: Bounded::WriteQueue, .. }), "{error}");
     }
     assert!((1..=2).contains(&stored), "{stored}");
     let info = fixture.store.read_session(query("s")).await.unwrap().info;
