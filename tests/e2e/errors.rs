@@ -308,7 +308,7 @@ async fn resources(service: &Service, reason: Reason) -> Row {
         _ => {
             let held = |turn| append("s1", setting_in(turn, r#"{"temp:k":1}"#));
             service.append_event(held("one")).await.unwrap();
-            let parts = [("what", "*"), ("retry_after_millis", "60000")];
+            let parts = [("what", "temp_invocations"), ("retry_after_millis", "60000")];
             refusal(service.append_event(held("two")).await, &parts)
         }
     }
