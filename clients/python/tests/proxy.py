@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+
+Meanwhile = Callable[[], Awaitable[None]]
 
 
 class Proxy:
@@ -19,6 +22,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self._losing = 0
+        self._meanwhile: Meanwhile | None = None
         self.connections = 0
         self.lost = 0
         self.address = ""
@@ -38,9 +42,13 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def lose_answers(self, count: int) -> None:
-        """Loses the next `count` answers, each with its connection."""
+    def lose_answers(self, count: int, meanwhile: Meanwhile | None = None) -> None:
+        """Loses the next `count` answers, each with its connection.
+
+        `meanwhile` happens behind the server's answer and before the client can see that the connection is lost.
+        """
         self._losing = count
+        self._meanwhile = meanwhile
 
     def cut(self) -> None:
         """Cuts every connection now."""
@@ -77,6 +85,8 @@ class Proxy:
                 if answers and self._losing and _answers_a_call(data):
                     self._losing -= 1
                     self.lost += 1
+                    if self._meanwhile is not None:
+                        await self._meanwhile()
                     break
                 sink.write(data)
                 await sink.drain()

@@ -73,6 +73,32 @@ async def test_operations_of_an_event(service: SessiondSessionService) -> None:
     assert session.state["a"] == 12
 
 
+async def test_an_operation_answers_what_is_stored_and_not_what_is_local(service: SessiondSessionService) -> None:
+    session = await service.create_session(**KEY, state={"stored": [1], "map": {"a": 1}})
+    session.state["stored"] = session.state["new"] = session.state["count"] = "set and not committed"
+    assert await service.set_if_absent(session, "stored", "default") == [1]
+    assert await service.set_if_absent(session, "new", "default") == "default"
+    assert await service.increment(session, "count") == 1
+    merged = await service.merge(session, "map", {"b": 2})
+    merged["c"] = 3
+    assert session.state["map"] == session.events[-1].actions.state_delta["map"] == {"a": 1, "b": 2}
+    session.state["temp:t"] = 5
+    with pytest.raises(ValueError, match="'temp:t' belongs to an invocation"):
+        await service.increment(session, "temp:t")
+    assert session.state["temp:t"] == 5
+    assert len((await stored(service)).events) == 4
+
+
+async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSessionService) -> None:
+    """Removing a key that the same event has set for the first time leaves nothing to tell of it."""
+    session = await service.create_session(**KEY, state={"old": 1})
+    event = delta_event({"new": 1, "old": 2}, author="agent")
+    await service.append_event(session, event, operations=[Remove("new"), Remove("old")])
+    assert event.actions.state_delta == {"old": None}
+    assert session.state == {}
+    assert await stored(service) == session
+
+
 @pytest.mark.parametrize(
     "operation",
     [

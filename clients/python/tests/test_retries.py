@@ -53,6 +53,43 @@ async def test_an_append_whose_answer_is_lost_is_stored_once(server: Server) -> 
         assert stored.state["app:count"] == 2
 
 
+async def test_an_operation_answers_what_its_own_commit_made(server: Server) -> None:
+    """However often it was sent, and whatever others do before the caller hears of it."""
+    async with (
+        Proxy(server.address) as proxy,
+        SessiondSessionService(proxy.address, retry=PATIENT) as service,
+        SessiondSessionService(server.address) as others,
+    ):
+        session = await service.create_session(**KEY, state={"app:list": [0], "default": 1})
+        theirs = await others.get_session(**KEY)
+        assert theirs is not None
+        seen: list[Any] = []
+
+        async def meanwhile() -> None:
+            seen.append(await others.increment(theirs, "app:tickets"))
+            seen.append(await others.append_to_list(theirs, "app:list", ["theirs"]))
+            seen.append(await others.merge(theirs, "map", {"theirs": 1}))
+            await others.change(theirs, Delta({"default": 2}))
+            await others.remove(theirs, "gone")
+
+        proxy.lose_answers(1, meanwhile)
+        assert await service.increment(session, "app:tickets") == 1
+        proxy.lose_answers(1, meanwhile)
+        assert await service.append_to_list(session, "app:list", ["mine"]) == [0, "theirs", "mine"]
+        proxy.lose_answers(1, meanwhile)
+        assert await service.merge(session, "map", {"mine": 1}) == {"theirs": 1, "mine": 1}
+        await others.change(theirs, Delta({"default": 1}))
+        proxy.lose_answers(1, meanwhile)
+        # The commit leaves such a key as it is, so that its event does not hold the value.
+        assert await service.set_if_absent(session, "default", 9) == 1
+        proxy.lose_answers(1, meanwhile)
+        assert await service.set_if_absent(session, "gone", 3) == 3
+        assert proxy.lost == 5
+        assert [one for one in seen if isinstance(one, int)] == [2, 3, 4, 5, 6]
+        assert session.state["default"] == 2
+        assert "gone" not in session.state
+
+
 async def test_a_lost_answer_to_a_stale_check_is_no_conflict(server: Server) -> None:
     """The expected sequence is the one before the event; the second attempt meets the event itself."""
     async with (

@@ -32,8 +32,13 @@ class Appender:
         self._share_temp = share_temp
         self._turns = Turns()
 
-    async def append(self, session: Session, event: Event, operations: Sequence[Operation]) -> Event:
-        """Appends `event` with its delta and `operations`, and brings `session` up to date. Answers `event`.
+    async def append(
+        self, session: Session, event: Event, operations: Sequence[Operation]
+    ) -> event_service_pb2.AppendEventResponse:
+        """Appends `event` with its delta and `operations`, and brings `session` and `event` up to date.
+
+        Answers what the server has stored: the event as it was committed, and the session as it was right after that,
+        or as it is now where the event had been stored before (`replayed`).
 
         Until the server has answered, neither `session` nor `event` is changed: a call that fails can be repeated with
         the same event, and takes effect once.
@@ -53,20 +58,29 @@ class Appender:
             )
             if self._stale == "error":
                 request.precondition.expected_sequence = await self._expected_sequence(session, key, event)
-            try:
-                answer = await self._client.call(lambda to: to.events.AppendEvent, request)
-            except errors.SessiondAlreadyExistsError:
-                if not await self._is_stored(key, sent):
-                    raise
-                _settle(session, event, sent, await self._present(key))
-                return event
+            answer = await self._commit(request, sent)
             delta = decode_delta(answer.event.state_delta)
             for operation in operations:
                 # What the operation made of the key, so that the event says what the stored one says.
                 if operation.key in delta:
                     event.actions.state_delta[operation.key] = delta[operation.key]
-            _settle(session, event, sent, answer.session, replayed=answer.replayed)
-            return event
+                elif not is_temp(operation.key):
+                    # It made nothing of it, and undid what the event itself has set: removing a key that is new.
+                    event.actions.state_delta.pop(operation.key, None)
+            _settle(session, event, sent, answer)
+            return answer
+
+    async def _commit(
+        self, request: event_service_pb2.AppendEventRequest, sent: Sent
+    ) -> event_service_pb2.AppendEventResponse:
+        try:
+            return await self._client.call(lambda to: to.events.AppendEvent, request)
+        except errors.SessiondAlreadyExistsError:
+            stored = await self._find_equal(request.key, sent)
+            if stored is None:
+                raise
+            session = await self._present(request.key)
+            return event_service_pb2.AppendEventResponse(event=stored, replayed=True, session=session)
 
     async def _expected_sequence(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
         """The sequence that `session` was read at.
@@ -89,8 +103,8 @@ class Appender:
             raise errors.stale("of its own events", found.session.last_sequence)
         return found.session.last_sequence
 
-    async def _is_stored(self, key: types_pb2.SessionKey, sent: Sent) -> bool:
-        """Whether an event of this id is stored that equals the one sent.
+    async def _find_equal(self, key: types_pb2.SessionKey, sent: Sent) -> types_pb2.Event | None:
+        """The stored event of this id, where it equals the one sent.
 
         The server says EVENT_ID_REUSED also for an event that differs only in what does not outlive its first append:
         `temp:` keys, operations, or what another version of the kit writes differently.
@@ -105,8 +119,9 @@ class Appender:
             if stored.event_id == sent.message.event_id:
                 again = encode_event(decode_event(stored))
                 texts = {name: text for name, text in sent.texts.items() if not is_temp(name)}
-                return again.message.body_json == sent.message.body_json and again.texts == texts
-        return False
+                equal = again.message.body_json == sent.message.body_json and again.texts == texts
+                return stored if equal else None
+        return None
 
     async def _present(self, key: types_pb2.SessionKey) -> types_pb2.Session:
         request = session_service_pb2.GetSessionRequest(key=key, json_form=TEXT)
@@ -117,8 +132,9 @@ def _key_of(session: Session) -> types_pb2.SessionKey:
     return session_key(session.app_name, session.user_id, session.id)
 
 
-def _settle(session: Session, event: Event, sent: Sent, stored: types_pb2.Session, *, replayed: bool = True) -> None:
+def _settle(session: Session, event: Event, sent: Sent, answer: event_service_pb2.AppendEventResponse) -> None:
     """Brings the caller's session and event to what is stored now."""
+    stored = answer.session
     delta = event.actions.state_delta
     kept = {key: value for key, value in delta.items() if not is_temp(key)}
     # `temp:` keys live in the caller's session for the rest of the invocation, and leave the event.
@@ -132,7 +148,7 @@ def _settle(session: Session, event: Event, sent: Sent, stored: types_pb2.Sessio
         session.state.update(kept)
         if isinstance(session.state, SessionState):
             session.state.sequence = stored.last_sequence
-    if not (replayed and any(known.id == event.id for known in session.events)):
+    if not (answer.replayed and any(known.id == event.id for known in session.events)):
         session.events.append(event)
     # For the newest event the same moment as a float, which is what the kit's services keep.
     nanos = stored.last_event_time.ToNanoseconds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from .events import decode_event
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
 from .retry import RetriedError
 from .sessions import decode_session, trimmed
-from .state import SessionState, split_object, with_prefix, without_prefix
+from .state import SessionState, is_temp, split_object, with_prefix, without_prefix
 from .times import to_seconds
 from .watch import Start, Watch
 
@@ -74,14 +75,36 @@ class Beyond:
             work on; as `append_event` otherwise.
         """
         event = Event(author=author, invocation_id=invocation_id, actions=EventActions(state_delta=dict(delta.values)))
-        return await self._appender.append(session, event, delta.operations)
+        await self._appender.append(session, event, delta.operations)
+        return event
 
     async def _operate(self, session: Session, operation: Operation) -> Any:
-        await self.change(session, Delta(operations=[operation]))
-        return session.state.get(operation.key)
+        """Appends an event of one operation, and answers what its key was right after that very commit.
+
+        Raises:
+          ValueError: a `temp:` key, which no event stores; nothing was sent.
+        """
+        if is_temp(operation.key):
+            raise ValueError(f"{operation.key!r} belongs to an invocation: give the operation to an event of it")
+        event = Event(author="system")
+        answer = await self._appender.append(session, event, [operation])
+        if operation.key in event.actions.state_delta:
+            # Not the event's own object, which the caller may change.
+            return copy.deepcopy(event.actions.state_delta[operation.key])
+        # The commit left the key as it was. A replay's state is of now, and the key may have changed since.
+        committed = answer.session
+        if answer.replayed or not committed.HasField("state_json"):
+            request = session_service_pb2.GetSessionRequest(
+                key=committed.key, as_of_sequence=answer.event.sequence, json_form=TEXT
+            )
+            committed = (await self._client.call(lambda to: to.sessions.GetSession, request)).session
+        known = split_object(committed.state_json).get(operation.key)
+        return known.value if known is not None else None
+
+    # What these answer is what the commit of their own event made of the key, whatever others have done since.
 
     async def increment(self, session: Session, key: str, by: int | float = 1) -> int | float:
-        """Adds `by` to a number and answers the sum. No concurrent increment is lost."""
+        """Adds `by` to a number and answers the sum. No concurrent increment is lost, and no two get the same sum."""
         total: int | float = await self._operate(session, Increment(key, by))
         return total
 
@@ -91,7 +114,7 @@ class Beyond:
         return items
 
     async def set_if_absent(self, session: Session, key: str, value: Any) -> Any:
-        """Sets a key that has no value, and answers the value that it has now."""
+        """Sets a key that has no value, and answers the value that it has then, whoever has set it."""
         return await self._operate(session, SetIfAbsent(key, value))
 
     async def merge(self, session: Session, key: str, patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -238,7 +238,8 @@ class SessiondSessionService(Beyond, BaseSessionService):
         """
         if event.partial:
             return event
-        return await self._appender.append(session, event, operations)
+        await self._appender.append(session, event, operations)
+        return event
 
     @override
     async def flush(self) -> None:
