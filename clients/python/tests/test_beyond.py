@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ from sessiond_adk import (
     SessiondSessionService,
     SetIfAbsent,
     StateValueError,
+    events,
 )
+from sessiond_adk._proto import types_pb2
 
 KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
@@ -50,6 +53,25 @@ async def test_operations_through_a_session(service: SessiondSessionService) -> 
     assert await stored(service) == session
     assert [event.author for event in session.events] == ["system"] * 10
     assert session.events[-1].actions.state_delta == {"gone": None}
+
+
+async def test_the_stored_delta_is_read_for_operations_alone(
+    service: SessiondSessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain append knows what it has set, and every turn of an agent makes several."""
+    decoded: list[str] = []
+    decode = events.decode_delta
+
+    def counted(delta: types_pb2.StateDelta) -> dict[str, Any]:
+        decoded.append(delta.set_json)
+        return decode(delta)
+
+    monkeypatch.setattr("sessiond_adk.append.decode_delta", counted)
+    session = await service.create_session(**KEY)
+    await service.append_event(session, delta_event({"a": 1}))
+    assert decoded == []
+    await service.append_event(session, delta_event({"a": 2}), operations=[Increment("n")])
+    assert [json.loads(text) for text in decoded] == [{"a": 2, "n": 1}]
 
 
 async def test_operations_of_an_event(service: SessiondSessionService) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
@@ -59,14 +59,8 @@ class Appender:
             if self._stale == "error":
                 request.precondition.expected_sequence = await self._expected_sequence(session, key, event)
             answer = await self._commit(request, sent)
-            delta = decode_delta(answer.event.state_delta)
-            for operation in operations:
-                # What the operation made of the key, so that the event says what the stored one says.
-                if operation.key in delta:
-                    event.actions.state_delta[operation.key] = delta[operation.key]
-                elif not is_temp(operation.key):
-                    # It made nothing of it, and undid what the event itself has set: removing a key that is new.
-                    event.actions.state_delta.pop(operation.key, None)
+            if operations:
+                _take_results(event, operations, decode_delta(answer.event.state_delta))
             _settle(session, event, sent, answer)
             return answer
 
@@ -130,6 +124,16 @@ class Appender:
 
 def _key_of(session: Session) -> types_pb2.SessionKey:
     return session_key(session.app_name, session.user_id, session.id)
+
+
+def _take_results(event: Event, operations: Sequence[Operation], became: Mapping[str, Any]) -> None:
+    """Makes the event say of the keys of its operations what the stored one says, which is what they `became`."""
+    for operation in operations:
+        if operation.key in became:
+            event.actions.state_delta[operation.key] = became[operation.key]
+        elif not is_temp(operation.key):
+            # It made nothing of it, and undid what the event itself has set: removing a key that is new.
+            event.actions.state_delta.pop(operation.key, None)
 
 
 def _settle(session: Session, event: Event, sent: Sent, answer: event_service_pb2.AppendEventResponse) -> None:
