@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from conftest import Serve, Server
+from google.adk.sessions.session import Session
 from tests_support import delta_event, text_event
 
 from sessiond_adk import RetryPolicy, SessiondClosedError, SessiondSessionService
+from sessiond_adk._proto import session_service_pb2
 from sessiond_adk.turns import Turns
 
 KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
@@ -203,6 +205,65 @@ async def test_appends_from_one_object_take_turns(plain: Server) -> None:
             assert [event.id for event in session.events] == [event.id for event in events]
             assert stored == session
             assert session.state == {"n": 49}
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "built by hand"])
+async def test_a_refresh_takes_a_turn(plain: Server, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
+    """What it has read before an append must not be put over what the append has left in the same object."""
+    async with SessiondSessionService(plain.address) as service:
+        created = await service.create_session(**KEY)
+        session = created if read else Session(id="s", app_name="app", user_id="user")
+        fetched, gate = asyncio.Event(), asyncio.Event()
+        call = service._client.call
+
+        async def slowly(method: Any, request: Any) -> Any:
+            answer = await call(method, request)
+            if isinstance(request, session_service_pb2.GetSessionRequest):
+                fetched.set()
+                await gate.wait()
+            return answer
+
+        monkeypatch.setattr(service._client, "call", slowly)
+        refreshing = asyncio.create_task(service.refresh(session))
+        await fetched.wait()
+        held = session.state
+        appends = [asyncio.create_task(service.append_event(session, delta_event({"n": n}))) for n in range(2)]
+        turns = service._appender._turns
+        # Either they wait for the refresh, or they are done before it.
+        while turns.count(held) < 3 and not all(append.done() for append in appends):
+            await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(refreshing, *appends)
+        stored = await service.get_session(**KEY)
+        assert session == stored
+        assert [event.actions.state_delta for event in session.events] == [{"n": 0}, {"n": 1}]
+        assert session.state == {"n": 1}
+        assert len(turns) == 0
+
+
+async def test_turns_follow_a_session_that_is_given_another_dict() -> None:
+    """As a refresh gives one that was built by hand: who waited for the old dict must not meet who has the new."""
+    appender = SessiondSessionService("127.0.0.1:1")._appender
+    session = Session(id="s", app_name="app", user_id="user")
+    inside = 0
+
+    async def change(number: int) -> None:
+        nonlocal inside
+        async with appender.turn(session):
+            inside += 1
+            assert inside == 1
+            for _ in range(5):
+                await asyncio.sleep(0)
+            session.state = {"n": number}
+            inside -= 1
+
+    tasks = []
+    for number in range(10):
+        tasks.append(asyncio.create_task(change(number)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert len(appender._turns) == 0
 
 
 async def test_turns_are_per_object_and_forgotten() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from google.adk.events.event import Event
@@ -32,6 +33,20 @@ class Appender:
         self._share_temp = share_temp
         self._turns = Turns()
 
+    @asynccontextmanager
+    async def turn(self, session: Session) -> AsyncIterator[None]:
+        """Waits until nobody else changes `session` to what an answer of the server says.
+
+        By its state, which shallow copies of a session share.
+        """
+        while True:
+            held = session.state
+            async with self._turns.at(held):
+                if session.state is held:
+                    yield
+                    return
+            # Whoever had the turn before has given the session another dict.
+
     async def append(
         self, session: Session, event: Event, operations: Sequence[Operation]
     ) -> event_service_pb2.AppendEventResponse:
@@ -52,7 +67,7 @@ class Appender:
             event.id = Event.new_id()
         sent = encode_event(event, operations, share_temp=self._share_temp)
         key = _key_of(session)
-        async with self._turns.at(session.state):
+        async with self.turn(session):
             request = event_service_pb2.AppendEventRequest(
                 key=key, event=sent.message, return_state=True, json_form=TEXT
             )

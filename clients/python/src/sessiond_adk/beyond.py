@@ -134,18 +134,20 @@ class Beyond:
         Raises:
           SessionNotFoundError: there is no such session any more.
         """
-        fresh = await self._read(session.app_name, session.user_id, session.id)
-        if fresh is None:
-            raise errors.missing(session.app_name, session.user_id, session.id)
-        temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
-        # In place where it can be: an agent's contexts hold the dict, not the session.
-        if isinstance(session.state, SessionState) and isinstance(fresh.state, SessionState):
-            session.state.become(fresh.state)
-        else:
-            session.state = fresh.state
-        session.state.update(temp)
-        session.events[:] = fresh.events
-        session.last_update_time = fresh.last_update_time
+        # An append of this very object may be under way, which the session that is read may lack.
+        async with self._appender.turn(session):
+            fresh = await self._read(session.app_name, session.user_id, session.id)
+            if fresh is None:
+                raise errors.missing(session.app_name, session.user_id, session.id)
+            temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
+            # In place where it can be: an agent's contexts hold the dict, not the session.
+            if isinstance(session.state, SessionState) and isinstance(fresh.state, SessionState):
+                session.state.become(fresh.state)
+            else:
+                session.state = fresh.state
+            session.state.update(temp)
+            session.events[:] = fresh.events
+            session.last_update_time = fresh.last_update_time
 
     # State outside of a turn, and without a session.
 

@@ -1,4 +1,5 @@
-"""One append at a time from one session object, so that its events stand in the order in which they were stored."""
+"""One append or refresh of a session object at a time, so that its events stand in the order in which they were stored
+and nothing that is older than what it has already is put over it."""
 
 from __future__ import annotations
 
@@ -37,6 +38,11 @@ class Turns:
                     del self._locks[key]
                 else:
                     self._locks[key] = (lock, holders - 1)
+
+    def count(self, what: object) -> int:
+        """How many tasks of this event loop have or wait for a turn at `what`."""
+        _, holders = self._locks.get((id(asyncio.get_running_loop()), id(what)), (None, 0))
+        return holders
 
     def __len__(self) -> int:
         """How many objects somebody has or waits for a turn at."""
