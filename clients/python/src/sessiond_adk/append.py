@@ -71,12 +71,14 @@ class Appender:
             request = event_service_pb2.AppendEventRequest(
                 key=key, event=sent.message, return_state=True, json_form=TEXT
             )
+            read_at: int | None = None
             if self._stale == "error":
-                request.precondition.expected_sequence = await self._expected_sequence(session, key, event)
+                read_at = await self._read_at(session, key, event)
+                request.precondition.expected_sequence = max(read_at, 0)
             answer = await self._commit(request, sent)
             if operations:
                 _take_results(event, operations, decode_delta(answer.event.state_delta))
-            _settle(session, event, sent, answer)
+            _settle(session, event, sent, answer, read_at)
             return answer
 
     async def _commit(
@@ -84,33 +86,42 @@ class Appender:
     ) -> event_service_pb2.AppendEventResponse:
         try:
             return await self._client.call(lambda to: to.events.AppendEvent, request)
-        except errors.SessiondAlreadyExistsError:
+        except (errors.SessiondAlreadyExistsError, errors.SessiondStaleError):
+            # The sequence is checked before the id: an event that is stored may be refused for either.
             stored = await self._find_equal(request.key, sent)
             if stored is None:
                 raise
             session = await self._present(request.key)
             return event_service_pb2.AppendEventResponse(event=stored, replayed=True, session=session)
 
-    async def _expected_sequence(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
-        """The sequence that `session` was read at.
+    async def _read_at(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
+        """The sequence that `session` was read at; -1 where it is behind and nobody knows by how much.
 
-        A session that was not read through this package does not say; then it counts as up to date when its newest
-        event is the stored one, as in the kit's own services.
+        A session that was not read through this package does not say. Then it counts as up to date when its newest
+        event is the stored one, as in the kit's own services, or the one before `event` where that is stored already.
 
         Raises:
-          SessiondStaleError: it is not.
+          SessiondStaleError: it has events where none is stored.
         """
         if isinstance(session.state, SessionState):
             return session.state.sequence
         request = session_service_pb2.GetSessionRequest(
-            key=key, events=session_service_pb2.EventSelection(recent=1), without_state=True, json_form=TEXT
+            key=key, events=session_service_pb2.EventSelection(recent=2), without_state=True, json_form=TEXT
         )
         found = await self._client.call(lambda to: to.sessions.GetSession, request)
-        newest = found.events[-1].event_id if found.events else None
+        last = found.session.last_sequence
         mine = session.events[-1].id if session.events else None
-        if newest not in (mine, event.id):
-            raise errors.stale("of its own events", found.session.last_sequence)
-        return found.session.last_sequence
+        # Newest first; before the oldest there is nothing.
+        stored = [*((one.event_id, one.sequence) for one in reversed(found.events)), (None, 0)]
+        newest = stored[0][0]
+        if newest == mine:
+            return last
+        if newest == event.id and stored[1][0] == mine:
+            return stored[0][1] - 1
+        if last == 0:
+            raise errors.stale("of its own events", last)
+        # The log has gone on. The server refuses what is not stored already, as it does from a session read at 0.
+        return 0 if mine is None else -1
 
     async def _find_equal(self, key: types_pb2.SessionKey, sent: Sent) -> types_pb2.Event | None:
         """The stored event of this id, where it equals the one sent.
@@ -151,24 +162,44 @@ def _take_results(event: Event, operations: Sequence[Operation], became: Mapping
             event.actions.state_delta.pop(operation.key, None)
 
 
-def _settle(session: Session, event: Event, sent: Sent, answer: event_service_pb2.AppendEventResponse) -> None:
-    """Brings the caller's session and event to what is stored now."""
-    stored = answer.session
+def _settle(
+    session: Session,
+    event: Event,
+    sent: Sent,
+    answer: event_service_pb2.AppendEventResponse,
+    read_at: int | None,
+) -> None:
+    """Brings the caller's event, and `session` with it, to what is stored now.
+
+    Where stale is an error, `session` was `read_at` a sequence, and comes no further than its own events go: a replay
+    is answered long after others may have appended, and must not hide that from the next append.
+    """
     delta = event.actions.state_delta
     kept = {key: value for key, value in delta.items() if not is_temp(key)}
     # `temp:` keys live in the caller's session for the rest of the invocation, and leave the event.
     session.state.update({key: value for key, value in delta.items() if is_temp(key)})
     event.actions.state_delta = kept
-    if stored.HasField("state_json"):
-        known = split_object(stored.state_json)
-        bring_up_to_date(session.state, known, stored.last_sequence, own=delta, own_texts=sent.texts)
+    now, place = answer.session, answer.event.sequence
+    reached, had = now.last_sequence, False
+    if read_at is not None:
+        reached, had = (place if place == read_at + 1 else read_at), place <= read_at
+    up_to_date = reached == now.last_sequence
+    if not up_to_date and (had or reached != place):
+        # The event is one that the session had, or would stand in it behind a gap.
+        return
+    if up_to_date and now.HasField("state_json"):
+        known = split_object(now.state_json)
+        bring_up_to_date(session.state, known, reached, own=delta, own_texts=sent.texts)
     else:
-        # The state is too large for an answer: what the event itself has set is known all the same.
+        # Also where the state is too large for an answer: what the event itself has made is known all the same.
         session.state.update(kept)
+        for key in answer.event.state_delta.remove:
+            session.state.pop(key, None)
         if isinstance(session.state, SessionState):
-            session.state.sequence = stored.last_sequence
-    if not (answer.replayed and any(known.id == event.id for known in session.events)):
+            session.state.sequence = reached
+    if not had and not (answer.replayed and any(other.id == event.id for other in session.events)):
         session.events.append(event)
     # For the newest event the same moment as a float, which is what the kit's services keep.
-    nanos = stored.last_event_time.ToNanoseconds()
-    session.last_update_time = event.timestamp if to_nanos(event.timestamp) == nanos else to_seconds(nanos)
+    nanos = now.last_event_time.ToNanoseconds()
+    newest = not up_to_date or to_nanos(event.timestamp) == nanos
+    session.last_update_time = event.timestamp if newest else to_seconds(nanos)

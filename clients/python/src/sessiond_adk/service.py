@@ -222,7 +222,8 @@ class SessiondSessionService(Beyond, BaseSessionService):
         appended are not: they come with the next `get_session`, or `refresh`. `temp:` keys go into `session` alone, and
         leave `event`. A partial event is answered as it is and changes nothing.
 
-        An event that is stored already, under the same id and with the same content, is not stored again.
+        An event that is stored already, under the same id and with the same content, is not stored again. With
+        `stale="error"` it brings a `session` that is behind no further than its own events go.
 
         Args:
           session: an object that a method of this service has made; any other of the same id works as well.
