@@ -11,6 +11,7 @@ from conftest import Serve, Server
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from proxy import Proxy
 from tests_support import delta_event, text_event
+from watch_script import ScriptedWatch, appended, caught_up, deleted, draining, heartbeat
 
 from sessiond_adk import (
     Appended,
@@ -29,6 +30,7 @@ from sessiond_adk import watch as watch_module
 
 KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 PATIENT = RetryPolicy(attempts=10_000)
+QUICK = RetryPolicy(first_delay_seconds=0.001, max_delay_seconds=0.002)
 
 
 async def take(watch: Watch, count: int) -> list[WatchItem]:
@@ -225,6 +227,50 @@ async def test_a_cancelled_wait_loses_nothing(service: SessiondSessionService) -
         while found[-1:] != [29]:
             found += sequences(await take(watch, 1))
         assert found == list(range(1, 30))
+
+
+async def test_the_end_of_a_stream_is_a_broken_connection() -> None:
+    """Anything between here and the server may end a stream in order; only a session that is gone ends its watch."""
+    script = ScriptedWatch(
+        [caught_up("c0"), appended(1, "c1")],
+        [],
+        [appended(2, "c2")],
+        [caught_up("c3"), appended(3, "c4"), deleted("c5")],
+    )
+    async with script, SessiondSessionService(script.address, retry=QUICK) as service:
+        items = [item async for item in service.watch(**KEY)]
+    assert [type(item) for item in items] == [CaughtUp, Appended, Appended, Appended, Deleted]
+    assert sequences(items) == [1, 2, 3]
+    assert script.cursors == ["", "c1", "c1", "c2"]
+
+
+async def test_streams_that_only_end_are_a_server_that_stays_away() -> None:
+    script = ScriptedWatch([appended(1, "c1")])
+    async with script, SessiondSessionService(script.address, retry=QUICK) as service:
+        watch = service.watch(**KEY, reconnect_seconds=0.1)
+        assert sequences(await take(watch, 1)) == [1]
+        with pytest.raises(SessiondUnavailableError, match="ended before its session"):
+            await anext(watch)
+        assert watch.cursor == "c1"
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+    assert set(script.cursors[1:]) == {"c1"}
+
+
+async def test_no_cursor_is_lost_to_a_message_without_one() -> None:
+    script = ScriptedWatch(
+        [appended(1, "c1"), appended(2, ""), heartbeat(), draining("")],
+        [draining(None)],
+        [draining("c2")],
+        [appended(3, ""), deleted("")],
+    )
+    async with script, SessiondSessionService(script.address, retry=QUICK) as service:
+        async with service.watch(**KEY) as watch:
+            items = [item async for item in watch]
+        assert watch.cursor == "c2"
+    assert script.cursors == ["", "c1", "c1", "c2"]
+    assert [item.cursor for item in items] == ["c1", "c1", "c2", "c2"]
+    assert sequences(items) == [1, 2, 3]
 
 
 async def test_what_ends_a_watch_for_good(service: SessiondSessionService) -> None:

@@ -85,8 +85,8 @@ WatchItem = Snapshot | Appended | Changed | CaughtUp | Deleted
 class Watch:
     """An async iterator over `WatchItem`s: every event once, in order; of wider scopes at least the newest values.
 
-    When the connection breaks, or the server restarts, it goes on behind the last item, without gap or repetition. It
-    ends behind `Deleted`, when it or the service is closed, and with an error: SessionNotFoundError,
+    When the connection breaks, the stream ends, or the server restarts, it goes on behind the last item, without gap or
+    repetition. It ends behind `Deleted`, when it or the service is closed, and with an error: SessionNotFoundError,
     SessiondInvalidError (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError when the server stayed away
     for `reconnect_seconds`; `cursor` then is where another watch can go on.
 
@@ -131,8 +131,9 @@ class Watch:
             if message is None:
                 break
             self._failed = 0
-            self._cursor = message.cursor
-            item = _decode(message)
+            # Without a cursor of its own a message is passed by going on from the one before.
+            self._cursor = message.cursor or self._cursor
+            item = _decode(message, self._cursor)
             if isinstance(item, Deleted):
                 self.stop()
             if isinstance(item, CaughtUp):
@@ -148,7 +149,7 @@ class Watch:
         """The next message of the stream, which is opened where none is; None when the watch is over.
 
         Raises:
-          grpc.aio.AioRpcError: the stream broke, or has been silent for too long.
+          grpc.aio.AioRpcError: the stream broke or ended, or has been silent for too long.
         """
         task = asyncio.current_task()
         asked_before = task.cancelling() if task else 0
@@ -161,7 +162,7 @@ class Watch:
                 message = await self._call.read()
         except TimeoutError:
             self._cancel_call()
-            raise _silent() from None
+            raise _broken("The watch has been silent for too long.") from None
         except asyncio.CancelledError:
             # Of the caller, or of the stream by `stop`. What was under way is lost with the stream and comes again.
             self._cancel_call()
@@ -171,7 +172,12 @@ class Watch:
         except aio.UsageError:
             # The service was closed between two items.
             return None
-        return message if isinstance(message, watch_service_pb2.WatchResponse) else None
+        if isinstance(message, watch_service_pb2.WatchResponse):
+            return message
+        if self._stopped.is_set():
+            return None
+        # Only `Deleted` ends a watch. A stream that ends without it was ended by something between here and the server.
+        raise _broken("The watch ended before its session did.")
 
     def _open(self) -> aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse]:
         connection = self._client.connections.here()
@@ -193,7 +199,7 @@ class Watch:
             self.stop()
             raise errors.raised_for(refusal) from error
         if refusal.reason == "DRAINING":
-            self._cursor = refusal.metadata.get("cursor", self._cursor)
+            self._cursor = refusal.metadata.get("cursor") or self._cursor
         delay = self._client.retry.delay_seconds(self._failed, refusal.retry_after_seconds)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), delay)
@@ -226,29 +232,30 @@ class Watch:
         self.stop()
 
 
-def _silent() -> aio.AioRpcError:
+def _broken(how: str) -> aio.AioRpcError:
+    """What a lost connection raises, for what is one and raises nothing by itself."""
     nothing = aio.Metadata()
-    return aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "The watch has been silent for too long.")
+    return aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, how)
 
 
-def _decode(message: watch_service_pb2.WatchResponse) -> WatchItem | None:
+def _decode(message: watch_service_pb2.WatchResponse, cursor: str) -> WatchItem | None:
     """The item that a message stands for; None for a heartbeat, and for kinds that newer servers may add."""
     kind = message.WhichOneof("kind")
     if kind == "snapshot":
         snapshot = message.snapshot
-        return Snapshot(json.loads(snapshot.state_json or "{}"), snapshot.last_sequence, message.cursor)
+        return Snapshot(json.loads(snapshot.state_json or "{}"), snapshot.last_sequence, cursor)
     if kind == "event":
         stored = message.event
         rewind = stored.rewind_to_sequence if stored.HasField("rewind_to_sequence") else None
         commit_time = to_seconds(stored.commit_time.ToNanoseconds())
-        return Appended(decode_event(stored), stored.sequence, commit_time, message.cursor, rewind)
+        return Appended(decode_event(stored), stored.sequence, commit_time, cursor, rewind)
     if kind == "state_change":
         change = message.state_change
         values = json.loads(change.delta.set_json or "{}")
         commit_time = to_seconds(change.commit_time.ToNanoseconds())
-        return Changed(values, tuple(change.delta.remove), commit_time, message.cursor)
+        return Changed(values, tuple(change.delta.remove), commit_time, cursor)
     if kind == "caught_up":
-        return CaughtUp(message.cursor)
+        return CaughtUp(cursor)
     if kind == "session_deleted":
-        return Deleted(message.cursor)
+        return Deleted(cursor)
     return None
