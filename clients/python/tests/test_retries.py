@@ -23,6 +23,7 @@ from sessiond_adk import (
     SessiondDeadlineError,
     SessiondError,
     SessiondInvalidError,
+    SessiondNotFoundError,
     SessiondSessionService,
     SessiondUnavailableError,
     errors,
@@ -272,6 +273,23 @@ async def test_nothing_else_is_tried_again(code: grpc.StatusCode) -> None:
     assert (count, retried) == (1, False)
     assert isinstance(error, SessiondError)
     assert (error.code, error.reason, error.retry_after_seconds) == (code, "OVERLOADED", 1.5)
+
+
+def nonsense_inside() -> bytes:
+    """Details that can be read, up to one that cannot."""
+    bad = any_pb2.Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\xff")
+    details: bytes = status_pb2.Status(code=14, message="why", details=[bad]).SerializeToString()
+    return details
+
+
+@pytest.mark.parametrize("details", [b"\xff", b"", nonsense_inside()], ids=["nonsense", "empty", "nonsense inside"])
+async def test_details_that_cannot_be_read_leave_the_error_what_it_is(details: bytes) -> None:
+    trailers = aio.Metadata(("grpc-status-details-bin", details))
+    error = aio.AioRpcError(grpc.StatusCode.NOT_FOUND, aio.Metadata(), trailers, "why")
+    count, raised, _ = await attempts_at(error)
+    assert count == 1
+    assert isinstance(raised, SessiondNotFoundError)
+    assert (raised.reason, raised.retry_after_seconds, str(raised)) == ("", None, "why [NOT_FOUND]")
 
 
 async def test_the_server_says_when_to_come_back() -> None:

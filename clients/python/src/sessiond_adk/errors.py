@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import grpc
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "sessiond"
@@ -119,16 +121,18 @@ def read(error: grpc.aio.AioRpcError) -> Refusal:
     for name, value in error.trailing_metadata() or ():
         if name != "grpc-status-details-bin" or not isinstance(value, bytes):
             continue
-        for detail in status_pb2.Status.FromString(value).details:
-            info = error_details_pb2.ErrorInfo()
-            retry = error_details_pb2.RetryInfo()
-            bad = error_details_pb2.BadRequest()
-            if detail.Unpack(info) and info.domain == DOMAIN:
-                reason, metadata = info.reason, dict(info.metadata)
-            elif detail.Unpack(retry):
-                retry_after = retry.retry_delay.ToTimedelta().total_seconds()
-            elif detail.Unpack(bad):
-                faults = [(fault.field, fault.description) for fault in bad.field_violations]
+        # What something between here and the server has made of the details must not take the place of the error.
+        with suppress(DecodeError):
+            for detail in status_pb2.Status.FromString(value).details:
+                info = error_details_pb2.ErrorInfo()
+                retry = error_details_pb2.RetryInfo()
+                bad = error_details_pb2.BadRequest()
+                if detail.Unpack(info) and info.domain == DOMAIN:
+                    reason, metadata = info.reason, dict(info.metadata)
+                elif detail.Unpack(retry):
+                    retry_after = retry.retry_delay.ToTimedelta().total_seconds()
+                elif detail.Unpack(bad):
+                    faults = [(fault.field, fault.description) for fault in bad.field_violations]
     return Refusal(error.code(), error.details() or "", reason, metadata, faults, retry_after)
 
 
