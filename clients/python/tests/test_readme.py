@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import textwrap
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 from conftest import Server
 from tests_support import delta_event, text_event
 
-from sessiond_adk import SessiondSessionService
+import sessiond_adk
+from sessiond_adk import SessiondError, SessiondSessionService
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -49,3 +51,37 @@ async def test_what_goes_beyond_the_kit(server: Server) -> None:
             "language": "en",
             "plan": "pro",
         }
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {title}\n(.*?)^## ", README, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found.group(1)
+
+
+def rows(text: str, head: str) -> list[str]:
+    """The first cells of the table whose head begins so."""
+    lines = text.split(f"| {head}", 1)[1].split("\n\n", 1)[0].splitlines()
+    return [line.split("|")[1] for line in lines[2:]]
+
+
+def test_the_failures_are_those_that_there_are() -> None:
+    """Each is a SessiondError but the one that the table names as none."""
+    named = {name: row for row in rows(section("Failures"), "| is also") for name in re.findall(r"`(\w+)`", row)}
+    exported = {name for name in sessiond_adk.__all__ if name.endswith("Error")}
+    assert named.keys() == exported
+    for name in exported:
+        is_one = issubclass(getattr(sessiond_adk, name), SessiondError)
+        assert is_one is ("no `SessiondError`" not in named[name]) or name == "SessiondError"
+    assert issubclass(sessiond_adk.StateValueError, ValueError)
+
+
+def test_of_every_call_it_is_said_whether_it_may_be_repeated() -> None:
+    text = section("Failures")
+    written = {name for row in rows(text, "called again") for name in re.findall(r"`(\w+)`", row)}
+    reading = set(re.findall(r"`(\w+)`", text.split("Calls that only read", 1)[1].split(" can always ", 1)[0]))
+    assert not written & reading
+    calls = {name for name, _ in inspect.getmembers(SessiondSessionService, callable) if not name.startswith("_")}
+    # Of these nothing is sent, or nothing is answered but what follows.
+    assert calls - written - reading == {"close", "flush", "watch"}
+    assert written | reading <= calls

@@ -166,6 +166,47 @@ async def test_a_rewind_an_update_and_a_delete_whose_answers_are_lost(server: Se
         assert await service.get_session(**KEY) is None
 
 
+async def test_what_calling_again_does(server: Server) -> None:
+    """As the README says: nothing for an event, and a second write for everything else."""
+    async with SessiondSessionService(server.address) as service:
+        session = await service.create_session(**KEY)
+        event = delta_event({"a": 1})
+        for _ in range(3):
+            await service.append_event(session, event, operations=[Increment("count")])
+        assert session.state == {"a": 1, "count": 1}
+        assert len(session.events) == 1
+        with pytest.raises(SessiondAlreadyExistsError):
+            await service.create_session(**KEY)
+        fork = {**KEY, "new_session_id": "fork"}
+        await service.fork_session(**fork)
+        with pytest.raises(SessiondAlreadyExistsError):
+            await service.fork_session(**fork)
+        twice = [(await service.create_session(app_name="app", user_id="user")).id for _ in range(2)]
+        twice += [(await service.fork_session(**KEY)).id for _ in range(2)]
+        assert len(set(twice)) == 4
+        assert [await service.increment(session, "n") for _ in range(2)] == [1, 2]
+        assert [await service.append_to_list(session, "l", [1]) for _ in range(2)] == [[1], [1, 1]]
+        assert [await service.set_if_absent(session, "d", value) for value in (1, 2)] == [1, 1]
+        assert [await service.merge(session, "m", {"a": 1}) for _ in range(2)] == [{"a": 1}] * 2
+        for _ in range(2):
+            await service.remove(session, "m")
+            await service.change(session, Delta({"c": 1}, [Increment("n")]))
+        assert session.state["n"] == 4
+        assert len(session.events) == 1 + 2 * 6
+        for _ in range(2):
+            await service.update_state(Delta(operations=[Increment("n")]), **KEY)
+        await service.refresh(session)
+        assert session.state["n"] == 6
+        assert len(session.events) == 1 + 2 * 7
+        for _ in range(2):
+            await service.rewind_session(**KEY, to_sequence=1)
+        everything = [item async for item in service.list_events(**KEY, include_rewound=True)]
+        assert len(everything) == 1 + 2 * 8
+        for _ in range(2):
+            await service.delete_session(**KEY)
+            await service.create_session(**KEY)
+
+
 async def test_a_call_that_was_cancelled_can_be_repeated(server: Server) -> None:
     """An append that its caller gave up may be stored; appending the same event again settles it."""
     async with SessiondSessionService(server.address) as service:

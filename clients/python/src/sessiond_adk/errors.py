@@ -1,8 +1,9 @@
 """What a refused or failed call raises: the kit's own types where it has one, always with the server's reason.
 
-Every error here is a `SessiondError`. Where the kit has a type for what happened, the error is that as well, so that
-code written for other session services keeps working: `except AlreadyExistsError`, `except SessionNotFoundError`,
-`except StaleSessionError`.
+Whatever fails once a call is under way is a `SessiondError`. Where the kit has a type for what happened, the error is
+that as well, so that code written for other session services keeps working: `except AlreadyExistsError`, `except
+SessionNotFoundError`, `except StaleSessionError`. What cannot be sent is a ValueError or a TypeError before that, which
+is no `SessiondError`: a `StateValueError` where a value of state is at fault.
 """
 
 from __future__ import annotations
@@ -88,15 +89,18 @@ class SessiondInvalidError(SessiondError, ValueError):
 
 
 class SessiondUnavailableError(SessiondError, ConnectionError):
-    """The server could not be reached, or could not work, for as long as retries were allowed."""
+    """The server could not be reached, or could not work, for as long as retries were allowed.
+
+    A `reason` says that the last attempt was not applied; one before it may have been. An append can be called again.
+    """
 
 
 class SessiondDeadlineError(SessiondError, TimeoutError):
-    """The call took longer than its deadline. A write may have been applied: the same event can be appended again."""
+    """The call took longer than its deadline. A write may have been applied; an append can be called again."""
 
 
 class SessiondClosedError(SessiondError, RuntimeError):
-    """The service was closed while the call was under way. A write may have been applied."""
+    """The service was closed during the call. A write may have been applied; an append can be called again."""
 
 
 class StateValueError(ValueError):

@@ -1,9 +1,12 @@
 """Calls with a deadline, tried again where trying again is safe.
 
-Only UNAVAILABLE is retried, and only by callers whose request can be carried out twice without harm, which all of this
-package's can: an append has its event id, an update its request id, a new session a chosen id and a mark of its
-creator. Where the server gave a reason (STARTING, DRAINING, STORE_UNAVAILABLE) the call was certainly not applied;
-where it gave none, nobody knows, and the id sorts it out.
+Only UNAVAILABLE is retried, and only within one call, whose request can be carried out twice without harm: an append
+has its event id, an update its request id, a new session a chosen id and a mark of its creator. A deletion has nothing
+of the kind, and may meet a session that was created anew in between. Calling a method again is another matter: for
+everything but an append of the same event that is another write, with another id.
+
+Where the server gave a reason (STARTING, DRAINING, STORE_UNAVAILABLE) the attempt was certainly not applied; where it
+gave none, nobody knows, and the id sorts it out.
 """
 
 from __future__ import annotations

@@ -40,8 +40,10 @@ class SessiondSessionService(Beyond, BaseSessionService):
     It may be used from any number of tasks, threads and event loops, and as an async context manager. All times are
     seconds since 1970 as floats, all state is what JSON can hold (see `sessiond_adk.state.encode_value`).
 
-    Every method may raise a `SessiondError`; where the kit has a type for what happened, it is that as well. A write
-    that fails because the server cannot be reached can be repeated with the same arguments.
+    Every method may raise a `SessiondError`; where the kit has a type for what happened, it is that as well. What
+    cannot be sent is a ValueError or a TypeError before anything is. A write that fails because the server cannot be
+    reached, or takes too long, may have been applied: only an append of the same event can always be called again, any
+    other write would be a second one (the README says of each what that means).
     """
 
     def __init__(
