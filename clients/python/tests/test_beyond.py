@@ -111,6 +111,23 @@ async def test_an_operation_answers_what_is_stored_and_not_what_is_local(service
     assert len((await stored(service)).events) == 4
 
 
+async def test_operations_on_temp_keys(service: SessiondSessionService) -> None:
+    """What does not leave the process the server cannot evaluate; what is shared it evaluates, and never stores."""
+    session = await service.create_session(**KEY)
+    session.state["temp:n"] = 5
+    with pytest.raises(ValueError, match="'temp:n' stays in this process"):
+        await service.append_event(session, delta_event({"a": 1}), operations=[Increment("temp:n")])
+    assert (session.state, session.events) == ({"temp:n": 5}, [])
+    assert (await stored(service)).events == []
+    async with SessiondSessionService(service._client.target, share_temp=True) as shared:
+        for total in (1, 2):
+            event = delta_event({"a": total}, invocation_id="i")
+            await shared.append_event(session, event, operations=[Increment("temp:n")])
+            assert event.actions.state_delta == {"a": total}
+            assert session.state == {"temp:n": total, "a": total}
+    assert (await stored(service)).state == {"a": 2}
+
+
 async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSessionService) -> None:
     """Removing a key that the same event has set for the first time leaves nothing to tell of it."""
     session = await service.create_session(**KEY, state={"old": 1})

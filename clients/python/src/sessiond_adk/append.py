@@ -59,9 +59,13 @@ class Appender:
         the same event, and takes effect once.
 
         Raises:
-          StateValueError, ValueError: something that cannot be sent, before anything is.
+          StateValueError, ValueError: something that cannot be sent, or, an operation on a `temp:` key that is not
+            shared, may not be; before anything is.
           SessiondError: refused or failed.
         """
+        for operation in operations:
+            if is_temp(operation.key) and not self._share_temp:
+                raise ValueError(f"{operation.key!r} stays in this process: the server could not change it")
         if not event.id:
             # An id makes a retry safe; the kit gives one to every event, unless it was taken away.
             event.id = Event.new_id()

@@ -231,7 +231,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
           session: an object that a method of this service has made; any other of the same id works as well.
           event: with an id that is unique within the session.
           operations: changes that the server evaluates in the same commit, on top of the event's `state_delta`; what
-            they make of their keys is added to it.
+            they make of their keys is added to it. Of `temp:` keys only with `share_temp`.
 
         Raises:
           SessionNotFoundError: there is no such session.
