@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from typing import Any
 
 import grpc
 import pytest
-from conftest import Serve, Server
+from conftest import ROOT, Serve, Server
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
@@ -26,11 +27,12 @@ from sessiond_adk import (
     SessiondNotFoundError,
     SessiondSessionService,
     SessiondUnavailableError,
-    errors,
 )
 from sessiond_adk.retry import RetriedError, call
 
 KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+# What an UNAVAILABLE says when a handler of the server made it; without one of these the transport did.
+NOT_APPLIED_REASONS = frozenset({"STARTING", "DRAINING", "STORE_UNAVAILABLE"})
 QUICK = RetryPolicy(attempts=5, first_delay_seconds=0.001, max_delay_seconds=0.002)
 # For calls that wait for a new connection: as many attempts as it takes, on a machine however busy.
 PATIENT = RetryPolicy(attempts=10_000)
@@ -298,7 +300,13 @@ async def attempts_at(error: aio.AioRpcError, failures: int = 10**9, **more: Any
         return count, refused.error, refused.retried
 
 
-@pytest.mark.parametrize("reason", ["", *sorted(errors.NOT_APPLIED_REASONS)])
+def test_the_reasons_of_unavailable_are_those_that_are_written_down() -> None:
+    rows = re.findall(r"^\| UNAVAILABLE \| `(\w+)` \|(.*)$", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    assert {reason for reason, _ in rows} == NOT_APPLIED_REASONS
+    assert all("certainly not applied" in what for _, what in rows)
+
+
+@pytest.mark.parametrize("reason", ["", *sorted(NOT_APPLIED_REASONS)])
 async def test_unavailable_is_tried_again(reason: str) -> None:
     assert await attempts_at(status(grpc.StatusCode.UNAVAILABLE, reason), 3) == (4, "answer", True)
     count, error, retried = await attempts_at(status(grpc.StatusCode.UNAVAILABLE, reason))

@@ -8,7 +8,6 @@ is no `SessiondError`: a `StateValueError` where a value of state is at fault.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,10 +20,6 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "sessiond"
-
-# What an UNAVAILABLE says when a handler made it: the call was certainly not applied. An UNAVAILABLE without one of
-# these was made by the transport and says nothing about that, which is why every write carries an id of its own.
-NOT_APPLIED_REASONS = frozenset({"STARTING", "DRAINING", "STORE_UNAVAILABLE"})
 
 
 @dataclass(frozen=True)
@@ -170,12 +165,6 @@ def raised_for(refusal: Refusal) -> SessiondError:
 def closed() -> SessiondClosedError:
     """The error of a call that closing the service has ended."""
     return SessiondClosedError(Refusal(grpc.StatusCode.CANCELLED, "The service was closed during the call."))
-
-
-def listed(metadata: Mapping[str, str], name: str) -> list[str]:
-    """A list in an error's metadata, such as the `keys` of a KEY_CONFLICT; empty where there is none."""
-    items = json.loads(metadata.get(name, "[]"))
-    return [str(item) for item in items]
 
 
 def missing(app_name: str, user_id: str, session_id: str) -> SessiondNotFoundError:
