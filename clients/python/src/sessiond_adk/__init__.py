@@ -4,10 +4,10 @@
 
     runner = Runner(agent=agent, app_name="my_app", session_service=SessiondSessionService("127.0.0.1:50051"))
 
-The map: `service.py` is the kit's interface and `beyond.py` what goes beyond it; `append.py` is what an append does to
-the caller's session; `events.py`, `sessions.py`, `state.py`, `operations.py` and `times.py` convert; `client.py` calls,
-over `channel.py` (a channel for each event loop) and `retry.py` (deadlines, and what is tried again); `watch.py`
-follows.
+The map: `service.py` is the kit's interface and `beyond.py` what goes beyond it; `reading.py` is what both read;
+`append.py` is what an append does to the caller's session, in turns (`turns.py`); `events.py`, `sessions.py`,
+`state.py`, `operations.py` and `times.py` convert; `client.py` calls, over `channel.py` (a channel for each event loop)
+and `retry.py` (deadlines, and what is tried again); `watch.py` follows.
 """
 
 from .beyond import StoredEvent

@@ -14,6 +14,7 @@ from ._proto import event_service_pb2, session_service_pb2, types_pb2
 from .client import TEXT, Client, session_key
 from .events import Sent, decode_delta, decode_event, encode_event
 from .operations import Operation
+from .reading import read_stored
 from .state import SessionState, bring_up_to_date, is_temp, split_object
 from .times import to_nanos, to_seconds
 from .turns import Turns
@@ -95,7 +96,7 @@ class Appender:
             stored = await self._find_equal(request.key, sent)
             if stored is None:
                 raise
-            session = await self._present(request.key)
+            session = await read_stored(self._client, request.key)
             return event_service_pb2.AppendEventResponse(event=stored, replayed=True, session=session)
 
     async def _read_at(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
@@ -146,10 +147,6 @@ class Appender:
                 equal = again.message.body_json == sent.message.body_json and again.texts == texts
                 return stored if equal else None
         return None
-
-    async def _present(self, key: types_pb2.SessionKey) -> types_pb2.Session:
-        request = session_service_pb2.GetSessionRequest(key=key, json_form=TEXT)
-        return (await self._client.call(lambda to: to.sessions.GetSession, request)).session
 
 
 def _key_of(session: Session) -> types_pb2.SessionKey:

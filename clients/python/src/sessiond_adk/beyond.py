@@ -15,14 +15,15 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
 from . import errors
-from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
+from ._proto import event_service_pb2, session_service_pb2, state_service_pb2
 from .append import Appender
 from .client import TEXT, Client, scope_of, session_key
 from .events import decode_event
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
+from .reading import already_made, read_session, read_state, read_stored
 from .retry import RetriedError
 from .sessions import decode_session, trimmed
-from .state import SessionState, is_temp, split_object, with_prefix, without_prefix
+from .state import SessionState, is_temp, split_object, values_of, with_prefix, without_prefix
 from .times import to_seconds
 from .watch import Start, Watch
 
@@ -49,19 +50,6 @@ class Beyond:
 
     _client: Client
     _appender: Appender
-
-    async def _read(
-        self,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        config: GetSessionConfig | None = None,
-        as_of_sequence: int | None = None,
-    ) -> Session | None:
-        raise NotImplementedError
-
-    async def _already_made(self, refused: RetriedError, key: types_pb2.SessionKey) -> types_pb2.Session | None:
-        raise NotImplementedError
 
     # Operations through a session object. Each appends an event, which is what any change of a session's state is.
 
@@ -94,10 +82,7 @@ class Beyond:
         # The commit left the key as it was. A replay's state is of now, and the key may have changed since.
         committed = answer.session
         if answer.replayed or not committed.HasField("state_json"):
-            request = session_service_pb2.GetSessionRequest(
-                key=committed.key, as_of_sequence=answer.event.sequence, json_form=TEXT
-            )
-            committed = (await self._client.call(lambda to: to.sessions.GetSession, request)).session
+            committed = await read_stored(self._client, committed.key, answer.event.sequence)
         known = split_object(committed.state_json).get(operation.key)
         return known.value if known is not None else None
 
@@ -136,7 +121,7 @@ class Beyond:
         """
         # An append of this very object may be under way, which the session that is read may lack.
         async with self._appender.turn(session):
-            fresh = await self._read(session.app_name, session.user_id, session.id)
+            fresh = await read_session(self._client, session.app_name, session.user_id, session.id)
             if fresh is None:
                 raise errors.missing(session.app_name, session.user_id, session.id)
             temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
@@ -161,11 +146,7 @@ class Beyond:
         Raises:
           SessionNotFoundError: there is no such session. An application or user that nobody wrote to has empty state.
         """
-        request = state_service_pb2.GetStateRequest(
-            scope=scope_of(app_name, user_id, session_id), invocation_id=invocation_id, json_form=TEXT
-        )
-        answer = await self._client.call(lambda to: to.state.GetState, request)
-        return {key: item.value for key, item in split_object(answer.state_json).items()}
+        return values_of(await read_state(self._client, scope_of(app_name, user_id, session_id), invocation_id))
 
     async def update_state(
         self,
@@ -192,13 +173,11 @@ class Beyond:
             json_form=TEXT,
         )
         answer = await self._client.call(lambda to: to.state.UpdateState, request)
-        return {key: item.value for key, item in split_object(answer.state_json).items()}
+        return values_of(split_object(answer.state_json))
 
     async def get_app_state(self, *, app_name: str) -> dict[str, Any]:
         """An application's state, keys without `app:`."""
-        request = state_service_pb2.GetStateRequest(scope=scope_of(app_name), json_form=TEXT)
-        answer = await self._client.call(lambda to: to.state.GetState, request)
-        return without_prefix(split_object(answer.state_json), State.APP_PREFIX)
+        return without_prefix(await read_state(self._client, scope_of(app_name)), State.APP_PREFIX)
 
     async def update_app_state(self, values: Mapping[str, Any], *, app_name: str) -> None:
         """Sets keys of an application's state, written without `app:`."""
@@ -231,7 +210,7 @@ class Beyond:
         Raises:
           SessiondError: with BEYOND_LAST_SEQUENCE (code OUT_OF_RANGE).
         """
-        return await self._read(app_name, user_id, session_id, config, as_of_sequence=sequence)
+        return await read_session(self._client, app_name, user_id, session_id, config, as_of_sequence=sequence)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after_sequence: int = 0, include_rewound: bool = False
@@ -278,7 +257,7 @@ class Beyond:
             forked = answered.answer.session
         except RetriedError as refused:
             # A second attempt finds what the first one made. A fork cannot carry a mark, but says where it is from.
-            found = await self._already_made(refused, target)
+            found = await already_made(self._client, refused, target)
             if found is None or found.forked_from.key != source:
                 raise refused.error from refused.error.__cause__
             if up_to_sequence is not None and found.forked_from.sequence != up_to_sequence:
@@ -306,7 +285,7 @@ class Beyond:
             json_form=TEXT,
         )
         await self._client.call(lambda to: to.sessions.RewindSession, request)
-        session = await self._read(app_name, user_id, session_id)
+        session = await read_session(self._client, app_name, user_id, session_id)
         if session is None:
             raise errors.missing(app_name, user_id, session_id)
         return session

@@ -14,17 +14,17 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from typing_extensions import override
 
-from . import errors
-from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
+from ._proto import session_service_pb2, types_pb2
 from .address import Address, parse_address
 from .append import Appender, Stale
 from .beyond import Beyond
 from .channel import ChannelOptions
 from .client import PAGE_SIZE, TEXT, Client, scope_of, session_key
 from .operations import Operation
+from .reading import already_made, read_session, read_state
 from .retry import RetriedError, RetryPolicy
-from .sessions import decode_session, select_events, trimmed
-from .state import encode_values, is_temp, join_object, split_object, without_prefix
+from .sessions import decode_session, trimmed
+from .state import encode_values, is_temp, join_object, without_prefix
 
 # The label that says which call created a session: a second attempt of the same call finds its own mark.
 CREATION_LABEL = "sessiond-adk/creation"
@@ -112,21 +112,11 @@ class SessiondSessionService(Beyond, BaseSessionService):
             created = answered.answer.session
         except RetriedError as refused:
             # An earlier attempt may have created it and its answer may be lost: then it carries this call's mark.
-            found = await self._already_made(refused, key)
+            found = await already_made(self._client, refused, key)
             if found is None or found.labels.get(CREATION_LABEL) != mark:
                 raise refused.error from refused.error.__cause__
             created = found
         return decode_session(created)
-
-    async def _already_made(self, refused: RetriedError, key: types_pb2.SessionKey) -> types_pb2.Session | None:
-        """The session at `key`, where a retried call was refused because there is one."""
-        if not refused.retried or refused.error.reason != "SESSION_EXISTS":
-            return None
-        request = session_service_pb2.GetSessionRequest(key=key, json_form=TEXT)
-        try:
-            return (await self._client.call(lambda to: to.sessions.GetSession, request)).session
-        except errors.SessiondNotFoundError:
-            return None
 
     @override
     async def get_session(
@@ -136,37 +126,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
 
         State and events belong to one moment, however many pages the events fill.
         """
-        return await self._read(app_name, user_id, session_id, config)
-
-    async def _read(
-        self,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        config: GetSessionConfig | None = None,
-        as_of_sequence: int | None = None,
-    ) -> Session | None:
-        session_id = trimmed(session_id)
-        if not (app_name and user_id and session_id):
-            # Nothing can be stored there, and a bare session id would be looked up among everybody's.
-            return None
-        key = session_key(app_name, user_id, session_id)
-        selection = select_events(config)
-        request = session_service_pb2.GetSessionRequest(
-            key=key, events=selection, as_of_sequence=as_of_sequence, json_form=TEXT
-        )
-        try:
-            found = await self._client.call(lambda to: to.sessions.GetSession, request)
-            events = list(found.events)
-            if found.next_page_token:
-                more = event_service_pb2.ListEventsRequest(
-                    key=key, selection=selection, page_token=found.next_page_token
-                )
-                events += [event async for event in self._client.list_events(more)]
-        except errors.SessiondNotFoundError:
-            # Also where it was deleted between two pages.
-            return None
-        return decode_session(found.session, events)
+        return await read_session(self._client, app_name, user_id, session_id, config)
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -211,9 +171,8 @@ class SessiondSessionService(Beyond, BaseSessionService):
         """A user's state, keys without `user:`; empty for a user that nobody wrote to."""
         if not app_name or not user_id:
             return {}
-        request = state_service_pb2.GetStateRequest(scope=scope_of(app_name, user_id), json_form=TEXT)
-        answer = await self._client.call(lambda to: to.state.GetState, request)
-        return without_prefix(split_object(answer.state_json), State.USER_PREFIX)
+        known = await read_state(self._client, scope_of(app_name, user_id))
+        return without_prefix(known, State.USER_PREFIX)
 
     @override
     async def append_event(self, session: Session, event: Event, *, operations: Sequence[Operation] = ()) -> Event:

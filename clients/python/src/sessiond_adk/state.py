@@ -133,7 +133,7 @@ class SessionState(dict[str, Any]):
     def __init__(self, known: Mapping[str, Known] | None = None, sequence: int = 0) -> None:
         """The state that was read; without arguments an empty one, which is what copying needs."""
         known = known or {}
-        super().__init__({key: item.value for key, item in known.items()})
+        super().__init__(values_of(known))
         self.remember(known, sequence)
 
     def remember(self, known: Mapping[str, Known], sequence: int) -> None:
@@ -179,6 +179,11 @@ def bring_up_to_date(
             state.pop(key, None)
     if tracked is not None:
         tracked.remember(known, sequence)
+
+
+def values_of(known: Mapping[str, Known]) -> dict[str, Any]:
+    """The values alone."""
+    return {key: item.value for key, item in known.items()}
 
 
 def without_prefix(known: Mapping[str, Known], prefix: str) -> dict[str, Any]:
