@@ -10,7 +10,7 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
-from tests_support import delta_event, text_event
+from tests_support import KEY, delta_event, read, text_event
 
 from sessiond_adk import (
     Delta,
@@ -27,14 +27,6 @@ from sessiond_adk import (
 )
 from sessiond_adk._proto import types_pb2
 
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
-
-
-async def stored(service: SessiondSessionService, session_id: str = "s") -> Session:
-    session = await service.get_session(app_name="app", user_id="user", session_id=session_id)
-    assert session is not None
-    return session
-
 
 async def test_operations_through_a_session(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"user:list": [1], "gone": 1})
@@ -50,7 +42,7 @@ async def test_operations_through_a_session(service: SessiondSessionService) -> 
     await service.remove(session, "gone", "never there")
     expected = {"app:n": -4, "f": 0.5, "user:list": [{"a": None}, 3], "d": None, "m": {"a": {"c": 2}}}
     assert session.state == expected
-    assert await stored(service) == session
+    assert await read(service) == session
     assert [event.author for event in session.events] == ["system"] * 10
     assert session.events[-1].actions.state_delta == {"gone": None}
 
@@ -88,10 +80,10 @@ async def test_operations_of_an_event(service: SessiondSessionService) -> None:
     await service.append_event(session, event, operations=operations)
     assert event.actions.state_delta == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
     assert session.state == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
-    assert await stored(service) == session
+    assert await read(service) == session
     # The same object once more, which now says more than what was sent at first.
     await service.append_event(session, event, operations=operations)
-    assert len((await stored(service)).events) == 1
+    assert len((await read(service)).events) == 1
     assert session.state["a"] == 12
 
 
@@ -108,7 +100,7 @@ async def test_an_operation_answers_what_is_stored_and_not_what_is_local(service
     with pytest.raises(ValueError, match="'temp:t' belongs to an invocation"):
         await service.increment(session, "temp:t")
     assert session.state["temp:t"] == 5
-    assert len((await stored(service)).events) == 4
+    assert len((await read(service)).events) == 4
 
 
 async def test_operations_on_temp_keys(service: SessiondSessionService) -> None:
@@ -118,14 +110,14 @@ async def test_operations_on_temp_keys(service: SessiondSessionService) -> None:
     with pytest.raises(ValueError, match="'temp:n' stays in this process"):
         await service.append_event(session, delta_event({"a": 1}), operations=[Increment("temp:n")])
     assert (session.state, session.events) == ({"temp:n": 5}, [])
-    assert (await stored(service)).events == []
+    assert (await read(service)).events == []
     async with SessiondSessionService(service._client.target, share_temp=True) as shared:
         for total in (1, 2):
             event = delta_event({"a": total}, invocation_id="i")
             await shared.append_event(session, event, operations=[Increment("temp:n")])
             assert event.actions.state_delta == {"a": total}
             assert session.state == {"temp:n": total, "a": total}
-    assert (await stored(service)).state == {"a": 2}
+    assert (await read(service)).state == {"a": 2}
 
 
 async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSessionService) -> None:
@@ -135,7 +127,7 @@ async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSes
     await service.append_event(session, event, operations=[Remove("new"), Remove("old")])
     assert event.actions.state_delta == {"old": None}
     assert session.state == {}
-    assert await stored(service) == session
+    assert await read(service) == session
 
 
 @pytest.mark.parametrize(
@@ -188,7 +180,7 @@ async def test_state_of_a_session_outside_of_a_turn(service: SessiondSessionServ
     session = await service.create_session(**KEY, state={"a": 1, "b": 2})
     state = await service.update_state(Delta({"a": 3}, [Remove("b")]), **KEY, author="ops")
     assert state == {"a": 3}
-    (event,) = (await stored(service)).events
+    (event,) = (await read(service)).events
     assert (event.author, event.actions.state_delta, event.content) == ("ops", {"a": 3, "b": None}, None)
     await service.append_event(session, text_event("x"))
     assert session.state == {"a": 3}
@@ -224,11 +216,11 @@ async def test_forks(service: SessiondSessionService) -> None:
         await service.append_event(session, delta_event({"a": number}))
     fork = await service.fork_session(**KEY, up_to_sequence=2, new_session_id=" fork ")
     assert (fork.id, fork.state, fork.events) == ("fork", {"a": 2}, [])
-    assert (await stored(service, "fork")).events == session.events[:2]
+    assert (await read(service, "fork")).events == session.events[:2]
     await service.append_event(fork, delta_event({"a": 9}))
-    assert (await stored(service)).state == {"a": 3}
+    assert (await read(service)).state == {"a": 3}
     whole = await service.fork_session(**KEY)
-    assert (await stored(service, whole.id)).events == session.events
+    assert (await read(service, whole.id)).events == session.events
     with pytest.raises(AlreadyExistsError):
         await service.fork_session(**KEY, new_session_id="fork")
     with pytest.raises(SessionNotFoundError):
@@ -242,7 +234,7 @@ async def test_rewinds(service: SessiondSessionService) -> None:
     back = await service.rewind_session(**KEY, to_sequence=1, author="user")
     assert back.state == {"a": 1, "k1": 1, "user:u": 3}
     assert back.events == session.events[:1]
-    assert await stored(service) == back
+    assert await read(service) == back
     everything = [item async for item in service.list_events(**KEY, include_rewound=True)]
     assert [item.rewound for item in everything] == [False, True, True, True]
     # An object from before goes on behind the rewind, and its state follows.
@@ -255,7 +247,7 @@ async def test_rewinds(service: SessiondSessionService) -> None:
 async def test_refreshing(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     held = session.state
-    other = await stored(service)
+    other = await read(service)
     await service.append_event(other, delta_event({"a": 1}))
     session.state["temp:t"] = 1
     session.state["uncommitted"] = 1
@@ -286,4 +278,4 @@ async def test_a_marker_less_session_where_stale_is_an_error(service: SessiondSe
         with pytest.raises(ValueError, match="modified in storage"):
             await strict.append_event(session, text_event("three"))
         await strict.append_event(late, fresh.events[-1].model_copy(deep=True))
-        assert len((await stored(service)).events) == 2
+        assert len((await read(service)).events) == 2

@@ -9,25 +9,16 @@ from typing import Any
 import pytest
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
-from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 from google.genai import types
 from pydantic import BaseModel
-from tests_support import text_event
+from tests_support import KEY, read, text_event
 from whole_event import FREE, whole_event
 
 from sessiond_adk import SessiondSessionService, StateValueError
 from sessiond_adk._proto import event_service_pb2, types_pb2
 from sessiond_adk.client import session_key
 from sessiond_adk.events import decode_event, encode_event
-
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
-
-
-async def stored(service: SessiondSessionService) -> Session:
-    session = await service.get_session(**KEY)
-    assert session is not None
-    return session
 
 
 def unset(model: BaseModel, path: str = "") -> list[str]:
@@ -67,11 +58,11 @@ async def test_every_field_comes_back_equal(service: SessiondSessionService) -> 
     assert event == twin
     assert await service.append_event(session, event) is event
     assert event == twin, "appending changes nothing but temp: keys"
-    read = await stored(service)
-    assert read.events == [twin]
-    assert read.events[0].model_dump() == twin.model_dump()
-    assert read.state == twin.actions.state_delta
-    assert read == session
+    stored = await read(service)
+    assert stored.events == [twin]
+    assert stored.events[0].model_dump() == twin.model_dump()
+    assert stored.state == twin.actions.state_delta
+    assert stored == session
 
 
 async def test_the_body_is_the_events_own_json_without_its_delta(service: SessiondSessionService) -> None:
@@ -107,9 +98,9 @@ TIMES = [
 async def test_times_come_back_as_the_same_float(service: SessiondSessionService, seconds: float) -> None:
     session = await service.create_session(**KEY)
     await service.append_event(session, Event(author="a", timestamp=seconds))
-    read = await stored(service)
-    assert read.events[0].timestamp == seconds
-    assert read.last_update_time == seconds
+    stored = await read(service)
+    assert stored.events[0].timestamp == seconds
+    assert stored.last_update_time == seconds
     assert session.last_update_time == seconds
 
 
@@ -138,10 +129,10 @@ async def test_values_keep_their_types_and_digits(service: SessiondSessionServic
     }
     session = await service.create_session(**KEY, state=state)
     assert session.state == state
-    read = await stored(service)
-    assert read.state == state
-    assert [type(value) for value in read.state.values()] == [type(read.state[key]) for key in read.state]
-    assert {key: type(value) for key, value in read.state.items()} == {key: type(v) for key, v in state.items()}
+    stored = await read(service)
+    assert stored.state == state
+    assert [type(value) for value in stored.state.values()] == [type(stored.state[key]) for key in stored.state]
+    assert {key: type(value) for key, value in stored.state.items()} == {key: type(v) for key, v in state.items()}
 
 
 class Thing(BaseModel):
@@ -171,7 +162,7 @@ async def test_what_has_a_json_form_gets_it_as_in_the_kits_database(service: Ses
         await database.append_event(kept, Event(author="a", actions=EventActions(state_delta=dict(state))))
         expected = await database.get_session(**KEY)
     assert expected is not None
-    assert (await stored(service)).state == expected.state
+    assert (await read(service)).state == expected.state
 
 
 @pytest.mark.parametrize(
@@ -231,9 +222,9 @@ async def test_what_a_newer_kit_writes_survives_in_the_store(service: SessiondSe
         key=session_key(**KEY), event=types_pb2.Event(event_id="new", author="user", body_json=text)
     )
     await service._client.call(lambda to: to.events.AppendEvent, request)
-    read = await stored(service)
-    assert read.events[0].content == types.Content(role="user", parts=[types.Part(text="hi")])
-    assert read.events[0].author == "user"
+    stored = await read(service)
+    assert stored.events[0].content == types.Content(role="user", parts=[types.Part(text="hi")])
+    assert stored.events[0].author == "user"
     await service.append_event(session, Event(author="a"))
     again = [item async for item in service._client.list_events(event_service_pb2.ListEventsRequest(key=request.key))]
     assert again[0].body_json == text
@@ -271,9 +262,8 @@ async def test_more_events_than_one_answer_holds(service: SessiondSessionService
     for number in range(16):
         text = str(number) + "x" * 750_000
         await service.append_event(session, text_event(text))
-    read = await stored(service)
-    assert read.events == session.events
-    newest = await service.get_session(**KEY, config=GetSessionConfig(num_recent_events=9))
-    assert newest is not None
+    stored = await read(service)
+    assert stored.events == session.events
+    newest = await read(service, num_recent_events=9)
     assert newest.events == session.events[-9:]
     assert newest.state == {"s": 1}

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 from conftest import Serve, Server
 from google.adk.sessions.session import Session
-from tests_support import delta_event, text_event
+from tests_support import KEY, delta_event, read, text_event
 
 from sessiond_adk import RetryPolicy, SessiondClosedError, SessiondSessionService
 from sessiond_adk._proto import session_service_pb2
 from sessiond_adk.turns import Turns
-
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 
 
 @pytest.fixture
@@ -60,8 +58,7 @@ def test_loops_in_parallel(plain: Server) -> None:
     failures: list[BaseException] = []
 
     async def write(name: str) -> None:
-        session = await service.get_session(**KEY)
-        assert session is not None
+        session = await read(service)
         for number in range(30):
             await service.append_event(session, delta_event({name: number}))
 

@@ -14,7 +14,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from proxy import Proxy
-from tests_support import delta_event, text_event
+from tests_support import KEY, PATIENT, delta_event, read, text_event
 
 from sessiond_adk import (
     Delta,
@@ -30,12 +30,9 @@ from sessiond_adk import (
 )
 from sessiond_adk.retry import RetriedError, call
 
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
 # What an UNAVAILABLE says when a handler of the server made it; without one of these the transport did.
 NOT_APPLIED_REASONS = frozenset({"STARTING", "DRAINING", "STORE_UNAVAILABLE"})
 QUICK = RetryPolicy(attempts=5, first_delay_seconds=0.001, max_delay_seconds=0.002)
-# For calls that wait for a new connection: as many attempts as it takes, on a machine however busy.
-PATIENT = RetryPolicy(attempts=10_000)
 
 
 async def test_an_append_whose_answer_is_lost_is_stored_once(server: Server) -> None:
@@ -49,8 +46,7 @@ async def test_an_append_whose_answer_is_lost_is_stored_once(server: Server) -> 
             assert session.state == {"n": lost, "temp:t": lost, "app:count": lost}
             assert event.actions.state_delta == {"n": lost, "app:count": lost}
         assert proxy.lost == 3
-        stored = await service.get_session(**KEY)
-        assert stored is not None
+        stored = await read(service)
         assert stored.events == session.events
         assert len(stored.events) == 2
         assert stored.state["app:count"] == 2
@@ -64,8 +60,7 @@ async def test_an_operation_answers_what_its_own_commit_made(server: Server) -> 
         SessiondSessionService(server.address) as others,
     ):
         session = await service.create_session(**KEY, state={"app:list": [0], "default": 1})
-        theirs = await others.get_session(**KEY)
-        assert theirs is not None
+        theirs = await read(others)
         seen: list[Any] = []
 
         async def meanwhile() -> None:
@@ -222,8 +217,7 @@ async def test_a_call_that_was_cancelled_can_be_repeated(server: Server) -> None
         assert any(task.cancelled() for task in tasks)
         for event in events:
             await service.append_event(session, event)
-        stored = await service.get_session(**KEY)
-        assert stored is not None
+        stored = await read(service)
         assert sorted(event.id for event in stored.events) == sorted(event.id for event in events)
         assert sorted(event.id for event in session.events) == sorted(event.id for event in events)
         assert stored.state == session.state == {f"k{number}": number for number in range(50)}

@@ -9,11 +9,9 @@ from conftest import Server
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 from proxy import Proxy
-from tests_support import KEY, delta_event, ids, read
+from tests_support import KEY, PATIENT, delta_event, ids, read
 
-from sessiond_adk import Remove, RetryPolicy, SessiondSessionService, SessiondStaleError
-
-PATIENT = RetryPolicy(attempts=10_000)
+from sessiond_adk import Remove, SessiondSessionService, SessiondStaleError
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import writer
 from conftest import Server
+from tests_support import KEY, read
 
 from sessiond_adk import SessiondSessionService
 from sessiond_adk.state import SessionState
@@ -17,9 +18,8 @@ from sessiond_adk.state import SessionState
 
 async def test_eight_writers_in_two_processes(server: Server) -> None:
     async with SessiondSessionService(server.address) as service:
-        await service.create_session(**writer.KEY)
-        mine = await service.get_session(**writer.KEY)
-        assert mine is not None
+        await service.create_session(**KEY)
+        mine = await read(service)
         processes = [
             await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -51,8 +51,7 @@ async def test_eight_writers_in_two_processes(server: Server) -> None:
 
         total = 2 * writer.WRITERS * writer.APPENDS
         names = [f"{process}{i}" for process in "ab" for i in range(writer.WRITERS)]
-        stored = await service.get_session(**writer.KEY)
-        assert stored is not None
+        stored = await read(service)
         ids = [event.id for event in stored.events]
         assert sorted(ids) == sorted(f"{name}-{n}" for name in names for n in range(1, writer.APPENDS + 1))
         for name, result in zip(names, results, strict=True):

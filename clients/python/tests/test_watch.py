@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
 from conftest import Serve, Server
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from proxy import Proxy
-from tests_support import delta_event, text_event
+from tests_support import KEY, PATIENT, delta_event, text_event
 from watch_script import ScriptedWatch, appended, caught_up, deleted, draining, heartbeat
 
 from sessiond_adk import (
@@ -28,8 +27,6 @@ from sessiond_adk import (
 )
 from sessiond_adk import watch as watch_module
 
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
-PATIENT = RetryPolicy(attempts=10_000)
 QUICK = RetryPolicy(first_delay_seconds=0.001, max_delay_seconds=0.002)
 
 

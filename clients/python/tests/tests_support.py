@@ -12,7 +12,11 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from sessiond_adk import RetryPolicy
+
 KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "s"}
+# For calls that wait for a new connection: as many attempts as it takes, on a machine however busy.
+PATIENT = RetryPolicy(attempts=10_000)
 Ask = Callable[[BaseSessionService], Awaitable[Any]]
 
 
@@ -49,9 +53,10 @@ async def same_as_memory(service: BaseSessionService, ask: Ask) -> Any:
     return found
 
 
-async def read(service: BaseSessionService, **config: Any) -> Session:
-    """The session of `KEY` as it is stored, with a config of these fields."""
-    session = await service.get_session(**KEY, config=GetSessionConfig(**config) if config else None)
+async def read(service: BaseSessionService, session_id: str = KEY["session_id"], **config: Any) -> Session:
+    """The session of `KEY`, or another of its user, as it is stored, with a config of these fields."""
+    key = {**KEY, "session_id": session_id}
+    session = await service.get_session(**key, config=GetSessionConfig(**config) if config else None)
     assert session is not None
     return session
 

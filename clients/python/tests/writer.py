@@ -8,20 +8,12 @@ import sys
 from typing import Any
 
 from google.adk.sessions.session import Session
-from tests_support import delta_event
+from tests_support import delta_event, read
 
 from sessiond_adk import Increment, ListAppend, Operation, SessiondSessionService
 
-KEY: dict[str, Any] = {"app_name": "app", "user_id": "user", "session_id": "shared"}
 WRITERS = 4
 APPENDS = 200
-
-
-async def load(service: SessiondSessionService) -> Session:
-    """The session as it is stored, in an object of its own."""
-    session = await service.get_session(**KEY)
-    assert session is not None
-    return session
 
 
 async def write(service: SessiondSessionService, session: Session, name: str) -> dict[str, Any]:
@@ -46,7 +38,7 @@ async def main(address: str, process: str) -> None:
     """Says that it is ready, waits for the word, writes, says what came of it."""
     async with SessiondSessionService(address, timeout=120) as service:
         # Read before anybody writes, so that each object sees the appends of the others only through its own.
-        sessions = [await load(service) for _ in range(WRITERS)]
+        sessions = [await read(service) for _ in range(WRITERS)]
         print("ready", flush=True)
         assert await asyncio.to_thread(sys.stdin.readline)
         results = await asyncio.gather(
