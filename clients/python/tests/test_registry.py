@@ -22,6 +22,7 @@ load_services_module(folder)
 service = create_session_service_from_options(base_dir=folder, session_service_uri=uri)
 from sessiond_adk import SessiondSessionService
 assert type(service) is SessiondSessionService, service
+assert service._client.timeout_seconds == 10, "the URI's own setting"
 async def main():
     async with service:
         await service.create_session(app_name="a", user_id="u", session_id="made by the registry")
@@ -43,12 +44,26 @@ async def test_the_registry_builds_the_service(server: Server, tmp_path: Path, n
         assert [session.id for session in listed.sessions] == ["made by the registry"]
 
 
-async def test_without_the_file_the_kit_knows_no_such_scheme(tmp_path: Path) -> None:
+# What the kit's registry makes of an address; None makes the kit try it as the address of a database.
+ASK = """
+import sys
+from google.adk.cli.service_registry import get_service_registry, load_services_module
+folder, uri = sys.argv[1:]
+load_services_module(folder)
+print(type(get_service_registry().create_session_service(uri, agents_dir=folder)).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("services.py", "SessiondSessionService"), ("services.yaml", "SessiondSessionService"), (None, "NoneType")],
+)
+def test_only_the_file_teaches_the_kit_the_scheme(tmp_path: Path, name: str | None, expected: str) -> None:
     """So the test above is about the file."""
-    done = subprocess.run(
-        [sys.executable, "-c", USE, tmp_path, "sessiond://127.0.0.1:1"], capture_output=True, text=True
-    )
-    assert done.returncode != 0
+    if name is not None:
+        shutil.copy(EXAMPLES / name, tmp_path)
+    command = [sys.executable, "-c", ASK, str(tmp_path), "sessiond://127.0.0.1:1"]
+    assert subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split() == [expected]
 
 
 async def test_the_kits_web_server_works_on_it(server: Server, tmp_path: Path) -> None:
