@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -20,12 +21,16 @@ from sessiond_adk import (
     Operation,
     Remove,
     SessiondError,
+    SessiondInvalidError,
     SessiondSessionService,
     SetIfAbsent,
     StateValueError,
     events,
 )
 from sessiond_adk._proto import types_pb2
+from sessiond_adk.client import session_key
+from sessiond_adk.reading import read_stored
+from sessiond_adk.times import to_seconds
 
 
 async def test_operations_through_a_session(service: SessiondSessionService) -> None:
@@ -242,6 +247,38 @@ async def test_rewinds(service: SessiondSessionService) -> None:
     assert session.state == {"a": 1, "k1": 1, "user:u": 3}
     with pytest.raises(SessionNotFoundError):
         await service.rewind_session(app_name="app", user_id="user", session_id="none", to_sequence=0)
+
+
+async def test_when_a_session_expires_can_be_set_and_taken_back(service: SessiondSessionService) -> None:
+    async def stands() -> float | None:
+        known = await read_stored(service._client, session_key(**KEY))
+        return to_seconds(known.expire_time.ToNanoseconds()) if known.HasField("expire_time") else None
+
+    def expire(**when: Any) -> Awaitable[float | None]:
+        return service.expire_session(**KEY, **when)
+
+    await service.create_session(**KEY, state={"a": 1})
+    assert await stands() is None
+    for at in (4_102_444_800.0, 4_000_000_000.123456):
+        assert await service.expire_session(**{**KEY, "session_id": " s "}, at=at) == await stands() == at
+    soon = await expire(after_seconds=3600.5)
+    later = await expire(after_seconds=7200)
+    assert soon is not None
+    assert later is not None
+    assert soon < later < 4_000_000_000
+    assert later == await stands()
+    for wrong in ({"at": 1.0}, {"at": -1e9}, {"after_seconds": 0}, {"after_seconds": -5}):
+        with pytest.raises(SessiondInvalidError):
+            await expire(**wrong)
+    for unsent in ({"at": float("nan")}, {"after_seconds": float("inf")}, {"at": 4e9, "after_seconds": 5}):
+        with pytest.raises(ValueError, match=r"no time|not both"):
+            await expire(**unsent)
+    assert later == await stands()
+    assert await expire() is None
+    assert await stands() is None
+    assert (await read(service)).state == {"a": 1}
+    with pytest.raises(SessionNotFoundError):
+        await service.expire_session(**{**KEY, "session_id": "none"}, at=4e9)
 
 
 async def test_refreshing(service: SessiondSessionService) -> None:

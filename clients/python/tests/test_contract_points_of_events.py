@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from conftest import Server
 from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event
 
-from sessiond_adk import SessiondError, SessiondSessionService
+from sessiond_adk import CaughtUp, Deleted, SessiondError, SessiondSessionService
 from sessiond_adk._proto import event_service_pb2
 from sessiond_adk.client import session_key
 
@@ -225,3 +226,21 @@ async def test_a_session_of_another_making_can_be_appended_to(service: SessiondS
     await service.append_event(foreign, delta_event({"c": 3}))
     assert foreign.state == {"a": 1, "b": 2, "local": 1, "c": 3}
     assert len(foreign.events) == 1
+
+
+async def test_expire(service: SessiondSessionService) -> None:
+    """ "What hurts: no way to expire": the session is as if it had been deleted, and whoever follows it is told."""
+    session = await service.create_session(**KEY, state={"own": 1, "user:kept": 2, "app:kept": 3})
+    await service.append_event(session, text_event("x"))
+    async with service.watch(**KEY, start="now") as watch:
+        assert isinstance(await anext(watch), CaughtUp)
+        await service.expire_session(**KEY, after_seconds=0.2)
+        assert [type(item) async for item in watch] == [Deleted]
+    assert await service.get_session(**KEY) is None
+    assert (await service.list_sessions(app_name="app")).sessions == []
+    with pytest.raises(SessionNotFoundError):
+        await service.append_event(session, text_event("y"))
+    with pytest.raises(SessionNotFoundError):
+        await service.expire_session(**KEY)
+    again = await service.create_session(**KEY)
+    assert (again.state, again.events) == ({"user:kept": 2, "app:kept": 3}, [])

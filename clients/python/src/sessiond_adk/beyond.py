@@ -1,4 +1,5 @@
-"""What sessiond can do and the kit has no word for: operations, state outside of a turn, the past, watches."""
+"""What sessiond can do and the kit has no word for: operations, state outside of a turn, the past, expiration,
+watches."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
 from . import errors
-from ._proto import event_service_pb2, session_service_pb2, state_service_pb2
+from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
 from .append import Appender
 from .client import TEXT, Client, scope_of, session_key
 from .events import decode_event
@@ -24,7 +25,7 @@ from .reading import already_made, read_session, read_state, read_stored
 from .retry import RetriedError
 from .sessions import decode_session, trimmed
 from .state import SessionState, is_temp, split_object, values_of, with_prefix, without_prefix
-from .times import to_seconds
+from .times import to_nanos, to_seconds
 from .watch import Start, Watch
 
 
@@ -194,7 +195,7 @@ class Beyond:
         )
         await self._client.call(lambda to: to.state.EndInvocation, request)
 
-    # The past.
+    # The past, and the end.
 
     async def get_session_as_of(
         self,
@@ -289,6 +290,39 @@ class Beyond:
         if session is None:
             raise errors.missing(app_name, user_id, session_id)
         return session
+
+    async def expire_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        at: float | None = None,
+        after_seconds: float | None = None,
+    ) -> float | None:
+        """Lets a session cease to exist `at` a time, or `after_seconds` from the commit on; with neither it stays.
+
+        From then on it is as if it had been deleted: its events and its own state are gone, application and user state
+        stay. Using it does not put that off; calling this again does. Answers when it will be, in seconds since 1970
+        on the server's clock, as `at` is; None for never.
+
+        Raises:
+          SessionNotFoundError: there is no such session.
+          SessiondInvalidError: the time is not in the future.
+          ValueError: both are given, or one is no time; nothing was sent.
+        """
+        if at is not None and after_seconds is not None:
+            raise ValueError("a session expires at a time or after some seconds, not both")
+        request = session_service_pb2.UpdateSessionRequest(
+            key=session_key(app_name, user_id, trimmed(session_id)), session=types_pb2.Session()
+        )
+        if at is not None:
+            request.session.expire_time.FromNanoseconds(to_nanos(at))
+        elif after_seconds is not None:
+            request.session.ttl.FromNanoseconds(to_nanos(after_seconds))
+        request.update_mask.paths.append("expire_time" if after_seconds is None else "ttl")
+        updated = (await self._client.call(lambda to: to.sessions.UpdateSession, request)).session
+        return to_seconds(updated.expire_time.ToNanoseconds()) if updated.HasField("expire_time") else None
 
     # What happens now.
 
