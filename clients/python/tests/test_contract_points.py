@@ -7,10 +7,11 @@ The docstrings cite the point. Where the kit's memory service can be asked, it i
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from typing import Any, Literal
 
 import pytest
-from conftest import Server
+from conftest import Serve, Server
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -44,6 +45,47 @@ async def test_a_created_session_equals_the_one_that_is_read(service: SessiondSe
     assert created == await read(service)
     assert created.model_copy(deep=True) == created
     assert Session.model_validate_json(created.model_dump_json()) == created
+
+
+async def test_a_session_holds_nothing_extra(service: SessiondSessionService) -> None:
+    """ "`Session` is pydantic with `extra=forbid`": no method makes another class, or adds to it."""
+    session = await service.create_session(**KEY, state={"a": 1})
+    await service.append_event(session, delta_event({"a": 2}))
+    made = [
+        session,
+        await read(service),
+        *(await service.list_sessions(app_name="app")).sessions,
+        await service.fork_session(**KEY),
+        await service.rewind_session(**KEY, to_sequence=1),
+        await service.get_session_as_of(**KEY, sequence=0),
+    ]
+    for one in made:
+        assert type(one) is Session
+        assert one.__dict__.keys() == Session.model_fields.keys()
+        assert one.__pydantic_extra__ is None
+        again = Session.model_validate(one.model_dump())
+        assert (again, type(again.state)) == (one, dict)
+        with pytest.raises(ValueError, match="sequence"):
+            one.sequence = 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("stale", ["merge", "error"])
+async def test_the_storage_update_marker_is_left_alone(server: Server, stale: Literal["merge", "error"]) -> None:
+    """ "a private attribute `_storage_update_marker` exists for an optimistic marker": another service's is not ours to
+    read, to set or to drop."""
+    async with SessiondSessionService(server.address, stale=stale) as service:
+        session = await service.create_session(**KEY)
+        await service.append_event(session, text_event("x"))
+        found = await read(service)
+        assert (session._storage_update_marker, found._storage_update_marker) == (None, None)
+        marked = found.model_copy(deep=True)
+        marked._storage_update_marker = "2020-01-01T00:00:00"
+        assert marked != found
+        await service.append_event(marked, text_event("y"))
+        await service.refresh(marked)
+        assert marked._storage_update_marker == "2020-01-01T00:00:00"
+        marked._storage_update_marker = None
+        assert marked == await read(service)
 
 
 async def test_get_answers_none_for_what_is_missing(service: SessiondSessionService) -> None:
@@ -93,6 +135,28 @@ async def test_list_is_oldest_update_first(service: SessiondSessionService) -> N
     assert [item[1] for item in everybody] == ["a", "b", "c", "d"]
     assert [item[1] for item in one] == ["a", "b"]
     assert none == []
+
+
+async def test_list_all_users(service: SessiondSessionService) -> None:
+    """list: "`list_sessions(app_name, user_id=None)`" is everybody's sessions, each with its own user's state."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        for user in ("ann", "bob", "carl"):
+            key = {"app_name": "app", "user_id": user, "session_id": "same"}
+            session = await on.create_session(**key, state={"user:name": user, f"app:{user}": True})
+            await on.append_event(session, Event(author="x", timestamp={"ann": 3.0, "bob": 1.0, "carl": 2.0}[user]))
+        await on.create_session(app_name="other", user_id="ann", session_id="elsewhere")
+        everybody = (await on.list_sessions(app_name="app", user_id=None)).sessions
+        assert [one.model_dump() for one in (await on.list_sessions(app_name="app")).sessions] == [
+            one.model_dump() for one in everybody
+        ]
+        return [(one.user_id, one.id, one.state, one.last_update_time) for one in everybody]
+
+    listed = await same_as_memory(service, ask)
+    shared = {"app:ann": True, "app:bob": True, "app:carl": True}
+    assert [(user, state) for user, _, state, _ in listed] == [
+        (user, {**shared, "user:name": user}) for user in ("bob", "carl", "ann")
+    ]
 
 
 async def test_list_reads_all_pages(server: Server) -> None:
@@ -171,6 +235,18 @@ async def test_user_state_has_no_prefixes(service: SessiondSessionService) -> No
     assert await same_as_memory(service, ask) == ({}, {"a": 1, "": 4, "user:d": 5}, {})
 
 
+async def test_flush_has_nothing_to_do(serve: Serve) -> None:
+    """more: "`flush`": what an append has answered outlives the server's death, and flushing asks nobody."""
+    server = serve("sqlite:test.db")
+    async with SessiondSessionService(server.address) as service:
+        session = await service.create_session(**KEY)
+        await service.append_event(session, delta_event({"a": 1}))
+        server.kill()
+        await service.flush()
+        server.start_again()
+        assert await read(service) == session
+
+
 async def test_a_duplicate_id_already_exists(service: SessiondSessionService) -> None:
     """duplicate id: `AlreadyExistsError`; the session that is there stays as it is."""
     await service.create_session(**KEY, state={"a": 1})
@@ -223,6 +299,25 @@ async def test_time_is_float_seconds_compared_exactly(service: SessiondSessionSe
         assert (await read(service, num_recent_events=0)).last_update_time == seconds
         assert (await service.list_sessions(app_name="app")).sessions[0].last_update_time == seconds
     assert [event.timestamp for event in (await read(service)).events][1] == 5.25
+
+
+async def test_last_update_time_may_be_older_than_the_creation(service: SessiondSessionService) -> None:
+    """ "`last_update_time` is the last event's time, even when that is older than the creation"; until there is one, it
+    is the creation's."""
+
+    async def ask(on: BaseSessionService) -> Any:
+        began = time.time()
+        old = await on.create_session(**KEY)
+        young = await on.create_session(**{**KEY, "session_id": "young"})
+        assert began <= old.last_update_time <= young.last_update_time <= time.time()
+        assert (await read(on)).last_update_time == old.last_update_time
+        await on.append_event(young, Event(author="a", timestamp=5.25))
+        found = await read(on, "young")
+        listed = (await on.list_sessions(app_name="app")).sessions
+        assert listed[1].last_update_time == old.last_update_time
+        return young.last_update_time, found.last_update_time, [one.id for one in listed], listed[0].last_update_time
+
+    assert await same_as_memory(service, ask) == (5.25, 5.25, ["young", "s"], 5.25)
 
 
 async def test_events_stay_in_the_order_of_their_commits(service: SessiondSessionService) -> None:

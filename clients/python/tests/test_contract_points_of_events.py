@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Serve, Server
+from google.adk.agents import LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
+from google.adk.utils.instructions_utils import inject_session_state
+from google.genai import types
 from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event
 
-from sessiond_adk import CaughtUp, Deleted, SessiondError, SessiondSessionService
-from sessiond_adk._proto import event_service_pb2
+from sessiond_adk import CaughtUp, Deleted, ListAppend, SessiondError, SessiondSessionService
+from sessiond_adk._proto import event_service_pb2, state_service_pb2, types_pb2
 from sessiond_adk.client import session_key
 
 
@@ -50,6 +56,30 @@ async def test_temp_never_reaches_the_server_unless_it_is_shared(server: Server)
         await shared.end_invocation(session, "i")
         assert await private.get_state(**KEY, invocation_id="i") == {"c": 3}
         assert [event.actions.state_delta for event in (await read(private)).events] == [{}, {"c": 3}]
+
+
+async def test_temp_is_never_on_disk(serve: Serve) -> None:
+    """ "The stored event never holds it": no byte of it is in any file of the server, while it runs and afterwards."""
+    server = serve("sqlite:test.db")
+
+    def on_disk(text: str) -> bool:
+        return any(text.encode() in path.read_bytes() for path in server.directory.rglob("*") if path.is_file())
+
+    async with (
+        SessiondSessionService(server.address) as private,
+        SessiondSessionService(server.address, share_temp=True) as shared,
+    ):
+        session = await private.create_session(**KEY, state={"temp:hush-a": "hush-b", "kept-a": "kept-b"})
+        await private.append_event(session, delta_event({"temp:hush-c": "hush-d", "kept-c": "kept-d"}))
+        event = delta_event({"temp:hush-e": "hush-f", "kept-e": "kept-f"}, invocation_id="i")
+        await shared.append_event(session, event, operations=[ListAppend("temp:hush-g", ["hush-h"])])
+        shown = await private.get_state(**KEY, invocation_id="i")
+        assert (shown["temp:hush-e"], shown["temp:hush-g"]) == ("hush-f", ["hush-h"])
+        for killed in (False, True):
+            if killed:
+                server.kill()
+            assert all(on_disk(f"kept-{letter}") for letter in "abcdef")
+            assert not on_disk("hush-")
 
 
 async def test_a_key_that_is_almost_temp_is_stored(service: SessiondSessionService) -> None:
@@ -177,6 +207,100 @@ async def test_the_body_is_whole_but_for_the_delta(service: SessiondSessionServi
         by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}
     )
     assert stored.state_delta.set_json == '{"a":1}'
+
+
+async def test_events_with_extra_fields(service: SessiondSessionService) -> None:
+    """ "Events have different fields in every language and gain some in every release. Unknown fields survive": also
+    where the kit's models forbid them, in a fork, and before an append from here."""
+    session = await service.create_session(**KEY)
+    text = (
+        '{"content":{"parts":[{"text":"hi","mood":"calm"}],"role":"model"},"actions":{"fly":{"high":true}},'
+        '"customMetadata":{"a":[1.0,null]},"wings":2}'
+    )
+    request = event_service_pb2.AppendEventRequest(
+        key=session_key(**KEY),
+        event=types_pb2.Event(
+            event_id="other", author="theirs", body_json=text, state_delta=types_pb2.StateDelta(set_json='{"a":1}')
+        ),
+    )
+    await service._client.call(lambda to: to.events.AppendEvent, request)
+    await service.append_event(session, text_event("ours"))
+    fork = await service.fork_session(**KEY)
+    for session_id in ("s", fork.id):
+        found = await read(service, session_id)
+        event = found.events[0]
+        assert (event.id, event.author, event.custom_metadata) == ("other", "theirs", {"a": [1.0, None]})
+        assert event.content == types.Content(role="model", parts=[types.Part(text="hi")])
+        assert (event.actions.state_delta, found.state) == ({"a": 1}, {"a": 1})
+        request_of_all = event_service_pb2.ListEventsRequest(key=session_key(**{**KEY, "session_id": session_id}))
+        stored = [item async for item in service._client.list_events(request_of_all)]
+        assert stored[0].body_json == text
+        assert len(stored) == 2
+
+
+TEMPLATES = [
+    ("{name}, {app:house}, {user:language}, {temp:draft}", "Ann, Luigi's, it, soup"),
+    ("{ name }{\tname\n}", "AnnAnn"),
+    ("{name?}{missing?}{app:missing?}{ name? }", "AnnAnn"),
+    ("<{empty}{empty?}>", "<>"),
+    ("{count} {größe}", "7 L"),
+    ("{{name}}", "Ann"),
+    ("${name} \\{name} $ {name}", "${name} \\{name} $ Ann"),
+    (
+        '{} {two words} {1st} {other:name} {app:} {app:a:b} {name ?} {name??} {"a": 1}',
+        '{} {two words} {1st} {other:name} {app:} {app:a:b} {name ?} {name??} {"a": 1}',
+    ),
+    ("{tricky}", "{name}"),
+    ("{name", "{name"),
+    ("name}", "name}"),
+]
+STATE = {
+    "name": "Ann",
+    "app:house": "Luigi's",
+    "user:language": "it",
+    "empty": None,
+    "count": 7,
+    "größe": "L",
+    "tricky": "{name}",
+}
+
+
+async def render_in_the_kit(on: BaseSessionService, session: Session, template: str) -> str:
+    """As an agent's instruction is rendered."""
+    agent = LlmAgent(name="agent", model="scripted")
+    context = InvocationContext(session_service=on, invocation_id="i", agent=agent, session=session)
+    return await inject_session_state(template, ReadonlyContext(context))
+
+
+async def test_templates(server: Server) -> None:
+    """ "Python is the reference: braces around an identifier …": the kit renders our sessions as it renders its own,
+    and the server, for those that have no kit, as the kit."""
+    async with SessiondSessionService(server.address, share_temp=True) as service:
+
+        async def ask(on: BaseSessionService) -> list[str]:
+            session = await on.create_session(**KEY, state=STATE)
+            await on.append_event(session, delta_event({"temp:draft": "soup"}, invocation_id="i"))
+            for missing in ("{missing}", "{app:name}", "{temp:none}"):
+                with pytest.raises(KeyError, match=missing.strip("{}")):
+                    await render_in_the_kit(on, session, missing)
+            return [await render_in_the_kit(on, session, template) for template, _ in TEMPLATES]
+
+        rendered = await same_as_memory(service, ask)
+        assert rendered == [expected for _, expected in TEMPLATES]
+
+        async def render(template: str) -> str:
+            request = state_service_pb2.RenderTemplateRequest(
+                key=session_key(**KEY), template=template, invocation_id="i"
+            )
+            answer = await service._client.call(lambda to: to.state.RenderTemplate, request)
+            text: str = answer.text
+            return text
+
+        assert [await render(template) for template, _ in TEMPLATES] == rendered
+        with pytest.raises(SessiondError) as refused:
+            await render("{missing} {name} {app:name}")
+        assert refused.value.reason == "MISSING_STATE_KEY"
+        assert json.loads(refused.value.metadata["keys"]) == ["missing", "app:name"]
 
 
 async def test_a_rewind_of_the_kit_is_an_event_like_any_other(service: SessiondSessionService) -> None:
