@@ -119,9 +119,15 @@ async def test_an_event_that_another_object_has_stored_behind_a_gap(
 
 
 @both
-async def test_an_event_that_another_object_has_stored_next(strict: SessiondSessionService, made: Made) -> None:
+@pytest.mark.parametrize("before", [0, 1, 2])
+async def test_an_event_that_another_object_has_stored_next(
+    strict: SessiondSessionService, made: Made, before: int
+) -> None:
     """Without a gap it is the object's own next event, as after an answer that was lost."""
-    session = made(await strict.create_session(**KEY))
+    writer = await strict.create_session(**KEY)
+    for number in range(before):
+        await strict.append_event(writer, event(f"before{number}"))
+    session = made(await read(strict))
     shared = event("shared")
     await strict.append_event(await read(strict), shared)
     await strict.append_event(session, shared.model_copy(deep=True))
