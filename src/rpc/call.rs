@@ -1,47 +1,37 @@
-//! What every call has: an id for the log, and one way from an error to a status.
+//! What every call has: one way from an error to a status, and an id where the log has something to say.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
 use futures_util::FutureExt as _;
 use tonic::{Response, Status};
-use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use super::status::{status, watch_status};
 use crate::domain::error::Error;
 
-/// One call. Everything that is logged during it carries its id.
-#[derive(Clone, Debug)]
-pub struct Call {
-    id: Uuid,
-    span: Span,
-}
+/// One call of this method.
+#[derive(Clone, Copy, Debug)]
+pub struct Call(pub &'static str);
 
 impl Call {
-    /// A call of this method.
-    pub fn new(method: &'static str) -> Self {
-        let id = new_id();
-        Self { id, span: tracing::error_span!("call", method, request_id = %id) }
-    }
-
     /// Does the work of the call. One that panics is a defect that its caller hears of as of any other.
-    pub async fn run<T>(
-        &self,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<Response<T>, Status> {
-        let work = AssertUnwindSafe(work.instrument(self.span.clone())).catch_unwind();
-        let answer = work.await.unwrap_or_else(|_| Err(Error::Internal("a call panicked".into())));
-        answer.map(Response::new).map_err(|error| self.status(error))
+    pub async fn run<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
+        let answer = AssertUnwindSafe(work).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_| Err(Error::Internal("a call panicked".into())));
+        answer.map_err(|error| self.status(error))
     }
 
     /// The status of an error within the call.
     pub fn status(&self, error: Error) -> Status {
-        self.span.in_scope(|| status(error, self.id))
+        self.watch_status(error, None)
     }
 
     /// The status of an error that ends a watch behind this cursor.
     pub fn watch_status(&self, error: Error, cursor: Option<&str>) -> Status {
-        self.span.in_scope(|| watch_status(error, self.id, cursor))
+        let Error::Internal(_) = error else { return watch_status(error, "", cursor) };
+        // What the log says of it is found by what the caller is told.
+        let span = tracing::error_span!("call", method = self.0);
+        span.in_scope(|| status(error, new_id()))
     }
 }
 
@@ -50,7 +40,7 @@ pub async fn call<T>(
     method: &'static str,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<Response<T>, Status> {
-    Call::new(method).run(work).await
+    Call(method).run(work).await.map(Response::new)
 }
 
 /// Puts the path of this request's own field in the place of the one that a store knows it by.
@@ -66,7 +56,7 @@ pub fn renamed(error: Error, store: &str, request: &str) -> Error {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "it names a call in the log and is no id of the model"
+    reason = "it names a failed call in the log and is no id of the model"
 )]
 fn new_id() -> Uuid {
     Uuid::now_v7()

@@ -51,7 +51,7 @@ impl EventService for Handlers {
         &self,
         request: Request<Streaming<AppendEventStreamRequest>>,
     ) -> Result<Response<Self::AppendEventStreamStream>, Status> {
-        let call = Call::new("AppendEventStream");
+        let call = Call("AppendEventStream");
         let items = request.into_inner();
         let answers = answers(Arc::clone(&self.engine), self.bare, call, items);
         Ok(Response::new(Box::pin(answers)))

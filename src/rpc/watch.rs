@@ -23,12 +23,12 @@ impl WatchService for Handlers {
     type WatchStream = Messages;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Messages>, Status> {
-        let call = Call::new("Watch");
+        let call = Call("Watch");
         let begun = call.run(async {
             let (scope, from, form) = decode::watch(request.into_inner())?;
             Ok((self.engine.watch(scope, from).await?, form))
         });
-        let (watch, form) = begun.await?.into_inner();
+        let (watch, form) = begun.await?;
         Ok(Response::new(messages(watch, form, call)))
     }
 }
