@@ -1,11 +1,13 @@
 //! What follows a position, for watches, and how a key came to its value.
 
+use std::collections::HashMap;
+
 use rusqlite::OptionalExtension;
 
 use super::{
     fault::Outcome,
     head::{LastRows, Walk},
-    history::{Log, TailEntry},
+    history::{Log, newest_in},
     row::{self, EventReader},
     schema::NodeId,
     statements::Reads,
@@ -43,6 +45,28 @@ impl Room {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.empty = false;
         true
+    }
+}
+
+/// Where a log ends.
+struct End {
+    log: Log,
+    last: LastRows,
+    /// The newest change of each key that is not indexed yet, once one was asked for.
+    newest: Option<HashMap<Box<str>, Version>>,
+}
+
+impl End {
+    /// The newest version that changed a key.
+    fn newest(&mut self, reads: &mut Reads<'_>, name: &str) -> rusqlite::Result<Option<Version>> {
+        let newest = match &mut self.newest {
+            Some(newest) => newest,
+            none => none.insert(newest_in(reads.tail(self.log, &self.last, Version::MAX)?)),
+        };
+        match newest.get(name) {
+            Some(version) => Ok(Some(*version)),
+            None => reads.newest_indexed(self.log.node, name),
+        }
     }
 }
 
@@ -128,8 +152,7 @@ impl Reads<'_> {
     ) -> rusqlite::Result<bool> {
         let last = self.last_rows(node)?;
         let log = Log { node, kind, version: last.version() };
-        // Read where a removed key asks for it.
-        let mut tail = None;
+        let mut end = End { log, last, newest: None };
         let versions = &mut page.position.versions;
         let at = match kind {
             ScopeKind::Application => &mut versions.application,
@@ -141,9 +164,9 @@ impl Reads<'_> {
             }
             room.rows -= 1;
             let version = *at + 1;
-            let row = match last.row_of(version) {
+            let row = match end.last.row_of(version) {
                 Some(row) => row,
-                None => self.row_of(log.node, version)?,
+                None => self.row_of(node, version)?,
             };
             let (changes, commit_time, source) = self.log.query_row([row], |row| {
                 let changes =
@@ -152,7 +175,7 @@ impl Reads<'_> {
             })?;
             let theirs = own.is_none() || source != own;
             let newest = match theirs {
-                true => self.still_newest(log, &last, &mut tail, version, changes)?,
+                true => self.still_newest(&mut end, version, changes, room)?,
                 false => Changes::default(),
             };
             if !newest.is_empty() {
@@ -160,7 +183,7 @@ impl Reads<'_> {
                     return Ok(false);
                 }
                 page.changes.push(ScopeChange {
-                    scope: log.kind,
+                    scope: kind,
                     version,
                     changes: newest,
                     commit_time,
@@ -171,36 +194,31 @@ impl Reads<'_> {
         Ok(true)
     }
 
-    /// Of what a version changed, the keys that nothing has changed since. `tail` is the end of the log once it has been read.
+    /// Of what a version changed, the keys that nothing has changed since. Each of them is looked at, which counts as a row.
     fn still_newest(
         &mut self,
-        log: Log,
-        last: &LastRows,
-        tail: &mut Option<Vec<TailEntry>>,
+        end: &mut End,
         version: Version,
         changes: Changes,
+        room: &mut Room,
     ) -> rusqlite::Result<Changes> {
-        if version == log.version {
+        if version == end.log.version {
             return Ok(changes);
         }
         let members = changes.set.as_ref().map(Json::members).unwrap_or_default();
+        room.rows = room.rows.saturating_sub(members.len() + changes.remove.len());
         let mut kept = Vec::with_capacity(members.len());
         for (key, value) in &members {
             let key = StateKey::from_stored(key.as_str());
             let current =
-                self.state_version.query_row((log.node, key.name()), |row| row::count(row, 0));
+                self.state_version.query_row((end.log.node, key.name()), |row| row::count(row, 0));
             if current.optional()? == Some(version) {
                 kept.push((key, value));
             }
         }
         let mut remove = Vec::new();
         for key in changes.remove {
-            let tail = match tail {
-                Some(tail) => &*tail,
-                None => tail.insert(self.tail(log, last, Version::MAX)?),
-            };
-            let newest = self.changes_of(log, tail, key.name(), Version::MAX, 1)?;
-            if newest.first() == Some(&version) {
+            if end.newest(self, key.name())? == Some(version) {
                 remove.push(key);
             }
         }

@@ -3,7 +3,7 @@
 //! The cost depends on how many keys a node ever had, not on how long its log is: for each key the newest change up to a version is
 //! one step down an index. What the index does not hold yet is the last few rows of the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension, Row};
 
@@ -74,6 +74,17 @@ pub(super) fn index_entry(row: &Row<'_>) -> rusqlite::Result<TailEntry> {
     })
 }
 
+/// Whether a name is among sorted ones. An event may have changed as many as a scope holds.
+fn has(names: &[String], name: &str) -> bool {
+    names.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
+}
+
+/// The newest change of each name in the end of a log.
+pub(super) fn newest_in(tail: Vec<TailEntry>) -> HashMap<Box<str>, Version> {
+    let entries = tail.into_iter();
+    entries.flat_map(|entry| entry.names.into_iter().map(move |it| (it, entry.version))).collect()
+}
+
 impl Reads<'_> {
     /// The end of a log, which the indexes do not hold yet, up to a version.
     pub(super) fn tail(
@@ -127,6 +138,16 @@ impl Reads<'_> {
         Ok(versions)
     }
 
+    /// The newest version that changed a key, in what is indexed.
+    pub(super) fn newest_indexed(
+        &mut self,
+        node: NodeId,
+        name: &str,
+    ) -> rusqlite::Result<Option<Version>> {
+        let newest = (node, name, i64::MAX, 1);
+        self.change_before.query_row(newest, |row| row::count(row, 0)).optional()
+    }
+
     /// A node's state as it was at a version. Costs as much as reading the present where the version is the newest.
     pub(super) fn state_as_of(
         &mut self,
@@ -152,7 +173,7 @@ impl Reads<'_> {
             let set = self.set_at(log, version)?;
             for (key, value) in set.as_ref().map(Json::members).unwrap_or_default() {
                 let key = StateKey::from_stored(key);
-                if key.scope() == Some(log.kind) && names.iter().any(|name| name == key.name()) {
+                if key.scope() == Some(log.kind) && has(&names, key.name()) {
                     then.insert(key.name().to_owned(), Some((value, version)));
                 }
             }
@@ -173,7 +194,7 @@ impl Reads<'_> {
         Ok(())
     }
 
-    /// For each name that is not in `known`, its newest change up to a version; by version.
+    /// For each name that is not in `known`, its newest change up to a version; by version, and then by name.
     fn newest_changes(
         &mut self,
         log: Log,

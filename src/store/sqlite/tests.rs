@@ -22,7 +22,7 @@ use crate::{
         json::Json,
         page::{EventFilter, EventSelection},
         precondition::Precondition,
-        scope::{SessionRef, StateKey},
+        scope::{Scope, SessionRef, StateKey},
         session::{Labels, State},
     },
     store::{OnExisting, SessionOrder},
@@ -221,5 +221,16 @@ fn list(user: Option<&str>, order: SessionOrder, max_items: usize) -> SessionsQu
         max_bytes: usize::MAX,
         with_state: false,
         now: at(1000),
+    }
+}
+
+fn change(user: &str, delta: Delta) -> StateUpdate {
+    StateUpdate {
+        scope: Scope::User(AppName::new("a").unwrap(), UserId::new(user).unwrap()),
+        delta,
+        precondition: Precondition::default(),
+        author: Author::new("a").unwrap(),
+        request: None,
+        now: at(3),
     }
 }

@@ -4,10 +4,7 @@ use super::{
     writer::{GroupEnd, Writer},
     *,
 };
-use crate::{
-    domain::{id::RequestId, scope::Scope},
-    store::Request,
-};
+use crate::{domain::id::RequestId, store::Request};
 
 /// Users, each with a session and a state of a fifth of the bench's bound.
 const USERS: usize = 12;
@@ -71,16 +68,5 @@ async fn a_user_whose_request_is_refused_counts() {
         assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
         assert_eq!(answer.try_recv().unwrap().is_ok(), fingerprint == 1);
         assert!(writer.cache.known() == 2 && writer.cache.is_counted());
-    }
-}
-
-fn change(user: &str, delta: Delta) -> StateUpdate {
-    StateUpdate {
-        scope: Scope::User(AppName::new("a").unwrap(), UserId::new(user).unwrap()),
-        delta,
-        precondition: Precondition::default(),
-        author: Author::new("a").unwrap(),
-        request: None,
-        now: at(3),
     }
 }

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::{
-    domain::{error::Error, scope::Scope},
-    store::KeyChangeQuery,
+    domain::{
+        error::Error, event::ScopeVersions, scope::Scope, session::Incarnation, token::Position,
+    },
+    store::{KeyChangeQuery, WatchQuery},
 };
 
 /// Events of three sessions in turn, over several steps of the indexes; every event changes all scopes.
@@ -145,4 +147,47 @@ async fn a_refused_batch_leaves_nothing_in_memory_either() {
     // The id that was not used is free, and the versions go on where they were.
     fixture.append("s", "2", &[("app:k", "4")]).await;
     assert_eq!(fixture.state("s", None).await[0], "app:k=4@2");
+}
+
+/// As many keys as a scope may have: what is done for each of them must not look at all of them.
+#[tokio::test]
+async fn the_past_of_very_many_keys_is_whole() {
+    const KEYS: usize = 40_000;
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s", 1).await;
+    let names: Vec<_> = (0..KEYS).map(|at| format!("{at:05}")).collect();
+    let all: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    fixture.append("s", "1", &all).await;
+    let mut gone = event("2", &[]);
+    gone.delta.remove = names.iter().map(|name| StateKey::new(name.as_str()).unwrap()).collect();
+    fixture.store.append(batch("s", [gone])).await.unwrap();
+    fixture.append("s", "3", &[("late", "1")]).await;
+    let wanted: Vec<_> = names.iter().map(|name| format!("{name}=1@1")).collect();
+    assert_eq!(fixture.state("s", Some(1)).await, wanted);
+    assert_eq!(fixture.state("s", Some(2)).await, [""; 0]);
+    // The same in a wider scope, whose watchers are told what nothing has changed since.
+    let names: Vec<_> = names.iter().map(|name| format!("user:{name}")).collect();
+    let all: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let remove = names.iter().map(|name| StateKey::new(name.as_str()).unwrap()).collect();
+    let gone = Delta { remove, ..Delta::default() };
+    for delta in [delta(&all), gone, delta(&[("user:late", "1")])] {
+        fixture.store.update_state(change("v", delta)).await.unwrap();
+    }
+    let mut told = Vec::new();
+    let mut position =
+        Position { incarnation: Incarnation(0), sequence: 0, versions: ScopeVersions::default() };
+    loop {
+        let scope = change("v", Delta::default()).scope;
+        let (max_items, max_bytes) = (1000, usize::MAX);
+        let query = WatchQuery { scope, position, max_items, max_bytes, now: at(1000) };
+        let page = fixture.store.read_changes(query).await.unwrap();
+        position = page.position;
+        let changes = page.changes.iter().map(|it| (it.version, it.changes.remove.len()));
+        told.push((position.versions.user, changes.collect::<Vec<_>>()));
+        if page.complete {
+            break;
+        }
+    }
+    // A page looks at so many keys, too.
+    assert_eq!(told, [(1, vec![]), (2, vec![(2, KEYS)]), (3, vec![(3, 0)])]);
 }
