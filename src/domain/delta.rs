@@ -9,7 +9,7 @@ use super::{
     event::Changes,
     json::{
         Amount, Json, JsonType, ObjectWriter, OperationFault, fingerprint, increment, list_append,
-        merge_patch, text_bytes,
+        merge_patch, same_tokens, text_bytes,
     },
     limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
     scope::{Prefix, ScopeKind, StateKey},
@@ -118,8 +118,8 @@ impl Delta {
     /// Works out what each key becomes, given what it is. Every fault of the delta is reported, not only the first.
     ///
     /// `current` is asked at most once a key. `path` leads to this delta in the request and begins the fields of violations. A key
-    /// that ends as it was without ever having been set (removed where it was not, a default that was not needed) is not in the
-    /// result; a key that was set is, also to an equal value.
+    /// that ends as it was without ever having been set (removed where it was not, a default that was not needed, a sum with
+    /// nothing) is not in the result; a key that was set is, also to an equal value.
     pub fn resolve(
         self,
         path: &str,
@@ -144,8 +144,12 @@ impl Delta {
                 break;
             }
             let before = keys.value(key, &mut current)?;
-            match operation.apply(before) {
+            let after = operation.apply(before);
+            let same = matches!((before, &after), (Some(before), Ok(Some(after))) if same_tokens(before, after));
+            match after {
                 Ok(None) => {}
+                // Nothing comes of it, but the work was done.
+                Ok(Some(value)) if same => written += value.len(),
                 Ok(Some(value)) if value.len() > VALUE_BYTES => {
                     written += value.len();
                     violations.push(value_too_large(path, at, key, value.len()));

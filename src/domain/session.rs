@@ -25,28 +25,40 @@ pub struct Labels(Arc<BTreeMap<String, String>>);
 pub enum LabelFault {
     /// More than 64; holds how many.
     TooMany(usize),
-    /// This key is empty, too long or holds a NUL.
+    /// This key is empty or holds a NUL.
     Key(String),
-    /// The value of this key is too long or holds a NUL.
+    /// This key is too long.
+    LongKey(String),
+    /// The value of this key holds a NUL.
     Value(String),
+    /// The value of this key is too long; holds its bytes.
+    LongValue(String, usize),
 }
 
 impl Labels {
-    /// Checks the rules of this type.
-    pub fn new(labels: BTreeMap<String, String>) -> Result<Self, LabelFault> {
-        let bad = |text: &str| text.len() > LABEL_BYTES || text.as_bytes().contains(&0);
+    /// Checks the rules of this type; otherwise tells all that is at fault, of which there is something.
+    pub fn new(labels: BTreeMap<String, String>) -> Result<Self, (LabelFault, Vec<LabelFault>)> {
         if labels.len() > LABELS {
-            return Err(LabelFault::TooMany(labels.len()));
+            return Err((LabelFault::TooMany(labels.len()), Vec::new()));
         }
+        let has_nul = |text: &str| text.as_bytes().contains(&0);
+        let mut faults = Vec::new();
         for (key, value) in &labels {
-            if key.is_empty() || bad(key) {
-                return Err(LabelFault::Key(key.clone()));
+            if key.len() > LABEL_BYTES {
+                faults.push(LabelFault::LongKey(key.clone()));
+            } else if key.is_empty() || has_nul(key) {
+                faults.push(LabelFault::Key(key.clone()));
             }
-            if bad(value) {
-                return Err(LabelFault::Value(key.clone()));
+            if value.len() > LABEL_BYTES {
+                faults.push(LabelFault::LongValue(key.clone(), value.len()));
+            } else if has_nul(value) {
+                faults.push(LabelFault::Value(key.clone()));
             }
         }
-        Ok(Self(Arc::new(labels)))
+        match faults.pop() {
+            None => Ok(Self(Arc::new(labels))),
+            Some(last) => Err((last, faults)),
+        }
     }
 
     /// Takes back what [`Self::new`] accepted before it was stored.

@@ -225,3 +225,38 @@ pub async fn a_batch_that_was_accepted_is_accepted_again(bench: &mut Bench) {
     assert!(again.events.iter().all(|appended| appended.replayed));
     assert_eq!(again.info.last_sequence, 3);
 }
+
+/// Also where the value is written in another way than the operation would write it.
+pub async fn an_operation_that_leaves_its_value_leaves_no_trace(bench: &mut Bench) {
+    let values = [("n", "5"), ("x", "1.5"), ("l", "[1, 2]"), ("o", r#"{"a": 1, "b": [2]}"#)];
+    for prefix in ["app:", "user:", ""] {
+        let name = |name: &str| format!("{prefix}{name}");
+        let state = values.map(|(key, value)| (name(key), value));
+        let state = state.each_ref().map(|(key, value)| (key.as_str(), *value));
+        let path = format!("a/u/of {prefix}");
+        bench.new_session(&path, &state).await;
+        let before = (bench.state(&path).await, bench.versions(&path).await);
+        let delta = add(&name("n"), 0)
+            .operate(&name("x"), Operation::Increment(Amount::Fraction(0.0)))
+            .operate(&name("l"), list("[]", 0))
+            .operate(&name("l"), list("[]", 2))
+            .operate(&name("o"), patch("{}"))
+            .operate(&name("o"), patch(r#"{"a":1,"missing":null}"#));
+        let stored = bench.put(&path, "e1", delta).await;
+        assert!(stored.changes.is_empty(), "{:?}", stored.changes);
+        assert_eq!((bench.state(&path).await, bench.versions(&path).await), before);
+        // What looks alike is a change, and so is what comes of nothing.
+        let delta = nothing()
+            .operate(&name("l"), list("[]", 1))
+            .operate(&name("o"), patch(r#"{"a":1.0}"#))
+            .operate(&name("none"), patch("{}"));
+        let stored = bench.put(&path, "e2", delta).await;
+        let expected = format!(
+            r#"{{"{}":[2],"{}":{{"a":1.0,"b":[2]}},"{}":{{}}}}"#,
+            name("l"),
+            name("o"),
+            name("none")
+        );
+        assert_eq!(became(&stored.changes), expected);
+    }
+}

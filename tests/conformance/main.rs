@@ -84,6 +84,7 @@ suite! {
         what_a_delta_resolves_to_has_a_limit,
         what_a_batch_resolves_to_has_a_limit,
         a_batch_that_was_accepted_is_accepted_again,
+        an_operation_that_leaves_its_value_leaves_no_trace,
     }
     preconditions {
         a_sequence_is_that_of_the_session,

@@ -195,16 +195,22 @@ async fn labels_are_at_most_64_of_63_bytes(service: &Service) {
     assert_eq!(created.labels, many(64).into_iter().collect());
     let one = |key: &str, value: &str| with(vec![(key.to_owned(), value.to_owned())]);
     service.create_session(one(&name(63), &name(63))).await.unwrap();
-    for (request, field) in [
-        (with(many(65)), "session.labels".to_owned()),
-        (one(&name(64), ""), format!("session.labels[\"{}\"]", name(64))),
-        (one("k", &name(64)), "session.labels[\"k\"]".into()),
-        (one("", "v"), "session.labels[\"\"]".into()),
-        (one("k\0", "v"), "session.labels[\"k\0\"]".into()),
-        (one("k", "v\0"), "session.labels[\"k\"]".into()),
+    for (request, reason, field) in [
+        (with(many(65)), Reason::BadValue, "session.labels".to_owned()),
+        (one(&name(64), ""), Reason::FieldTooLong, format!("session.labels[\"{}\"]", name(64))),
+        (one("k", &name(64)), Reason::FieldTooLong, "session.labels[\"k\"]".into()),
+        (one("", "v"), Reason::BadValue, "session.labels[\"\"]".into()),
+        (one("k\0", "v"), Reason::BadValue, "session.labels[\"k\0\"]".into()),
+        (one("k", "v\0"), Reason::BadValue, "session.labels[\"k\"]".into()),
     ] {
-        faulty(service.create_session(request).await, Reason::BadValue, &field);
+        faulty(service.create_session(request).await, reason, &field);
     }
+    // All that is at fault.
+    let bad = [("a", name(64)), ("b", "v\0".into()), ("c", "fine".into())];
+    let bad = with(bad.map(|(key, value)| (key.to_owned(), value)).into());
+    let status = refused(service.create_session(bad).await, Reason::FieldTooLong);
+    let fields: Vec<_> = violations(&status).into_iter().map(|(field, _)| field).collect();
+    assert_eq!(fields, ["session.labels[\"a\"]", "session.labels[\"b\"]"]);
     let update = UpdateSessionRequest {
         key: created.key,
         session: with(many(65)).session,

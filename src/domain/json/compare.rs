@@ -19,6 +19,22 @@ pub fn same_value(a: &Json, b: &Json) -> bool {
             .equals(&Node::read(&mut Reader::new(b.as_str()), 0))
 }
 
+/// Whether two texts are the same but for the white space between their tokens.
+pub fn same_tokens(a: &Json, b: &Json) -> bool {
+    a == b || tokens(a.as_str()).eq(tokens(b.as_str()))
+}
+
+/// The bytes of a text without the white space between its tokens.
+fn tokens(text: &str) -> impl Iterator<Item = u8> {
+    let (mut in_string, mut escaped) = (false, false);
+    text.bytes().filter(move |byte| {
+        let kept = in_string || !matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        in_string ^= *byte == b'"' && !escaped;
+        escaped = in_string && *byte == b'\\' && !escaped;
+        kept
+    })
+}
+
 /// A value that borrows from its text.
 enum Node<'a> {
     Literal(&'a str),

@@ -22,7 +22,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-pub use compare::same_value;
+pub use compare::{same_tokens, same_value};
 pub use fault::{JsonFault, JsonType};
 pub use fingerprint::fingerprint;
 pub use merge::merge_patch;

@@ -89,6 +89,19 @@ fn the_deepest_value_is_compared_to_its_core() {
     check(&deep, &deep.replace('0', "1"), false);
 }
 
+#[test]
+fn white_space_between_tokens_does_not_count_and_within_strings_does() {
+    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
+    let same = |a: &str, b: &str| same_tokens(&json(a), &json(b));
+    assert!(same("{ \"a b\" :\t[1 ,\n2], \"\\\" \" : \"\\\\\"\r}", r#"{"a b":[1,2],"\" ":"\\"}"#));
+    assert!(!same(r#"{"a b":1}"#, r#"{"ab":1}"#));
+    assert!(!same(r#"["\" "]"#, r#"["\""]"#));
+    assert!(!same(r#"["\\", " "]"#, r#"["\\",""]"#));
+    assert!(!same("[1, 2]", "[12]"));
+    assert!(!same("[1.0]", "[1]"));
+    assert!(!same("[1]", "[1,2]"));
+}
+
 proptest! {
     #[test]
     fn the_way_it_is_written_does_not_count(value in value(), one: u64, other: u64) {

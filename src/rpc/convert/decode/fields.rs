@@ -8,7 +8,7 @@ use super::faults::{Decoded, Faulted, Faults, Path};
 use crate::{
     domain::{
         Sequence,
-        error::{Reason, quoted},
+        error::Reason,
         id::NameFault,
         limits::{KEY_BYTES, LABEL_BYTES, LABELS, PAGE_ITEMS, PAGE_ITEMS_DEFAULT},
         scope::{KeyFault, StateKey},
@@ -162,7 +162,16 @@ pub fn labels(
     at: Path<'_>,
     labels: HashMap<String, String>,
 ) -> Decoded<Labels> {
-    Labels::new(labels.into_iter().collect()).map_err(|fault| match fault {
+    Labels::new(labels.into_iter().collect()).map_err(|(last, others)| {
+        for fault in others {
+            label_fault(faults, at, fault);
+        }
+        label_fault(faults, at, last)
+    })
+}
+
+fn label_fault(faults: &mut Faults, at: Path<'_>, fault: LabelFault) -> Faulted {
+    match fault {
         LabelFault::TooMany(labels) => {
             let message =
                 format_args!("There are {labels} labels, {LABELS} are allowed; send fewer.");
@@ -170,23 +179,19 @@ pub fn labels(
                 fault.with("labels", labels).with("limit", LABELS)
             })
         }
+        LabelFault::LongKey(key) => {
+            too_long(faults, at.key(&key), Reason::FieldTooLong, key.len(), LABEL_BYTES)
+        }
+        LabelFault::LongValue(key, bytes) => {
+            too_long(faults, at.key(&key), Reason::FieldTooLong, bytes, LABEL_BYTES)
+        }
         LabelFault::Key(key) => {
-            let message = format_args!(
-                "Label '{}' has no key of 1 to {LABEL_BYTES} bytes without NUL; rename it.",
-                quoted(&key)
-            );
-            faults.add_with(at.key(&key), Reason::BadValue, message, |fault| {
-                fault.with("label", &key).with("limit", LABEL_BYTES)
-            })
+            let message = "The key of a label is empty or holds a NUL; rename it.";
+            faults.add(at.key(&key), Reason::BadValue, message)
         }
         LabelFault::Value(key) => {
-            let message = format_args!(
-                "The value of label '{}' has more than {LABEL_BYTES} bytes or holds a NUL; shorten it.",
-                quoted(&key)
-            );
-            faults.add_with(at.key(&key), Reason::BadValue, message, |fault| {
-                fault.with("label", &key).with("limit", LABEL_BYTES)
-            })
+            let message = "The value of a label holds a NUL; leave that out.";
+            faults.add(at.key(&key), Reason::BadValue, message)
         }
-    })
+    }
 }

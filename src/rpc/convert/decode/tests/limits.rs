@@ -151,12 +151,12 @@ fn labels_are_at_most_64_of_63_bytes_each() {
     assert!(list(vec![(long(LABEL_BYTES), long(LABEL_BYTES))]).is_ok());
     assert_faults(
         list(vec![("k".into(), long(LABEL_BYTES + 1))]),
-        &[("labels[\"k\"]", "BAD_VALUE")],
+        &[("labels[\"k\"]", "FIELD_TOO_LONG")],
     );
     let key = long(LABEL_BYTES + 1);
     assert_faults(
         list(vec![(key.clone(), "v".into())]),
-        &[(&format!("labels[\"{key}\"]"), "BAD_VALUE")],
+        &[(&format!("labels[\"{key}\"]"), "FIELD_TOO_LONG")],
     );
 }
 
