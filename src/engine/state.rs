@@ -131,9 +131,7 @@ impl Engine {
     pub async fn update_state(&self, request: UpdateState) -> Result<UpdateAnswer, Error> {
         let UpdateState { scope, delta, precondition, author, request_id } = request;
         let now = self.now();
-        let mut content = Vec::from(delta.fingerprint().to_le_bytes());
-        content.extend(author.as_str().as_bytes());
-        let fingerprint = Fingerprint(xxhash_rust::xxh3::xxh3_128(&content));
+        let fingerprint = Fingerprint(delta.fingerprint());
         let request = request_id.map(|id| Request { id, fingerprint });
         let Scope::Session(key) = scope else {
             let update = StateUpdate { scope, delta, precondition, author, request, now };

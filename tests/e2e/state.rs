@@ -64,7 +64,10 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
     assert_eq!(read(session_scope("s1"), &["missing"], "").await, json!({}));
     assert_eq!(read(user_scope(), &["user:u"], "").await, json!({"user:u": 6}));
 
-    let request = GetStateRequest { include_versions: true, ..get_state(session_scope("s1")) };
+    // Those of an invocation's keys are none: nothing stores them.
+    let invocation_id = "turn".to_owned();
+    let request =
+        GetStateRequest { include_versions: true, invocation_id, ..get_state(session_scope("s1")) };
     let GetStateResponse { versions, state_rounded, state_form } =
         service.get_state(request.clone()).await.unwrap();
     assert!(matches!(state_form, Some(get_state_response::StateForm::StateJson(_))));
@@ -74,7 +77,12 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
     versions.sort();
     let wanted = [("app:a", 1), ("app:b", 1), ("own", 0), ("own2", 1), ("user:u", 2)];
     assert_eq!(versions, wanted.map(|(key, version)| (key.to_owned(), version)));
-    let request = GetStateRequest { json_form: STRUCT, include_versions: false, ..request };
+    let request = GetStateRequest {
+        json_form: STRUCT,
+        include_versions: false,
+        invocation_id: String::new(),
+        ..request
+    };
     let answer = service.get_state(request).await.unwrap();
     assert!(matches!(answer.state_form, Some(get_state_response::StateForm::State(_))));
     assert_eq!((answer.state(), answer.versions.len()), (own, 0));

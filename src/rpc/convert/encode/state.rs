@@ -29,9 +29,10 @@ pub fn get_state(
     let mut room = Room::of_answer();
     let (shaped, state_rounded) = Shape::Exactly(form).state(&state, 1, room.left())?;
     let State(entries) = state;
+    // Nothing stores `temp:` keys, so they have none.
+    let stored = entries.into_iter().filter(|entry| with_versions && entry.key.scope().is_some());
     let version = |StateEntry { key, value: _, version }| (key.to_string(), signed(version));
-    let versions =
-        if with_versions { entries.into_iter().map(version).collect() } else { [].into() };
+    let versions = stored.map(version).collect();
     let response = GetStateResponse { state_form: Some(shaped.into()), state_rounded, versions };
     if room.take(response.encoded_len()) { Ok(response) } else { Err(Error::AnswerTooLarge) }
 }
