@@ -92,7 +92,7 @@ pub struct ListSessions {
     /// Items at most.
     pub page_size: usize,
     /// From the previous page.
-    pub page_token: Option<String>,
+    pub page_token: Option<SessionToken>,
 }
 
 /// Sessions of one page; the caller may answer with fewer and still go on.

@@ -12,7 +12,7 @@ use crate::{
         scope::{Prefix, SessionKey},
         session::SessionInfo,
         time::Time,
-        token::{EventToken, SessionToken, text_hash},
+        token::{EventToken, text_hash},
     },
     engine::{
         AppendAnswer, Engine, EventList, Expiration, ForkRequest, GetSession, ListSessions,
@@ -100,16 +100,14 @@ impl Engine {
         let hash = list_hash(&request);
         let after = match request.page_token {
             None => None,
-            Some(text) => match SessionToken::decode(&text) {
-                Ok(token) if token.request == hash => Some(token.last),
-                _ => {
-                    return Err(Error::invalid(
-                        "page_token",
-                        Reason::BadPageToken,
-                        "The page token does not belong to this request; use the token of the previous page with the same filters and order, or begin without one.",
-                    ));
-                }
-            },
+            Some(token) if token.request == hash => Some(token.last),
+            Some(_) => {
+                return Err(Error::invalid(
+                    "page_token",
+                    Reason::BadPageToken,
+                    "The page token does not belong to this request; use the token of the previous page with the same filters and order, or begin without one.",
+                ));
+            }
         };
         let query = SessionsQuery {
             app_name: request.app_name,

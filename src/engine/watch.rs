@@ -43,7 +43,7 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
     /// Right after this cursor.
-    Cursor(String),
+    Cursor(Cursor),
     /// With the current state.
     Snapshot,
     /// With the first event of the session.
@@ -153,7 +153,7 @@ impl Watch {
         let StateView { state, position, info } = self.store.read_state(query).await?;
         self.expire_time = info.as_ref().and_then(|info| info.expire_time);
         self.position = match from {
-            WatchFrom::Cursor(text) => self.resume(&text, position)?,
+            WatchFrom::Cursor(cursor) => self.resume(cursor, position)?,
             WatchFrom::Now => position,
             WatchFrom::Beginning => Position {
                 incarnation: position.incarnation,
@@ -169,12 +169,9 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads a cursor back. A store that was put back from a copy may have forgotten what a cursor has seen; going on from there
+    /// Where a cursor stands. A store that was put back from a copy may have forgotten what a cursor has seen; going on from there
     /// would skip whatever takes those numbers next, so that is refused as well.
-    fn resume(&self, text: &str, present: Position) -> Result<Position, Error> {
-        let cursor = Cursor::decode(text).map_err(|_| {
-            bad_cursor("The cursor is not one that this service made; use the last one received, or begin without one.")
-        })?;
+    fn resume(&self, cursor: Cursor, present: Position) -> Result<Position, Error> {
         let Cursor { store, scope, position } = cursor;
         if store != self.store.id() {
             return Err(Error::CursorOfOtherStore);

@@ -1,7 +1,7 @@
 //! Page tokens.
 
 use super::*;
-use crate::domain::page::EventFilter;
+use crate::domain::{page::EventFilter, token::EventToken};
 
 impl World {
     async fn filled(&self, events: usize) -> SessionKey {
@@ -15,6 +15,7 @@ impl World {
 
 fn list(key: &SessionKey, descending: bool, page_token: Option<String>) -> ListEvents {
     let wanted = EventsWanted::default();
+    let page_token = page_token.map(|text| EventToken::decode(&text).unwrap());
     ListEvents { key: key.clone(), wanted, descending, page_size: 3, page_token }
 }
 
@@ -90,8 +91,6 @@ async fn a_token_is_refused_with_other_filters_another_order_and_another_life() 
     let wanted = EventsWanted { filter, ..EventsWanted::default() };
     let other_filter = ListEvents { wanted, ..list(&session, false, token.clone()) };
     assert!(refused(world.engine.list_events(other_filter).await.unwrap_err()));
-    let garbage = list(&session, false, Some("garbage".into()));
-    assert!(refused(world.engine.list_events(garbage).await.unwrap_err()));
     world.engine.delete_session(session.clone(), false).await.unwrap();
     world.filled(5).await;
     let other_life = list(&session, false, token);

@@ -4,7 +4,7 @@ use super::{
     address::{BareIds, Keys, session_key, session_ref},
     delta::delta,
     faults::{Decoded, Faults, Path, decode},
-    fields::{count, form, name, optional, page_size, time, token},
+    fields::{count, form, name, optional, page_size, page_token, time},
     json::{BODY, Source, object},
     precondition::precondition,
 };
@@ -17,6 +17,7 @@ use crate::{
         limits::{BATCH_BYTES, BATCH_EVENTS},
         page::EventFilter,
         scope::ScopeKind,
+        token::EventToken,
     },
     engine::{AppendEvents, EventDraft, EventsWanted, ListEvents},
     proto::v1::{self, AppendEventRequest, AppendEventsRequest, EventSelection, ListEventsRequest},
@@ -70,7 +71,7 @@ pub fn list_events(request: ListEventsRequest) -> Result<(ListEvents, Form), Err
         let ListEventsRequest {
             key,
             page_size: size,
-            page_token,
+            page_token: token,
             selection: which,
             descending,
             author,
@@ -80,6 +81,7 @@ pub fn list_events(request: ListEventsRequest) -> Result<(ListEvents, Form), Err
         let at = Path::REQUEST;
         let key = session_key(faults, at.field("key"), key);
         let size = page_size(faults, at.field("page_size"), size);
+        let token = page_token(faults, at.field("page_token"), &token, EventToken::decode);
         let which = selection(faults, at.field("selection"), which.unwrap_or_default());
         let author = optional(faults, at.field("author"), author, Author::new);
         let invocation =
@@ -88,8 +90,10 @@ pub fn list_events(request: ListEventsRequest) -> Result<(ListEvents, Form), Err
         let mut wanted = which?;
         wanted.filter =
             EventFilter { author: author?, invocation_id: invocation?, ..wanted.filter };
-        let page_token = token(page_token);
-        Ok((ListEvents { key: key?, wanted, descending, page_size: size?, page_token }, form))
+        Ok((
+            ListEvents { key: key?, wanted, descending, page_size: size?, page_token: token? },
+            form,
+        ))
     })
 }
 

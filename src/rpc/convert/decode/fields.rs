@@ -14,6 +14,7 @@ use crate::{
         scope::{KeyFault, StateKey},
         session::{LabelFault, Labels},
         time::Time,
+        token::BadToken,
     },
     engine::Expiration,
     proto::v1::JsonForm,
@@ -134,9 +135,20 @@ pub fn page_size(faults: &mut Faults, at: Path<'_>, size: i32) -> Decoded<usize>
     })
 }
 
-/// A token of an earlier answer; empty: none.
-pub fn token(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
+/// A token of an earlier page; empty: none. Whether it belongs to this request is not known here.
+pub fn page_token<T>(
+    faults: &mut Faults,
+    at: Path<'_>,
+    text: &str,
+    decode: fn(&str) -> Result<T, BadToken>,
+) -> Decoded<Option<T>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    decode(text).map(Some).map_err(|BadToken| {
+        let message = "The page token is not one that this list made; use the token of the previous page, or begin without one.";
+        faults.add(at, Reason::BadPageToken, message)
+    })
 }
 
 /// The form that an answer is asked in.

@@ -5,8 +5,8 @@ use super::{
     event::selection,
     faults::{Decoded, Faults, Path, decode},
     fields::{
-        count, enumeration, form, labels, name, optional, optional_count, page_size, time, token,
-        ttl,
+        count, enumeration, form, labels, name, optional, optional_count, page_size, page_token,
+        time, ttl,
     },
     json::{Source, entries},
     precondition::precondition,
@@ -16,6 +16,7 @@ use crate::{
         error::{Error, Reason, quoted},
         id::{AppName, Author, DisplayName, EventId, InvocationId, SessionId, UserId},
         scope::{ScopeKind, SessionKey},
+        token::SessionToken,
     },
     engine::{
         Expiration, ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, UpdateRequest,
@@ -108,7 +109,7 @@ pub fn list_sessions(request: ListSessionsRequest) -> Result<(ListSessions, Form
             app_name,
             user_id,
             page_size: size,
-            page_token,
+            page_token: token,
             order,
             labels: wanted,
             include_state,
@@ -118,6 +119,7 @@ pub fn list_sessions(request: ListSessionsRequest) -> Result<(ListSessions, Form
         let app_name = name(faults, at.field("app_name"), app_name, AppName::new);
         let user_id = optional(faults, at.field("user_id"), user_id, UserId::new);
         let size = page_size(faults, at.field("page_size"), size);
+        let token = page_token(faults, at.field("page_token"), &token, SessionToken::decode);
         let order = enumeration(faults, at.field("order"), order).map(|order| match order {
             v1::SessionOrder::Unspecified | v1::SessionOrder::LastEventTimeAsc => {
                 SessionOrder::LeastRecent
@@ -133,7 +135,7 @@ pub fn list_sessions(request: ListSessionsRequest) -> Result<(ListSessions, Form
             order: order?,
             include_state,
             page_size: size?,
-            page_token: token(page_token),
+            page_token: token?,
         };
         Ok((list, form))
     })

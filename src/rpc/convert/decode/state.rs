@@ -4,7 +4,7 @@ use super::{
     address::{Keys, scope, session_key},
     delta::{delta, too_many},
     faults::{Path, decode},
-    fields::{form, name, optional, page_size, state_key, token, too_long},
+    fields::{form, name, optional, page_size, page_token, state_key, too_long},
     precondition::precondition,
     session::author_or_system,
 };
@@ -14,6 +14,7 @@ use crate::{
         id::{InvocationId, RequestId},
         limits::{DELTA_OPERATIONS, TEMPLATE_BYTES},
         scope::{Scope, ScopeKind, SessionKey},
+        token::ChangeToken,
     },
     engine::{GetState, ListKeyChanges, RenderTemplate, UpdateState},
     proto::v1::{
@@ -79,8 +80,13 @@ pub fn update_state(request: UpdateStateRequest) -> Result<(UpdateState, Form), 
 /// ListKeyChanges.
 pub fn list_key_changes(request: ListKeyChangesRequest) -> Result<(ListKeyChanges, Form), Error> {
     decode(|faults| {
-        let ListKeyChangesRequest { scope: from, key, page_size: size, page_token, json_form } =
-            request;
+        let ListKeyChangesRequest {
+            scope: from,
+            key,
+            page_size: size,
+            page_token: token,
+            json_form,
+        } = request;
         let at = Path::REQUEST;
         let scope = scope(faults, at.field("scope"), from);
         let keys = Keys::StoredIn(scope.as_ref().map_or(ScopeKind::Session, Scope::kind));
@@ -91,9 +97,12 @@ pub fn list_key_changes(request: ListKeyChangesRequest) -> Result<(ListKeyChange
                 .and_then(|key| keys.check(faults, at.field("key"), key))
         };
         let size = page_size(faults, at.field("page_size"), size);
+        let token = page_token(faults, at.field("page_token"), &token, ChangeToken::decode);
         let form = form(faults, at.field("json_form"), json_form)?;
-        let page_token = token(page_token);
-        Ok((ListKeyChanges { scope: scope?, key: key?, page_size: size?, page_token }, form))
+        Ok((
+            ListKeyChanges { scope: scope?, key: key?, page_size: size?, page_token: token? },
+            form,
+        ))
     })
 }
 

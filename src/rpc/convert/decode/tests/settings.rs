@@ -4,10 +4,16 @@ use prost_types::{Duration, FieldMask, Timestamp};
 
 use super::{assert_faults, key, user_scope};
 use crate::{
+    domain::{
+        event::ScopeVersions,
+        session::Incarnation,
+        token::{Cursor, Position, StoreId},
+    },
     engine::{Expiration, WatchFrom},
     proto::v1::{
-        self, EndInvocationRequest, ListEventsRequest, RenderTemplateRequest, RewindSessionRequest,
-        Session, UpdateSessionRequest, WatchRequest, session,
+        self, EndInvocationRequest, ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest,
+        RenderTemplateRequest, RewindSessionRequest, Session, UpdateSessionRequest, WatchRequest,
+        session,
     },
     rpc::convert::{Form, decode::*},
 };
@@ -71,10 +77,42 @@ fn defaults_are_filled_in() {
     assert_eq!((list.page_size, form), (1000, Form::Text));
     let rewind = RewindSessionRequest { key: key(), to_sequence: Some(0), ..Default::default() };
     assert_eq!(rewind_session(rewind).unwrap().0.author.as_str(), "system");
-    let cursor = WatchRequest { scope: user_scope(), cursor: "c".into(), start: 3, json_form: 0 };
-    assert_eq!(watch(cursor).unwrap().1, WatchFrom::Cursor("c".into()));
+    let position = Position {
+        incarnation: Incarnation(0),
+        sequence: 1,
+        versions: ScopeVersions { application: 2, user: 3 },
+    };
+    let cursor = Cursor { store: StoreId([1; 16]), scope: 5, position };
+    let from =
+        WatchRequest { scope: user_scope(), cursor: cursor.encode(), start: 3, json_form: 0 };
+    assert_eq!(watch(from).unwrap().1, WatchFrom::Cursor(cursor));
     let render = RenderTemplateRequest { key: key(), template: " ".into(), ..Default::default() };
     assert_eq!(render_template(render).unwrap().template, " ");
     let end = EndInvocationRequest { key: key(), invocation_id: "i".into() };
     assert_eq!(end_invocation(end).unwrap().1.as_str(), "i");
+}
+
+/// Beside whatever else is at fault.
+#[test]
+fn what_is_no_token_is_named_at_once() {
+    let list = ListEventsRequest { page_token: "?".into(), page_size: -1, ..Default::default() };
+    assert_faults(
+        list_events(list),
+        &[("key", "MISSING_FIELD"), ("page_size", "BAD_VALUE"), ("page_token", "BAD_PAGE_TOKEN")],
+    );
+    let list = ListSessionsRequest { page_token: "?".into(), ..Default::default() };
+    assert_faults(
+        list_sessions(list),
+        &[("app_name", "MISSING_FIELD"), ("page_token", "BAD_PAGE_TOKEN")],
+    );
+    let list = ListKeyChangesRequest { page_token: "?".into(), ..Default::default() };
+    assert_faults(
+        list_key_changes(list),
+        &[("scope", "MISSING_FIELD"), ("key", "MISSING_FIELD"), ("page_token", "BAD_PAGE_TOKEN")],
+    );
+    let of_none = WatchRequest { cursor: "?".into(), start: 9, ..Default::default() };
+    assert_faults(
+        watch(of_none),
+        &[("scope", "MISSING_FIELD"), ("start", "BAD_VALUE"), ("cursor", "BAD_CURSOR")],
+    );
 }
