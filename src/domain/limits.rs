@@ -62,8 +62,8 @@ pub const PAGE_ITEMS_DEFAULT: usize = 100;
 /// Items of a page at most: a request that asks for more gets this many.
 pub const PAGE_ITEMS: usize = 1000;
 
-/// Rows that one page may look at in search of those that pass its filters. A page that ends here is short, but has a token,
-/// so that a filter which matches nothing costs a reader milliseconds at a time instead of a whole log at once.
+/// Rows that one step of a read looks at in search of those that pass its filters, so that a filter which matches nothing costs
+/// a reader milliseconds at a time instead of a whole log at once, and ends with its caller. A page of changes ends here.
 pub const PAGE_SCANNED: usize = 20_000;
 
 /// Bytes of a message, received or sent: what every gRPC client receives by default.

@@ -4,7 +4,6 @@ use super::{room::Room, session::Session};
 use crate::domain::{
     Sequence,
     event::Event,
-    limits::PAGE_SCANNED,
     page::{EventFilter, EventPage, EventSelection, Rest, narrow},
 };
 
@@ -33,12 +32,12 @@ impl Session {
         let mut room = Room::new(selection.max_items, selection.max_bytes);
         let mut seen = None;
         let sequences = sequences(ranges, rest.after, up_to, selection.descending);
-        for (scanned, sequence) in sequences.enumerate() {
+        for sequence in sequences {
             let event = self.event(sequence);
             let event = event.filter(|_| self.passes(sequence, &selection.filter));
             let fits = event.is_none_or(|event| room.take(event.bytes()));
             if let Some(seen) = seen
-                && (!fits || scanned == PAGE_SCANNED)
+                && !fits
             {
                 page.rest = Some(narrow(rest, selection.descending, seen));
                 break;

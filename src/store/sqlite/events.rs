@@ -1,4 +1,4 @@
-//! Pages of a session's events: what rewinds hid is stepped over, and no page looks at more rows than it may.
+//! Pages of a session's events: what rewinds hid is stepped over, and no step looks at more rows than it may.
 
 use rusqlite::OptionalExtension;
 
@@ -34,6 +34,9 @@ pub(super) struct Search {
     selection: EventSelection,
     /// The last event of the first range that is still to be searched for the beginning of `recent`, and how many are missing.
     recent: Option<(Sequence, u64)>,
+    /// What earlier steps have found for the page.
+    found: Vec<Event>,
+    bytes: usize,
 }
 
 impl Search {
@@ -42,10 +45,11 @@ impl Search {
         let limit = as_of.unwrap_or(found.info.last_sequence);
         let end = selection.up_to.map_or(limit, |up_to| up_to.min(limit));
         let recent = selection.recent.map(|recent| (end, recent));
-        Self { session: found.id(), key: found.info.key.clone(), limit, selection, recent }
+        let (session, key) = (found.id(), found.info.key.clone());
+        Self { session, key, limit, selection, recent, found: Vec::new(), bytes: 0 }
     }
 
-    /// Goes on reading. `None`: nothing is decided yet, call again, best in another snapshot.
+    /// Goes on reading. `None`: the page is not there yet, call again, best in another snapshot.
     pub(super) fn step(&mut self, reads: &mut Reads<'_>) -> Outcome<Option<EventPage>> {
         let alive = reads.session_exists.query_row([self.session], |_| Ok(())).optional()?;
         if alive.is_none() {
@@ -68,7 +72,7 @@ impl Search {
         }
         // The beginning has moved, and with it the ranges.
         let ranges = self.ranges(&visible);
-        Ok(Some(self.page(reads, &last_rows, &visible, &ranges)?))
+        self.page(reads, &last_rows, &visible, &ranges)
     }
 
     /// What the selection and the rewinds leave of the log, as ranges `(after, up to]`, newest first.
@@ -140,18 +144,18 @@ impl Search {
         Ok(Ok(0))
     }
 
+    /// Fills the page. `None`: so many rows were looked at that the next step goes on.
     fn page(
-        &self,
+        &mut self,
         reads: &mut Reads<'_>,
         last_rows: &LastRows,
         visible: &Visible,
         ranges: &[(Sequence, Sequence)],
-    ) -> Outcome<EventPage> {
+    ) -> Outcome<Option<EventPage>> {
         let EventSelection { filter, after, up_to, descending, max_items, max_bytes, .. } =
             &self.selection;
         let interval = Rest { after: *after, up_to: *up_to };
-        let mut page = EventPage { events: Vec::new(), rest: None };
-        let (mut bytes, mut scanned) = (0, 0);
+        let (mut scanned, mut rest) = (0, None);
         let mut reader = EventReader::default();
         let ordered: Box<dyn Iterator<Item = &(Sequence, Sequence)>> =
             if *descending { Box::new(ranges.iter()) } else { Box::new(ranges.iter().rev()) };
@@ -166,27 +170,31 @@ impl Search {
                 scanned += 1;
                 let sequence = row::count(row, 0)?;
                 if row::passes(row, filter)? {
-                    if page.events.len() == *max_items {
+                    if self.found.len() == *max_items {
                         return Ok(false);
                     }
                     let event = reader.event(row, !visible.contains(sequence))?;
                     let size = event.bytes();
-                    if !page.events.is_empty() && bytes + size > *max_bytes {
+                    if !self.found.is_empty() && self.bytes + size > *max_bytes {
                         return Ok(false);
                     }
-                    bytes += size;
-                    page.events.push(event);
+                    self.bytes += size;
+                    self.found.push(event);
                 }
                 looked_at = Some(sequence);
                 Ok(true)
             })?;
             if !whole {
                 // What was looked at since the last event on this page did not pass: it need not be looked at again.
-                page.rest = looked_at.map(|last| narrow(interval, *descending, last));
+                rest = looked_at.map(|last| narrow(interval, *descending, last));
                 break;
             }
         }
-        Ok(page)
+        if let (PAGE_SCANNED, Some(Rest { after, up_to })) = (scanned, rest) {
+            (self.selection.after, self.selection.up_to) = (after, up_to);
+            return Ok(None);
+        }
+        Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest }))
     }
 }
 

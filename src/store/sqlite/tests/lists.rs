@@ -1,6 +1,7 @@
 //! Lists while sessions move about in them.
 
 use super::*;
+use crate::domain::limits::PAGE_SCANNED;
 
 /// More than may have moved at once, so that some have been given their new places and some have not.
 const SESSIONS: i64 = 700;
@@ -98,4 +99,37 @@ async fn few_sessions_have_moved_at_any_time() {
     let count = "SELECT count(*) FROM moved";
     let moved: i64 = fixture.tables().query_row(count, (), |row| row.get(0)).unwrap();
     assert_eq!(moved, 512);
+}
+
+#[tokio::test]
+async fn a_page_of_sessions_goes_on_until_one_passes_or_none_is_left() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "first", 1).await;
+    fixture.store.close().await;
+    // As many more as two steps look at, made past the store.
+    let copies = 2 * PAGE_SCANNED;
+    let copy = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
+         INSERT INTO session SELECT 1000 + n, app_scope, user_scope, user_id, 's' || n, listed_secs, listed_nanos,
+             create_secs, create_nanos, update_secs, update_nanos, expire_secs, expire_nanos, created_app_version,
+             created_user_version, initial_bytes, display_name, labels, fork_session, fork_sequence
+         FROM session, n;
+         UPDATE meta SET next_node = 1000 + {copies} + 1;"
+    );
+    fixture.tables().execute_batch(&copy).unwrap();
+    fixture.reopen().await;
+    let labels = || Labels::new([("kind".to_owned(), "rare".to_owned())].into()).unwrap();
+    let rare = |max_items| SessionsQuery {
+        labels: labels(),
+        ..list(None, SessionOrder::LeastRecent, max_items)
+    };
+    let page = fixture.store.list_sessions(rare(1)).await.unwrap();
+    assert!(page.sessions.is_empty() && page.rest.is_none());
+    let labelled = CreateSession { labels: labels(), ..creation("u", "last", 9) };
+    fixture.store.create_session(labelled).await.unwrap();
+    let page = fixture.store.list_sessions(rare(1)).await.unwrap();
+    let found: Vec<_> =
+        page.sessions.iter().map(|(info, _)| info.key.session_id.as_str()).collect();
+    assert_eq!(found, ["last"]);
+    assert_eq!(page.rest, None);
 }

@@ -1,23 +1,26 @@
 //! Reads that look at more events than one page may.
 
 use super::*;
-use crate::domain::limits::PAGE_SCANNED;
+use crate::domain::{limits::PAGE_SCANNED, page::Rest};
 
-/// A log in which only the second event is of another author.
-async fn long_log() -> (Fixture, u64) {
+/// An event that another step looks at than the first one, from either end.
+const LATE: usize = PAGE_SCANNED + 100;
+
+/// A log in which only the second event and a late one are of another author.
+async fn long_log() -> Fixture {
     let fixture = Fixture::new().await;
     fixture.create("u", "s", 1).await;
     let mut number = 0;
-    while number < PAGE_SCANNED + 500 {
+    while number < 2 * PAGE_SCANNED + 500 {
         let events = (0..1000).map(|at| {
             let number = number + at + 1;
-            let author = if number == 2 { "user" } else { "agent" };
+            let author = if number == 2 || number == LATE { "user" } else { "agent" };
             let author = Author::new(author).unwrap();
             NewEvent { author, ..event(&format!("{number:06}"), &[]) }
         });
         number += fixture.store.append(batch("s", events)).await.unwrap().events.len();
     }
-    (fixture, number as u64)
+    fixture
 }
 
 fn of_user(recent: Option<u64>, descending: bool) -> EventSelection {
@@ -26,42 +29,57 @@ fn of_user(recent: Option<u64>, descending: bool) -> EventSelection {
     EventSelection { filter, descending, ..selection(recent) }
 }
 
-async fn read(fixture: &Fixture, selection: EventSelection) -> EventPage {
+fn sequences(page: &EventPage) -> Vec<u64> {
+    page.events.iter().map(|event| event.sequence).collect()
+}
+
+async fn read_page(fixture: &Fixture, selection: EventSelection) -> EventPage {
     let query = EventQuery { key: address("s"), as_of: None, selection, now: at(1000) };
     fixture.store.list_events(query).await.unwrap().1
 }
 
 #[tokio::test]
-async fn a_page_ends_when_it_has_looked_at_enough() {
-    let (fixture, last) = long_log().await;
-    let page = read(&fixture, of_user(None, true)).await;
-    assert!(page.events.is_empty());
-    let rest = page.rest.unwrap();
-    assert_eq!(rest.up_to, Some(last - PAGE_SCANNED as u64));
-    let page = read(&fixture, EventSelection { up_to: rest.up_to, ..of_user(None, true) }).await;
-    assert_eq!(page.events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [2]);
-    assert_eq!(page.rest, None);
-
-    let page = read(&fixture, of_user(None, false)).await;
-    assert_eq!(page.events.len(), 1);
-    assert_eq!(page.rest.unwrap().after, PAGE_SCANNED as u64);
+async fn a_step_ends_when_it_has_looked_at_enough_and_the_page_goes_on() {
+    let fixture = long_log().await;
+    for descending in [false, true] {
+        let query = SessionQuery { events: Some(of_user(None, descending)), ..query("s") };
+        let read = fixture.store.readers.read(move |reads| reads.read_session(query));
+        let (view, search) = read.await.unwrap();
+        assert_eq!(view.events, None);
+        let page = fixture.store.finish(search.unwrap()).await.unwrap();
+        let mut wanted = vec![2, LATE as u64];
+        if descending {
+            wanted.reverse();
+        }
+        assert_eq!(sequences(&page), wanted);
+        assert_eq!(page.rest, None);
+        // What one step has found counts for the next: the page is as full as if there had been one.
+        let one = EventSelection { max_items: 1, ..of_user(None, descending) };
+        let small = EventSelection { max_bytes: 1, ..of_user(None, descending) };
+        for selection in [one, small] {
+            let page = read_page(&fixture, selection.clone()).await;
+            assert_eq!(sequences(&page), wanted[..1]);
+            let Rest { after, up_to } = page.rest.unwrap();
+            let rest = read_page(&fixture, EventSelection { after, up_to, ..selection }).await;
+            assert_eq!(sequences(&rest), wanted[1..]);
+        }
+    }
 }
 
 #[tokio::test]
 async fn the_newest_are_found_however_far_back_they_are() {
-    let (fixture, _) = long_log().await;
-    for recent in [1, 5] {
-        let page = read(&fixture, of_user(Some(recent), false)).await;
-        assert_eq!(page.events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [2]);
+    let fixture = long_log().await;
+    for (recent, wanted) in
+        [(1, vec![LATE as u64]), (2, vec![2, LATE as u64]), (5, vec![2, LATE as u64])]
+    {
+        let page = read_page(&fixture, of_user(Some(recent), false)).await;
+        assert_eq!((sequences(&page), page.rest), (wanted, None));
     }
-    // The search went back to the event, and the page goes on behind it.
-    let page = read(&fixture, of_user(Some(1), false)).await;
-    assert_eq!(page.rest.unwrap().after, 1 + PAGE_SCANNED as u64);
 }
 
 #[tokio::test]
 async fn a_session_that_goes_while_it_is_searched_is_not_found() {
-    let (fixture, _) = long_log().await;
+    let fixture = long_log().await;
     let query = SessionQuery { events: Some(of_user(Some(1), false)), ..query("s") };
     let read = fixture.store.readers.read(move |reads| reads.read_session(query));
     let (_, search) = read.await.unwrap();
