@@ -168,7 +168,7 @@ fn report(error: Error, request_id: impl fmt::Display) -> Report {
         Error::Draining => Report::new(
             Code::Unavailable,
             Reason::Draining,
-            "The server is stopping and did nothing; send the same call again, a watch with its last cursor.",
+            "The server is stopping and did nothing; send the same call again, a stream from its first item without an answer, a watch with its last cursor.",
         ),
         Error::StoreUnavailable => Report::new(
             Code::Unavailable,

@@ -101,7 +101,7 @@ async fn every_request_is_read_to_its_end(service: &Service) {
         ("state_json", "BAD_JSON"),
         ("session.ttl", "BAD_VALUE"),
         ("session.display_name", "FIELD_TOO_LONG"),
-        ("session.labels[\"k\"]", "BAD_VALUE"),
+        ("session.labels[\"k\"]", "FIELD_TOO_LONG"),
         ("json_form", "BAD_VALUE"),
     ];
     assert_eq!(violations(&status), named(&wanted));

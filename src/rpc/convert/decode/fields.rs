@@ -100,7 +100,7 @@ pub fn ttl(faults: &mut Faults, at: Path<'_>, duration: Duration) -> Decoded<Exp
         Ok(nanos) if within => Ok(Expiration::After { secs, nanos }),
         _ => {
             let message = format_args!(
-                "A time to live of {secs} seconds and {nanos} nanos is none; send one greater than zero."
+                "A time to live of {secs} seconds and {nanos} nanos is none; send one greater than zero, with 0 to 999999999 nanos."
             );
             Err(faults.add_with(at, Reason::BadValue, message, |fault| {
                 fault.with("seconds", secs).with("nanos", nanos)

@@ -1,5 +1,7 @@
 //! Requests of the session service.
 
+use std::collections::HashMap;
+
 use super::{
     address::{BareIds, Keys, session_key, session_ref},
     event::selection,
@@ -147,7 +149,8 @@ pub fn update_session(request: UpdateSessionRequest) -> Result<UpdateRequest, Er
         let UpdateSessionRequest { key, session, update_mask } = request;
         let at = Path::REQUEST;
         let key = session_key(faults, at.field("key"), key);
-        let settings = Settings::read(faults, at.field("session"), session.unwrap_or_default());
+        let session = masked(session.unwrap_or_default(), update_mask.as_ref());
+        let settings = Settings::read(faults, at.field("session"), session);
         let mask = Mask::read(faults, at.field("update_mask"), update_mask);
         let (Settings { display_name, labels, expiration }, mask) = (settings?, mask?);
         if let Some(path) = mask.mismatch(expiration) {
@@ -168,6 +171,17 @@ pub fn update_session(request: UpdateSessionRequest) -> Result<UpdateRequest, Er
             expiration: (mask.expire_time || mask.ttl).then_some(expiration),
         })
     })
+}
+
+/// A session without the settings that a mask does not name: nobody asks for them, whatever they are.
+fn masked(session: Session, mask: Option<&FieldMask>) -> Session {
+    let names = |path: &str| mask.is_none_or(|mask| mask.paths.iter().any(|named| named == path));
+    Session {
+        display_name: if names("display_name") { session.display_name } else { String::new() },
+        labels: if names("labels") { session.labels } else { HashMap::new() },
+        expiration: session.expiration.filter(|_| names("expire_time") || names("ttl")),
+        ..Session::default()
+    }
 }
 
 /// DeleteSession: which one, and whether it may be missing.

@@ -59,6 +59,10 @@ fn a_mask_names_what_is_updated_and_nothing_else() {
     assert_eq!(update(&["ttl", "expire_time"], ttl).unwrap().expiration, Some(Some(after)));
     assert_eq!(update(&["expire_time"], None).unwrap().expiration, Some(None));
     assert!(update(&["labels"], None).unwrap().labels.is_some());
+    // What is not named is not looked at.
+    let bad = Some(session::Expiration::Ttl(Duration { seconds: -1, nanos: 0 }));
+    assert_eq!(update(&["display_name"], bad).unwrap().expiration, None);
+    assert_faults(update(&["ttl"], bad), &[("session.ttl", "BAD_VALUE")]);
     assert_faults(update(&["expire_time"], ttl), &[("update_mask", "BAD_MASK")]);
     assert_faults(update(&["ttl"], time), &[("update_mask", "BAD_MASK")]);
     assert_faults(
