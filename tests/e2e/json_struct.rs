@@ -21,6 +21,7 @@ use crate::{
         list_events, plain, rewind, saying, session_scope, set, setting, update,
     },
     read::{HasState, body_text, state_text},
+    streams::Appends,
     watching::{Watching, watch},
 };
 
@@ -31,6 +32,7 @@ on_each_store! {
     what_is_rounded_says_so
     a_read_of_what_nests_too_deep_tells_to_ask_for_text
     a_write_of_what_nests_too_deep_is_answered_as_text
+    thirty_levels_are_taken_as_a_struct_everywhere
     what_comes_as_a_struct_is_never_too_deep_for_its_client
     an_unknown_form_is_refused
 }
@@ -321,6 +323,28 @@ async fn what_comes_as_a_struct_is_never_too_deep_for_its_client(service: &Servi
         assert!(fits.is_sorted_by_key(|fits| !fits), "all below some depth, none beyond: {fits:?}");
         assert!(fits[5] && !fits[39], "some thirty levels fit: {fits:?}");
     }
+}
+
+/// A value so many levels deep, as an object of objects.
+fn nested(levels: usize) -> Struct {
+    (1..levels).fold(object("k", number(1.0)), |inner, _| {
+        object("k", Value { kind: Some(Kind::StructValue(inner)) })
+    })
+}
+
+/// The README's promise, where the message around the Struct is deepest; beyond it the decoder of messages ends the call.
+async fn thirty_levels_are_taken_as_a_struct_everywhere(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let mut appends = Appends::open(service).await;
+    appends.send(append("s1", with_set(nested(30))));
+    appends.send(append("s1", with_body(nested(30))));
+    assert_eq!(appends.appended().await.sequence, 1);
+    assert_eq!(appends.appended().await.sequence, 2);
+    appends.end().await;
+    let mut client = service.events();
+    let status = client.append_event(append("s1", with_set(nested(40)))).await.unwrap_err();
+    assert!(status.message().contains("recursion limit"), "{status:?}");
+    assert_eq!(service.get_session(get("s1")).await.unwrap().session.unwrap().last_sequence, 2);
 }
 
 async fn an_unknown_form_is_refused(service: &Service) {
