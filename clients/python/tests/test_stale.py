@@ -99,15 +99,21 @@ async def test_an_event_whose_answer_was_lost_while_others_appended(server: Serv
         assert ids(session) == ["mine", "theirs", "next"]
 
 
+async def written(service: SessiondSessionService, events: int) -> Session:
+    """A new session with so many events."""
+    writer = await service.create_session(**KEY)
+    for number in range(events):
+        await service.append_event(writer, event(f"before{number}"))
+    return writer
+
+
 @both
 @pytest.mark.parametrize("before", [0, 1, 2])
 async def test_an_event_that_another_object_has_stored_behind_a_gap(
     strict: SessiondSessionService, made: Made, before: int
 ) -> None:
     """Put into this object it would be the newest of both, and what lies between would never be seen."""
-    writer = await strict.create_session(**KEY)
-    for number in range(before):
-        await strict.append_event(writer, event(f"before{number}"))
+    writer = await written(strict, before)
     session = made(await read(strict))
     had = ids(session), dict(session.state)
     await strict.append_event(writer, event("theirs"))
@@ -124,9 +130,7 @@ async def test_an_event_that_another_object_has_stored_next(
     strict: SessiondSessionService, made: Made, before: int
 ) -> None:
     """Without a gap it is the object's own next event, as after an answer that was lost."""
-    writer = await strict.create_session(**KEY)
-    for number in range(before):
-        await strict.append_event(writer, event(f"before{number}"))
+    await written(strict, before)
     session = made(await read(strict))
     shared = event("shared")
     await strict.append_event(await read(strict), shared)
