@@ -234,9 +234,8 @@ impl Engine {
 
     /// Lists a session's events.
     pub async fn list_events(&self, request: ListEvents) -> Result<EventList, Error> {
-        let ListEvents { key, wanted, descending, page_size, page_token } = request;
+        let ListEvents { key, wanted, descending, page_size, page_token: token } = request;
         let hash = request_hash(&wanted, descending);
-        let token = page_token;
         if let Some(token) = &token {
             let plain = request_hash(&EventsWanted::default(), false);
             if token.request != hash && !(token.from_session && hash == plain) {

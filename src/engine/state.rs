@@ -166,10 +166,9 @@ impl Engine {
 
     /// Lists how a key came to its value.
     pub async fn list_key_changes(&self, request: ListKeyChanges) -> Result<KeyChangeList, Error> {
-        let ListKeyChanges { scope, key, page_size, page_token } = request;
+        let ListKeyChanges { scope, key, page_size, page_token: token } = request;
         // The scope that holds the key is the same from wherever one looks, but the token of one place is not that of another.
         let hash = scope_hash(&scope) ^ xxhash_rust::xxh3::xxh3_64(key.as_str().as_bytes());
-        let token = page_token;
         if token.as_ref().is_some_and(|token| token.request != hash) {
             return Err(bad_page_token());
         }

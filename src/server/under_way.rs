@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long none must have been left: time for the last answers to leave, and for clients to hear that no more calls are taken.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How many calls are under way.
+/// How many calls are under way, and parts of their answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls(Arc<AtomicUsize>);
 
@@ -53,7 +53,7 @@ impl Calls {
 impl Call {
     /// The same body. The call ends when all of it has been written to the connection.
     pub(super) fn until_the_end_of(self, inner: Body) -> Body {
-        Body::new(Answering { inner, call: Arc::new(self) })
+        Body::new(Answering { inner, call: self })
     }
 }
 
@@ -67,13 +67,13 @@ impl Drop for Call {
 /// made room for yet wait behind it.
 struct Answering {
     inner: Body,
-    call: Arc<Call>,
+    call: Call,
 }
 
 /// A part of an answer. It is dropped when it is written.
 struct Part {
     data: Bytes,
-    _call: Arc<Call>,
+    _call: Call,
 }
 
 impl AsRef<[u8]> for Part {
@@ -91,7 +91,7 @@ impl http_body::Body for Answering {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
-        let part = |data| Bytes::from_owner(Part { data, _call: Arc::clone(&self.call) });
+        let part = |data| Bytes::from_owner(Part { data, _call: self.call.0.begin() });
         Poll::Ready(frame.map(|frame| Ok(frame?.map_data(part))))
     }
 

@@ -65,7 +65,7 @@ impl End {
         };
         match newest.get(name) {
             Some(version) => Ok(Some(*version)),
-            None => reads.newest_indexed(self.log.node, name),
+            None => reads.newest_indexed(self.log.node, name, self.log.version),
         }
     }
 }

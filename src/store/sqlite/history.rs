@@ -138,13 +138,14 @@ impl Reads<'_> {
         Ok(versions)
     }
 
-    /// The newest version that changed a key, in what is indexed.
+    /// The newest version up to `at` that changed a key, in what is indexed.
     pub(super) fn newest_indexed(
         &mut self,
         node: NodeId,
         name: &str,
+        at: Version,
     ) -> rusqlite::Result<Option<Version>> {
-        let newest = (node, name, i64::MAX, 1);
+        let newest = (node, name, at.cast_signed() + 1, 1);
         self.change_before.query_row(newest, |row| row::count(row, 0)).optional()
     }
 
@@ -208,28 +209,19 @@ impl Reads<'_> {
             let Some(name): Option<String> = next.optional()? else {
                 break;
             };
-            if !known.contains_key(&name) {
-                let parameters = (log.node, &name, at.cast_signed() + 1, 1);
-                let version = self
-                    .change_before
-                    .query_row(parameters, |row| row::count(row, 0))
-                    .optional()?;
-                if let Some(version) = version {
-                    newest.insert(name.clone(), version);
-                }
+            if !known.contains_key(&name)
+                && let Some(version) = self.newest_indexed(log.node, &name, at)?
+            {
+                newest.insert(name.clone(), version);
             }
             // The smallest text behind this one, for no name holds a NUL.
             from = name;
             from.push('\0');
         }
         let last = self.last_rows(log.node)?;
-        for entry in self.tail(log, &last, at)? {
-            for name in entry.names.into_iter().map(String::from) {
-                if !known.contains_key(&name) {
-                    newest.insert(name, entry.version);
-                }
-            }
-        }
+        let late = newest_in(self.tail(log, &last, at)?).into_iter();
+        let late = late.map(|(name, version)| (String::from(name), version));
+        newest.extend(late.filter(|(name, _)| !known.contains_key(name)));
         let mut by_version: BTreeMap<Version, Vec<String>> = BTreeMap::new();
         for (name, version) in newest {
             by_version.entry(version).or_default().push(name);
