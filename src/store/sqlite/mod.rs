@@ -91,6 +91,7 @@ pub struct SqliteStore {
 
 /// The threads, and the lock that nobody else may have before they have ended.
 struct Threads {
+    /// Those that read, and last the one that writes.
     handles: Vec<JoinHandle<()>>,
     lock: Option<File>,
 }
@@ -265,23 +266,31 @@ impl Store for SqliteStore {
     }
 
     async fn close(&self) {
-        self.writes.close();
         self.readers.close();
-        let Threads { handles, lock } = {
+        let Threads { mut handles, lock } = {
             let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *threads, Threads { handles: Vec::new(), lock: None })
         };
+        let writes = Arc::clone(&self.writes);
         let ended = spawn_blocking(move || {
+            // The writer ends last: a reader may not remove the log when it is the last one to close the file.
+            let writer = handles.pop();
             for handle in handles {
-                if handle.join().is_err() {
-                    error!("a thread of the store panicked");
-                }
+                join(handle);
             }
+            writes.close();
+            writer.into_iter().for_each(join);
             drop(lock);
         });
         if let Err(error) = ended.await {
             error!(%error, "closing the store was interrupted");
         }
+    }
+}
+
+fn join(handle: JoinHandle<()>) {
+    if handle.join().is_err() {
+        error!("a thread of the store panicked");
     }
 }
 
