@@ -22,7 +22,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // Reflection serves these bytes; they keep the comments of the contract.
     fs::write(out.join("sessiond_descriptor.bin"), prost_encode(&descriptors))?;
-    tonic_prost_build::configure().build_transport(true).compile_fds(descriptors)?;
+    let mut config = tonic_prost_build::Config::new();
+    // The command line finds a message's descriptor by its name.
+    config.enable_type_names();
+    tonic_prost_build::configure()
+        .build_transport(true)
+        .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }
 

@@ -1,22 +1,22 @@
-//! What `sessiond serve` can be told, by flags or by environment variables.
+//! The settings of `sessiond serve`: flags, each with an environment variable.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-/// Runs the server until it is told to stop (SIGTERM or SIGINT).
+/// Runs the server until SIGTERM or SIGINT.
 #[derive(Args, Clone, Debug)]
 #[command(
     args_override_self = true,
     after_help = "Examples:
   sessiond serve
   sessiond serve --listen unix:/run/sessiond.sock --store sqlite:/var/lib/sessiond/sessiond.db
-  sessiond serve --store memory:                      # forgets everything when it stops
+  sessiond serve --store memory:                      # keeps nothing on disk
 
-Exit codes: 0 stopped as asked, 1 could not start or could not stop in time, 2 usage."
+Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2 usage error."
 )]
 pub struct Config {
-    /// Where to listen: HOST:PORT (port 0: a free one) or unix:PATH
+    /// Address to listen on: HOST:PORT (port 0 takes a free one) or unix:PATH
     #[arg(
         long,
         env = "SESSIOND_LISTEN",
@@ -25,11 +25,11 @@ pub struct Config {
     )]
     pub listen: Listen,
 
-    /// Where to keep everything: sqlite:PATH or memory:
+    /// Store: sqlite:PATH or memory:
     #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
     pub store: String,
 
-    /// Listen beyond loopback without transport security: whoever reaches the port reads and writes everything
+    /// Listen beyond loopback without TLS: every client that reaches the port can read and write everything
     #[arg(long, env = "SESSIOND_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
@@ -37,62 +37,60 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_REQUIRE_FULL_KEYS", value_parser = BoolishValueParser::new())]
     pub require_full_keys: bool,
 
-    /// Seconds to finish what is under way when told to stop
+    /// Shutdown timeout in seconds
     #[arg(long, env = "SESSIOND_DRAIN_TIMEOUT", default_value_t = 30, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub drain_timeout: u64,
 
-    /// Watches at the same time
+    /// Maximum number of open watches
     #[arg(long, env = "SESSIOND_MAX_WATCHES", default_value_t = 10_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_watches: u32,
 
-    /// Invocations whose temp: state is held at the same time
+    /// Maximum number of invocations with temp: state
     #[arg(long, env = "SESSIOND_MAX_INVOCATIONS", default_value_t = 10_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_invocations: u32,
 
-    /// Bytes of one invocation's temp: state
+    /// Maximum size of an invocation's temp: state in bytes
     #[arg(long, env = "SESSIOND_MAX_TEMP_BYTES", default_value_t = 1024 * 1024, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=16 * 1024 * 1024))]
     pub max_temp_bytes: u32,
 
-    /// Seconds without use after which an invocation's temp: state is dropped
+    /// Seconds after which an unused invocation's temp: state is dropped
     #[arg(long, env = "SESSIOND_TEMP_IDLE", default_value_t = 3600, value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub temp_idle: u32,
 
-    /// Threads that read from the store at the same time
+    /// Number of threads that read from the store
     #[arg(long, env = "SESSIOND_READERS", default_value_t = 2, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub readers: u16,
 
-    /// Stop hard at this point of a commit; for tests of what survives
+    /// Crash at this point of a commit; for tests of durability
     #[arg(long, env = "SESSIOND_CRASH_POINT", hide = true, value_name = "POINT:COMMIT")]
     pub crash_point: Option<String>,
 
-    /// How the log on standard error is written
+    /// Format of the log on standard error
     #[arg(long, env = "SESSIOND_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// What is logged: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
+    /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
 }
 
-/// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Lines for people.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A host name or address, and a port.
+    /// HOST:PORT.
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -104,14 +102,16 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
-                return Err("give the path of the socket, as in unix:/run/sessiond.sock".into());
+                return Err(
+                    "the socket has no path. Pass unix:PATH, as in unix:/run/sessiond.sock".into(),
+                );
             }
             return Ok(Self::Unix(path.into()));
         }
         let port = text.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         match port {
             Some((host, Ok(_))) if !host.is_empty() => Ok(Self::Tcp(text.to_owned())),
-            _ => Err("give HOST:PORT, as in 127.0.0.1:50051, or unix:PATH".into()),
+            _ => Err("not an address. Pass HOST:PORT, as in 127.0.0.1:50051, or unix:PATH".into()),
         }
     }
 }

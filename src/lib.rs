@@ -1,53 +1,84 @@
-//! `sessiond` keeps the sessions, events and scoped state of AI agents. It runs as a sidecar next to agent runtimes and speaks gRPC,
-//! so that agents in several languages share one truth: an append-only log per session, and state that is folded from it.
+//! `sessiond` keeps the sessions, events and scoped state of AI agents. It runs as a sidecar next to agent runtimes and speaks gRPC, so
+//! that agents in several languages share them. A session is an append-only log of events, and its state is what the deltas of those
+//! events add up to.
 //!
-//! # The map
+//! # Layers
 //!
 //! ```text
-//! main ─> server ─> rpc ─> engine ─> store ─> domain      a layer knows those to its right, never to its left
-//!   └──> cli (generated client only)
+//! main ─> server ─> rpc ─> engine ─> store ─> commit ─> domain      a layer knows those to its right, never to its left
+//!   └──> cli ────────────────────────────────────────> domain       and the generated client
 //! ```
 //!
-//! | layer | what it does | what it alone knows |
+//! | layer | what it does | what it knows beyond the layers to its right |
 //! |---|---|---|
-//! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | the rules; no clock, no I/O |
-//! | [`store`] | the contract of persistence, and who keeps it: [`store::memory`] is the specification, [`store::sqlite`] the embedded default | databases |
-//! | [`engine`] | use cases, one method per RPC; `temp:` state, page tokens, [watches](engine::watch) | the clock and the making of ids |
-//! | [`rpc`] | decodes, calls, encodes; [errors to status](rpc::status) | tonic and prost |
-//! | [`server`] | flags → store → engine → routes → serve → drain, one straight line | listeners and signals |
-//! | [`cli`] | the client subcommands, import, export and the benchmark | what every client knows: [`proto`] |
+//! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
+//! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
+//! | [`store`] | the contract of persistence ([`store::Store`]), [group commit](store::group), and the backends [`store::memory`] and [`store::sqlite`], which load and apply rows | databases, queues, the clock |
+//! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
+//! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
+//! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
+//! | [`cli`] | the client subcommands, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //!
-//! # How an append travels
+//! # One append, file by file
 //!
-//! 1. `rpc` turns an `AppendEventRequest` into an [`engine::AppendEvents`]. Ids, keys and JSON become types that cannot be wrong;
-//!    everything at fault is collected and answered at once.
-//! 2. [`engine::Engine::append_events`] takes the time, makes an id where the caller sent none, computes the
-//!    [fingerprint](domain::event::event_fingerprint) that makes a retry recognisable, and splits off `temp:` keys, which stay in memory.
-//! 3. [`store::Store::append`] puts the command into the writer's bounded queue. The writer takes what is waiting into one transaction.
-//!    For each event: is its id known? does the precondition hold? what does the delta [resolve](domain::delta::Delta::resolve) to
-//!    against the state as it is now? Then the event, the keys and the logs of the scopes are written.
-//! 4. One commit, one flush to the disk, for all that waited. Then the [tails](store::tails::Tails) of the scopes move, which wakes
-//!    watches, and then the callers are answered. Never before.
-//! 5. `rpc` writes the stored event into the answer, in the form of JSON that was asked for, within what a client can receive.
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13, 14, 21 and 22 are SQLite's, the others are the
+//! same for every store.
+//!
+//! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
+//! 2. `server/front.rs` counts the call as in flight and passes it to the services, once the store is open.
+//! 3. `rpc/event.rs` is the handler: decode, call, encode.
+//! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id.
+//! 5. `rpc/convert/decode/event.rs` turns the request into an [`engine::AppendEvents`]. All faults are collected and reported at once.
+//! 6. `engine/events.rs` makes an id if the caller sent none, computes the [fingerprint](domain::event::event_fingerprint) by which a retry
+//!    is recognised, and splits off `temp:` keys, which stay in memory.
+//! 7. `store/writes.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
+//! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
+//! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
+//! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
+//! 11. `store/group.rs` runs the group: load, decide one request after the other, apply, commit, wake watchers, reply.
+//! 12. `commit/needs.rs` names what the decision reads: the session, event ids, and keys of three scopes.
+//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables.
+//! 14. `store/sqlite/known.rs` looks up whether the session has an event with this id.
+//! 15. `commit/mod.rs` dispatches the decision by kind of request.
+//! 16. `commit/loaded.rs` holds what was loaded, and resolves the address.
+//! 17. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
+//! 18. `commit/overlay.rs` collects the changed keys, versions and sizes. A refused request drops its overlay; an accepted one merges it.
+//! 19. `domain/delta.rs` evaluates the delta against the state as it is now.
+//! 20. `commit/changes.rs` is the result, as rows.
+//! 21. `store/sqlite/apply.rs` writes those rows.
+//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 24. `rpc/convert/encode/answers.rs` builds the response.
+//! 25. `rpc/convert/encode/written.rs` encodes its event and session, in the form of JSON that was requested and within 4 MiB.
+//!
+//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the conversion of single
+//! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `statements.rs`). After the reply
+//! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due.
 //!
 //! # Invariants
 //!
 //! 1. An acknowledged append is durable.
 //! 2. An event and all of its state changes, in all scopes, commit together or not at all.
-//! 3. Two writers never lose an update: deltas merge per key, and operations are evaluated inside the commit.
+//! 3. Writers of different keys never lose an update, because deltas merge per key. Writers of one key are safe with an operation, which is
+//!    evaluated inside the commit, or with a precondition, which is checked once per request, before its first event. Without either the
+//!    last commit wins.
 //! 4. Watchers see committed changes only, each event exactly once per stream, in order, with no gap across a reconnect.
 //! 5. What was sent comes back: event bodies and values byte for byte as JSON text.
-//! 6. `temp:` never reaches the disk, not even inside an event's delta.
-//! 7. With a key of three parts nobody reaches another application's or user's data, whatever the session id.
+//! 6. `temp:` keys never reach the disk, not even inside an event's delta.
+//! 7. With a key of three parts a call reaches only that application's and that user's data, whatever the session id.
 //! 8. A write never fails because of its answer.
 //!
 //! # What is deliberately absent
 //!
-//! * **No cache of state or events.** The page cache of the store is one; a second would have to be kept right.
-//! * **No interpretation of bodies.** An event's body is opaque: kits change their events in every release, and nothing here has to follow.
-//! * **No client clocks.** `event_time` is kept and filtered by, but the order of a log is the order of its commits.
-//! * **No payload in notifications.** A watch is woken by a number and reads from the store, so that live and catching up are one path.
-//! * **No background work that answers depend on.** Expiry is seen at once by everybody; the sweep only frees the disk.
+//! * **No semantics in backends.** A backend loads and applies rows. It has no branch on the kind of request that made them.
+//! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
+//! * **No cache for reads.** They go to the tables, through SQLite's own page cache. Only the SQLite writer has a cache: at most 64 MiB of
+//!   sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one thread.
+//! * **No interpretation of bodies.** An event's body is opaque. ADK changes its events in every release, and nothing here has to follow.
+//! * **No client clocks.** `event_time` is stored and can be filtered by, but the order of a log is the order of its commits.
+//! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are
+//!   one code path.
+//! * **No background work that answers depend on.** Expiry takes effect at once for every read and write; the sweep only frees disk space.
 //!
 //! # Trying it from Rust
 //!
@@ -56,27 +87,27 @@
 //! ```
 //! use std::sync::Arc;
 //! use sessiond::{
-//!     domain::{id::{AppName, UserId}, json::Json, scope::StateKey},
-//!     engine::{Engine, EngineOptions, NewSession, clock::SystemClock},
-//!     store::{memory::MemoryStore, Store},
+//!     domain::{id::{AppName, UserId}, json::Json, scope::StateKey, token::StoreId},
+//!     engine::{Engine, EngineOptions, NewSession},
+//!     store::{RequestContext, SystemClock, memory::MemoryStore},
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new(sessiond::domain::token::StoreId([7; 16])));
-//! let engine = Engine::new(store, Arc::new(SystemClock), EngineOptions::default());
-//! let created = engine
-//!     .create_session(NewSession {
-//!         app_name: AppName::new("my_app").expect("a legal name"),
-//!         user_id: UserId::new("alice").expect("a legal id"),
-//!         session_id: None,
-//!         state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
-//!         display_name: Default::default(),
-//!         labels: Default::default(),
-//!         expiration: None,
-//!         allow_existing: false,
-//!     })
-//!     .await?;
+//! let clock = Arc::new(SystemClock);
+//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), clock.clone()));
+//! let engine = Engine::new(store, clock, EngineOptions::default());
+//! let new_session = NewSession {
+//!     app_name: AppName::new("my_app").expect("a legal name"),
+//!     user_id: UserId::new("alice").expect("a legal id"),
+//!     session_id: None,
+//!     state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
+//!     display_name: Default::default(),
+//!     labels: Default::default(),
+//!     expiration: None,
+//!     allow_existing: false,
+//! };
+//! let created = engine.create_session(&RequestContext::internal(), new_session).await?;
 //! assert_eq!(created.state.to_json().as_str(), r#"{"app:theme":"dark"}"#);
 //! assert_eq!(created.info.last_sequence, 0);
 //! # Ok(())
@@ -84,6 +115,7 @@
 //! ```
 
 pub mod cli;
+pub mod commit;
 pub mod config;
 pub mod domain;
 pub mod engine;

@@ -15,7 +15,7 @@ use sessiond::{
 };
 use tokio::{runtime::Runtime, signal::unix};
 
-/// A call makes some two hundred short-lived allocations, many of them freed by another thread than made them.
+/// A call makes some two hundred short-lived allocations, and many are freed on another thread.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -30,7 +30,7 @@ struct Program {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one of these in a process")]
 enum Command {
-    /// Run the server until it is told to stop
+    /// Run the server until SIGTERM or SIGINT
     Serve(Box<Config>),
     #[command(flatten)]
     Client(cli::Command),
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let command = Program::parse().command;
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("The machine gave no threads to run on: {error}.")),
+        Err(error) => return fail(&format!("failed to start the async runtime: {error}")),
     };
     match command {
         Command::Serve(config) => runtime.block_on(serve(&config)),
@@ -49,13 +49,13 @@ fn main() -> ExitCode {
 }
 
 async fn serve(config: &Config) -> ExitCode {
-    if let Err(sentence) = telemetry::init(config) {
-        return fail(&sentence);
+    if let Err(message) = telemetry::init(config) {
+        return fail(&message);
     }
-    // From here on a signal drains; it must not kill a server that is just opening its store.
+    // From here on a signal drains, so that it does not kill a server that is opening its store.
     let (mut terminate, mut interrupt) = match signals() {
         Ok(signals) => signals,
-        Err(error) => return fail(&format!("Signals cannot be received here: {error}.")),
+        Err(error) => return fail(&format!("failed to handle signals: {error}")),
     };
     let running = match server::start(config).await {
         Ok(running) => running,
@@ -76,10 +76,10 @@ fn signals() -> io::Result<(unix::Signal, unix::Signal)> {
     Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 
-/// Says where it listens, what it stores in, and a line to try. A closed standard output is no reason not to serve.
+/// Prints the address, the store and a command to try. A closed standard output does not stop the server.
 fn greet(running: &Running, store: &str) {
     let address = running.address();
-    // grpcurl takes the path of a socket without what marks it as one, and would send it as the name of the host, which is none.
+    // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (unix, place) = match address.strip_prefix("unix:") {
         Some(path) => ("-unix -authority localhost ", path),
         None => ("", address),
@@ -92,7 +92,7 @@ fn greet(running: &Running, store: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn fail(sentence: &str) -> ExitCode {
-    let _ = writeln!(io::stderr(), "sessiond: {sentence}");
+fn fail(message: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "sessiond: {message}");
     ExitCode::FAILURE
 }

@@ -161,6 +161,12 @@ fn the_first_conversation_answers_what_the_readme_shows() {
     let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["replayed"], Value::Bool(true));
+    // The client goes on with the same session.
+    let programs = Path::new(PROGRAM).parent().unwrap();
+    let client = blocks.iter().find(|(_, text)| text.starts_with("sessiond session get")).unwrap();
+    let output = sh(client.1, folder.path(), &[programs], &server.address);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("And tomorrow?"));
     for line in ["list", "describe sessiond.v1.EventService"] {
         assert!(README.contains(line));
         let script = format!("grpcurl -plaintext {} {line}", server.address);

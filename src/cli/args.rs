@@ -1,14 +1,17 @@
 //! Arguments that several commands share, with the same names everywhere.
 
-use std::collections::HashMap;
-
 use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{failure::Failure, parse, time};
-use crate::proto::v1::{JsonForm, Scope, Session, SessionKey, session};
+use crate::{
+    domain::limits::PAGE_ITEMS,
+    proto::v1::{self, session},
+};
 
-/// The form in which the client asks for JSON: exact numbers, embedded as they come.
-pub const JSON_FORM: i32 = JsonForm::Text as i32;
+/// The client asks for JSON as text, which keeps every number exact.
+pub const JSON_FORM: i32 = v1::JsonForm::Text as i32;
+/// The most items that the server puts into a page.
+pub const MAX_PAGE: i32 = PAGE_ITEMS as i32;
 
 /// One session, by its whole key.
 #[derive(Debug, Clone, Args)]
@@ -25,9 +28,8 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The key as the contract has it.
-    pub fn key(&self) -> SessionKey {
-        SessionKey {
+    pub fn key(&self) -> v1::SessionKey {
+        v1::SessionKey {
             app_name: self.app.clone(),
             user_id: self.user.clone(),
             session_id: self.session.clone(),
@@ -38,8 +40,7 @@ impl KeyArgs {
 /// One session, by its whole key or by its bare id.
 #[derive(Debug, Clone, Args)]
 pub struct AnyKeyArgs {
-    /// Application; without it and --user the session is found by its id alone,
-    /// if only one has it.
+    /// Application. Without it and --user the session is looked up by its id, which must be unique.
     #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
     pub app: Option<String>,
     /// User within the application.
@@ -51,22 +52,18 @@ pub struct AnyKeyArgs {
 }
 
 impl AnyKeyArgs {
-    /// The key as the contract has it.
-    ///
-    /// # Errors
-    ///
-    /// When one of application and user is given without the other.
-    pub fn key(&self) -> Result<SessionKey, Failure> {
+    /// Fails if one of application and user is given without the other.
+    pub fn key(&self) -> Result<v1::SessionKey, Failure> {
         let app_name = self.app.clone().unwrap_or_default();
         let user_id = self.user.clone().unwrap_or_default();
         if app_name.is_empty() != user_id.is_empty() {
             return Err(Failure::Usage(
-                "give --app and --user (or SESSIOND_APP and SESSIOND_USER) together, or neither: \
-                 --app '' --user '' looks the session up by its id alone"
+                "--app and --user go together. Give both (or SESSIOND_APP and SESSIOND_USER), or \
+                 --app '' --user '' to look the session up by its id alone"
                     .to_owned(),
             ));
         }
-        Ok(SessionKey { app_name, user_id, session_id: self.session.clone() })
+        Ok(v1::SessionKey { app_name, user_id, session_id: self.session.clone() })
     }
 }
 
@@ -76,80 +73,99 @@ pub struct ScopeArgs {
     /// Application.
     #[arg(long, env = "SESSIOND_APP", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub app: String,
-    /// User within the application; without it the application itself is meant
-    /// (--user '' where SESSIOND_USER is set).
+    /// User within the application. Without it the scope is the application
+    /// (--user '' if SESSIOND_USER is set).
     #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
     pub user: Option<String>,
-    /// Session of the user; without it the user is meant.
+    /// Session of the user. Without it the scope is the user.
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
 }
 
 impl ScopeArgs {
-    /// The scope as the contract has it.
-    ///
-    /// # Errors
-    ///
-    /// When there is a session without a user.
-    pub fn scope(&self) -> Result<Scope, Failure> {
+    /// Fails if there is a session without a user.
+    pub fn scope(&self) -> Result<v1::Scope, Failure> {
         let user_id = self.user.clone().unwrap_or_default();
         let session_id = self.session.clone().unwrap_or_default();
         if user_id.is_empty() && !session_id.is_empty() {
-            return Err(Failure::Usage("--session needs --user".to_owned()));
+            return Err(Failure::Usage("--session needs --user. Give both".to_owned()));
         }
-        Ok(Scope { app_name: self.app.clone(), user_id, session_id })
+        Ok(v1::Scope { app_name: self.app.clone(), user_id, session_id })
     }
 }
 
-/// What is said about a session beside its state.
+/// Session metadata.
 #[derive(Debug, Clone, Default, Args)]
-pub struct AboutArgs {
+pub struct MetadataArgs {
     /// Name for people.
     #[arg(long, value_name = "NAME")]
     pub display_name: Option<String>,
-    /// Label for filters; may be repeated.
+    /// Label to filter by; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse::label)]
     pub labels: Vec<(String, String)>,
-    /// The session ceases to exist after this long: 90s, 15m, 1h30m, 7d.
+    /// The session expires after this time: 90s, 15m, 1h30m, 7d.
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, conflicts_with = "expire_time")]
     pub ttl: Option<prost_types::Duration>,
-    /// The session ceases to exist at this time (RFC 3339).
+    /// The session expires at this time (RFC 3339).
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     pub expire_time: Option<prost_types::Timestamp>,
 }
 
-impl AboutArgs {
-    /// A session that says this and nothing else.
-    pub fn session(&self) -> Session {
+impl MetadataArgs {
+    /// A session with this metadata and nothing else.
+    pub fn session(self) -> v1::Session {
         let ttl = self.ttl.map(session::Expiration::Ttl);
         let expire_time = self.expire_time.map(session::Expiration::ExpireTime);
-        Session {
-            display_name: self.display_name.clone().unwrap_or_default(),
-            labels: label_map(&self.labels),
+        v1::Session {
+            display_name: self.display_name.unwrap_or_default(),
+            labels: self.labels.into_iter().collect(),
             expiration: ttl.or(expire_time),
-            ..Session::default()
+            ..Default::default()
         }
     }
 }
 
-/// Labels as the contract has them; of equal names the last counts.
-pub fn label_map(labels: &[(String, String)]) -> HashMap<String, String> {
-    labels.iter().cloned().collect()
+/// Which events to read. Filters add up.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SelectionArgs {
+    /// Only the newest N events of those that pass the other filters.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    recent: Option<i32>,
+    /// Only events after this sequence.
+    #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
+    after_sequence: Option<i64>,
+    /// Only events whose own time is at or after this one (RFC 3339).
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    after_time: Option<prost_types::Timestamp>,
+    /// Also events that a rewind has hidden, and the markers of rewinds.
+    #[arg(long)]
+    include_rewound: bool,
 }
 
-/// How much of a list to fetch, and in what portions.
+impl SelectionArgs {
+    pub fn selection(&self) -> v1::EventSelection {
+        v1::EventSelection {
+            recent: self.recent,
+            after_time: self.after_time,
+            after_sequence: self.after_sequence.unwrap_or_default(),
+            include_rewound: self.include_rewound,
+        }
+    }
+}
+
+/// How much of a list to fetch.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct PageArgs {
-    /// Stop after so many items; all pages are fetched otherwise.
+    /// Stop after N items; by default all pages are fetched.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Items asked for at a time.
+    /// Items of a page.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(i32).range(1..=1000))]
     pub page_size: i32,
 }
 
 impl PageArgs {
-    /// The size of the next page when `seen` items have come; none when enough have.
+    /// The size of the next page after `seen` items; `None` after the last one.
     pub fn next(&self, seen: u64) -> Option<i32> {
         let Some(limit) = self.limit else {
             return Some(self.page_size);
@@ -163,7 +179,7 @@ impl PageArgs {
 mod tests {
     use super::*;
 
-    fn any_key(app: Option<&str>, user: Option<&str>) -> Result<SessionKey, Failure> {
+    fn any_key(app: Option<&str>, user: Option<&str>) -> Result<v1::SessionKey, Failure> {
         let args = AnyKeyArgs {
             app: app.map(str::to_owned),
             user: user.map(str::to_owned),

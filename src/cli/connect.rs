@@ -1,6 +1,6 @@
-//! How the client finds the server: its address, the connection, the generated clients.
+//! The connection to the server, and the generated clients over it.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use tonic::transport::{Channel, Endpoint};
@@ -11,156 +11,112 @@ use crate::proto::v1::{
     state_service_client::StateServiceClient, watch_service_client::WatchServiceClient,
 };
 
-/// What the client talks to when nobody says otherwise.
+const HEADING: &str = "Connection";
+const DEFAULT_TIMEOUT_SECS: u64 = 30;
 const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
-/// A server on this machine or nearby accepts within this or not at all.
+/// A server on this machine or nearby accepts within milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Answers are made to fit 4 MiB; the room above is for servers that are told otherwise.
+/// Far above the 4 MiB of a server's largest answer.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// A watch may be silent for long: pings tell a quiet server from a lost one.
+/// Interval of the pings that tell a quiet watch from a lost server.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Which server, and how long to wait for it.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
-    /// Where the server listens: HOST:PORT, http://HOST:PORT or unix:/PATH.
-    #[arg(
-        long,
-        env = "SESSIOND_SERVER",
-        default_value = DEFAULT_SERVER,
-        value_name = "ADDRESS",
-        global = true,
-        help_heading = "Connection"
-    )]
-    pub server: ServerAddress,
-    /// Give up on a call after so many seconds; 0: never. Does not end a watch.
-    #[arg(
-        long,
-        env = "SESSIOND_TIMEOUT",
-        default_value_t = 30,
-        value_name = "SECONDS",
-        global = true,
-        help_heading = "Connection"
-    )]
+    /// Address of the server: HOST:PORT, http://HOST:PORT or unix:/PATH.
+    #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = HEADING, value_parser = parse_address)]
+    pub server: String,
+    /// Timeout of a call in seconds; 0: none. Does not end a watch.
+    #[arg(long, env = "SESSIOND_TIMEOUT", default_value_t = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING)]
     pub timeout: u64,
 }
 
-/// Address of a server, in the form that the transport takes: `http://…` or `unix:…`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerAddress(String);
-
-impl fmt::Display for ServerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// Returns the form that the transport takes, `http://…` or `unix:…`. An empty text is the default, as in
+/// `SESSIOND_SERVER=`.
+fn parse_address(text: &str) -> Result<String, String> {
+    let wrong =
+        |fault| Err(format!("`{text}` {fault}. Write HOST:PORT, http://HOST:PORT or unix:/PATH"));
+    if text.is_empty() {
+        return Ok(DEFAULT_SERVER.to_owned());
     }
+    if let Some(path) = text.strip_prefix("unix:") {
+        let is_empty = path.trim_start_matches('/').is_empty();
+        return if is_empty { wrong("has no path") } else { Ok(text.to_owned()) };
+    }
+    if text.starts_with("https://") {
+        return wrong("needs TLS, which the client does not support");
+    }
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let Ok(endpoint) = Endpoint::from_shared(url.clone()) else {
+        return wrong("is not an address");
+    };
+    let uri = endpoint.uri();
+    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
+        return wrong("is not an address");
+    }
+    if uri.port_u16().is_none() { wrong("has no port") } else { Ok(url) }
 }
 
-impl FromStr for ServerAddress {
-    type Err = String;
-
-    /// An empty text counts as none, so that `SESSIOND_SERVER=` does no harm.
-    fn from_str(text: &str) -> Result<Self, String> {
-        const FORMS: &str = "write HOST:PORT, http://HOST:PORT or unix:/PATH";
-        if text.is_empty() {
-            return Ok(Self(DEFAULT_SERVER.to_owned()));
-        }
-        if let Some(path) = text.strip_prefix("unix:") {
-            return if path.trim_start_matches('/').is_empty() {
-                Err(format!("no path after `unix:`; {FORMS}"))
-            } else {
-                Ok(Self(text.to_owned()))
-            };
-        }
-        if text.starts_with("https://") {
-            return Err(format!("this client speaks plain HTTP/2 only; {FORMS}"));
-        }
-        let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let endpoint = Endpoint::from_shared(url.clone())
-            .map_err(|error| format!("{}; {FORMS}", root_cause(&error)))?;
-        let uri = endpoint.uri();
-        if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
-            return Err(format!("no such kind of address; {FORMS}"));
-        }
-        if uri.port_u16().is_none() {
-            return Err(format!("the port is missing; {FORMS}"));
-        }
-        Ok(Self(url))
-    }
-}
-
-/// A connection and the generated clients over it.
 #[derive(Debug, Clone)]
 pub struct Server {
     channel: Channel,
 }
 
 impl Server {
-    /// Connects for calls that are answered: each is given up after `--timeout`.
-    ///
-    /// # Errors
-    ///
-    /// One sentence that names the address and the cause.
+    /// Connects for unary calls, which `--timeout` bounds.
     pub async fn connect(args: &ConnectArgs) -> Result<Self, Failure> {
-        let mut endpoint = endpoint(args)?;
-        if args.timeout > 0 {
-            endpoint = endpoint.timeout(Duration::from_secs(args.timeout));
-        }
-        Self::over(&endpoint, args).await
+        Self::connect_with(args, |endpoint| match args.timeout {
+            0 => endpoint,
+            seconds => endpoint.timeout(Duration::from_secs(seconds)),
+        })
+        .await
     }
 
-    /// Connects for streams that may last.
-    ///
-    /// # Errors
-    ///
-    /// As [`Server::connect`].
+    /// Connects for streams, which last.
     pub async fn connect_for_streams(args: &ConnectArgs) -> Result<Self, Failure> {
-        let endpoint =
-            endpoint(args)?.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true);
-        Self::over(&endpoint, args).await
+        let pings = |endpoint: Endpoint| {
+            endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true)
+        };
+        Self::connect_with(args, pings).await
     }
 
-    async fn over(endpoint: &Endpoint, args: &ConnectArgs) -> Result<Self, Failure> {
-        let channel = endpoint
-            .connect()
-            .await
-            .map_err(|error| unreachable(&args.server, &root_cause(&error)))?;
+    async fn connect_with(
+        args: &ConnectArgs,
+        settings: impl FnOnce(Endpoint) -> Endpoint,
+    ) -> Result<Self, Failure> {
+        let connect = async {
+            let endpoint = Endpoint::from_shared(args.server.clone())?;
+            settings(endpoint.connect_timeout(CONNECT_TIMEOUT)).connect().await
+        };
+        let channel = connect.await.map_err(|error| {
+            let cause = root_cause(&error);
+            let server = &args.server;
+            Failure::Failed(format!(
+                "cannot connect to {server}: {cause}. Start the server there, or pass --server"
+            ))
+        })?;
         Ok(Self { channel })
     }
 
-    /// The connection itself, for services of other contracts.
     pub fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// SessionService.
     pub fn sessions(&self) -> SessionServiceClient<Channel> {
         SessionServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    /// EventService.
     pub fn events(&self) -> EventServiceClient<Channel> {
         EventServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    /// StateService.
     pub fn state(&self) -> StateServiceClient<Channel> {
         StateServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    /// WatchService.
     pub fn watch(&self) -> WatchServiceClient<Channel> {
         WatchServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
-}
-
-fn endpoint(args: &ConnectArgs) -> Result<Endpoint, Failure> {
-    let endpoint = Endpoint::from_shared(args.server.to_string())
-        .map_err(|error| unreachable(&args.server, &root_cause(&error)))?;
-    Ok(endpoint.connect_timeout(CONNECT_TIMEOUT))
-}
-
-fn unreachable(server: &ServerAddress, cause: &str) -> Failure {
-    Failure::Failed(format!("cannot reach a sessiond at {server}: {cause}"))
 }
 
 #[cfg(test)]
@@ -178,8 +134,8 @@ mod tests {
             ("unix:///run/s.sock", "unix:///run/s.sock"),
             ("", DEFAULT_SERVER),
         ] {
-            let parsed = text.parse::<ServerAddress>();
-            assert_eq!(parsed.map(|a| a.to_string()).as_deref(), Ok(address));
+            let parsed = parse_address(text);
+            assert_eq!(parsed.as_deref(), Ok(address));
         }
     }
 
@@ -195,7 +151,7 @@ mod tests {
             "a b:1",
             "h:99999999",
         ] {
-            let error = text.parse::<ServerAddress>().unwrap_err();
+            let error = parse_address(text).unwrap_err();
             assert!(error.contains("HOST:PORT"), "{text}: {error}");
         }
     }
@@ -204,9 +160,9 @@ mod tests {
     async fn a_connection_that_fails_is_one_sentence_with_the_address() {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("unix:{}", dir.path().join("none.sock").display());
-        let args = ConnectArgs { server: path.parse().unwrap(), timeout: 1 };
+        let args = ConnectArgs { server: path.clone(), timeout: 1 };
         let text = Server::connect(&args).await.unwrap_err().text();
-        assert!(text.starts_with(&format!("cannot reach a sessiond at {path}: ")), "{text}");
+        assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
 }

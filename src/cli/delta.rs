@@ -1,127 +1,124 @@
-//! Arguments that change state, and those that say what must hold for it to change.
+//! Arguments for state deltas and preconditions.
 
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use super::{
-    json,
-    parse::{self, Amount, Keyed},
-};
-use crate::proto::v1::{
-    Increment, KeyCheck, ListAppend, MergePatch, Precondition, SetIfAbsent, StateDelta,
-    StateOperation, increment, key_check, list_append, merge_patch, set_if_absent, state_delta,
-    state_operation::Operation,
+use super::parse::{self, Keyed};
+use crate::{
+    domain::json::{Json, object_text},
+    proto::v1::{
+        self, key_check::Condition, list_append, merge_patch, set_if_absent, state_delta::SetForm,
+        state_operation::Operation,
+    },
 };
 
-/// Changes of state, applied in this order: sets, removals, then the operations
-/// as they stand on the command line.
+/// Changes of state, applied in this order: sets, removals, then the operations as they stand on the command line.
 #[derive(Debug, Clone, Default)]
-pub struct DeltaArgs {
-    flags: DeltaFlags,
-    /// The operations in the order of the command line.
-    operations: Vec<StateOperation>,
-}
+pub struct DeltaArgs(v1::StateDelta);
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "State")]
 struct DeltaFlags {
     /// Set a key to a JSON value; may be repeated. Prefixes pick the scope: app:, user:, temp:, or none for the session's own.
     #[arg(long, value_name = "KEY=JSON", value_parser = parse::assignment)]
-    set: Vec<Keyed<String>>,
+    set: Vec<Keyed<Json>>,
     /// Set every key of a JSON object; a --set of the same key wins.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
-    set_all: Option<String>,
+    set_all: Option<Json>,
     /// Remove a key; may be repeated.
     #[arg(long, value_name = "KEY")]
     remove: Vec<String>,
     /// Add to a number; a missing key counts as 0.
-    #[arg(long, value_name = "KEY=N", value_parser = parse::increment)]
-    increment: Vec<Keyed<Amount>>,
+    #[arg(long, value_name = "KEY=N", value_parser = increment)]
+    increment: Vec<v1::StateOperation>,
     /// Append to a list; a missing key counts as an empty one.
-    #[arg(long, value_name = "KEY=JSON_LIST", value_parser = parse::list_assignment)]
-    append: Vec<Keyed<String>>,
-    /// With --append: keep only the newest so many items of each list.
+    #[arg(long, value_name = "KEY=JSON_LIST", value_parser = list_append)]
+    append: Vec<v1::StateOperation>,
+    /// With --append: keep only the newest N items of each list.
     #[arg(long, value_name = "N", requires = "append", value_parser = clap::value_parser!(i32).range(1..))]
     keep: Option<i32>,
-    /// Set a key only where it has no value.
-    #[arg(long = "default", value_name = "KEY=JSON", value_parser = parse::assignment)]
-    defaults: Vec<Keyed<String>>,
+    /// Set a key only if it has no value.
+    #[arg(long, value_name = "KEY=JSON", value_parser = set_if_absent)]
+    default: Vec<v1::StateOperation>,
     /// Merge an object into an object (RFC 7396: null removes a member).
-    #[arg(long, value_name = "KEY=JSON_OBJECT", value_parser = parse::object_assignment)]
-    merge: Vec<Keyed<String>>,
+    #[arg(long, value_name = "KEY=JSON_OBJECT", value_parser = merge_patch)]
+    merge: Vec<v1::StateOperation>,
 }
 
-impl DeltaArgs {
-    /// The delta, or none where nothing is to change.
-    pub fn delta(&self) -> Option<StateDelta> {
-        let delta = StateDelta {
-            set_form: self.set_json().map(state_delta::SetForm::SetJson),
-            remove: self.flags.remove.clone(),
-            operations: self.operations.clone(),
-        };
-        (delta != StateDelta::default()).then_some(delta)
-    }
+fn operation<T>(keyed: Keyed<T>, operation: impl Fn(T) -> Operation) -> v1::StateOperation {
+    v1::StateOperation { key: keyed.key, operation: Some(operation(keyed.value)) }
+}
 
-    fn set_json(&self) -> Option<String> {
-        let DeltaFlags { set, set_all, .. } = &self.flags;
-        match (set_all, set.is_empty()) {
-            (None, true) => None,
-            (Some(all), true) => Some(all.clone()),
-            (all, false) => {
-                let object = json::Object::read(all.as_deref().unwrap_or("{}")).ok()?;
-                let all = object.members.iter().map(|m| (m.key.as_str(), m.value));
-                let set = set.iter().map(|s| (s.key.as_str(), s.value.as_str()));
-                Some(json::write_object(all.chain(set)))
-            }
-        }
-    }
+fn increment(text: &str) -> Result<v1::StateOperation, String> {
+    let increment = |by| Operation::Increment(v1::Increment { amount: Some(by) });
+    Ok(operation(parse::increment(text)?, increment))
+}
+
+fn list_append(text: &str) -> Result<v1::StateOperation, String> {
+    Ok(operation(parse::list_assignment(text)?, |values| {
+        let values_form = Some(list_append::ValuesForm::ValuesJson(values.into_string()));
+        Operation::ListAppend(v1::ListAppend { values_form, max_length: 0 })
+    }))
+}
+
+fn set_if_absent(text: &str) -> Result<v1::StateOperation, String> {
+    Ok(operation(parse::assignment(text)?, |value| {
+        let value_form = Some(set_if_absent::ValueForm::ValueJson(value.into_string()));
+        Operation::SetIfAbsent(v1::SetIfAbsent { value_form })
+    }))
+}
+
+fn merge_patch(text: &str) -> Result<v1::StateOperation, String> {
+    Ok(operation(parse::object_assignment(text)?, |patch| {
+        let patch_form = Some(merge_patch::PatchForm::PatchJson(patch.into_string()));
+        Operation::MergePatch(v1::MergePatch { patch_form })
+    }))
 }
 
 impl DeltaFlags {
-    fn operations(&self, matches: &ArgMatches) -> Vec<StateOperation> {
-        let increments = self.increment.iter().map(|keyed| {
-            let amount = match keyed.value {
-                Amount::Whole(by) => increment::Amount::By(by),
-                Amount::Double(by) => increment::Amount::ByDouble(by),
-            };
-            let amount = Some(amount);
-            operation(&keyed.key, Operation::Increment(Increment { amount }))
-        });
-        let appends = self.append.iter().map(|keyed| {
-            let append = ListAppend {
-                values_form: Some(list_append::ValuesForm::ValuesJson(keyed.value.clone())),
-                max_length: self.keep.unwrap_or_default(),
-            };
-            operation(&keyed.key, Operation::ListAppend(append))
-        });
-        let defaults = self.defaults.iter().map(|keyed| {
-            let value_form = Some(set_if_absent::ValueForm::ValueJson(keyed.value.clone()));
-            operation(&keyed.key, Operation::SetIfAbsent(SetIfAbsent { value_form }))
-        });
-        let merges = self.merge.iter().map(|keyed| {
-            let patch_form = Some(merge_patch::PatchForm::PatchJson(keyed.value.clone()));
-            operation(&keyed.key, Operation::MergePatch(MergePatch { patch_form }))
-        });
-        let places = |flag| matches.indices_of(flag).into_iter().flatten();
-        let mut ordered: Vec<(usize, StateOperation)> =
-            places("increment").zip(increments).collect();
-        ordered.extend(places("append").zip(appends));
-        ordered.extend(places("defaults").zip(defaults));
-        ordered.extend(places("merge").zip(merges));
-        ordered.sort_by_key(|(place, _)| *place);
-        ordered.into_iter().map(|(_, operation)| operation).collect()
+    fn delta(self, matches: &ArgMatches) -> v1::StateDelta {
+        let mut operations: Vec<(usize, v1::StateOperation)> = Vec::new();
+        for (flag, given) in [
+            ("increment", self.increment),
+            ("append", self.append),
+            ("default", self.default),
+            ("merge", self.merge),
+        ] {
+            operations.extend(matches.indices_of(flag).into_iter().flatten().zip(given));
+        }
+        operations.sort_by_key(|(position, _)| *position);
+        let mut operations: Vec<_> = operations.into_iter().map(|(_, given)| given).collect();
+        for given in &mut operations {
+            if let Some(Operation::ListAppend(append)) = &mut given.operation {
+                append.max_length = self.keep.unwrap_or_default();
+            }
+        }
+        let set_form = set_object(self.set_all, &self.set).map(SetForm::SetJson);
+        v1::StateDelta { set_form, remove: self.remove, operations }
     }
 }
 
-fn operation(key: &str, operation: Operation) -> StateOperation {
-    StateOperation { key: key.to_owned(), operation: Some(operation) }
+/// One object of all keys to set: those of `all`, then the single ones, of which the last of a key wins.
+pub fn set_object(all: Option<Json>, single: &[Keyed<Json>]) -> Option<String> {
+    if single.is_empty() {
+        return all.map(Json::into_string);
+    }
+    let all = all.map(|all| all.members()).unwrap_or_default();
+    let all = all.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let single = single.iter().map(|keyed| (keyed.key.as_str(), keyed.value.as_str()));
+    Some(object_text(all.chain(single)).into_string())
+}
+
+impl DeltaArgs {
+    /// `None` if nothing is to change.
+    pub fn delta(self) -> Option<v1::StateDelta> {
+        (self.0 != v1::StateDelta::default()).then_some(self.0)
+    }
 }
 
 // Derived arguments forget in which order different flags stood; operations need it.
 impl FromArgMatches for DeltaArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let flags = DeltaFlags::from_arg_matches(matches)?;
-        let operations = flags.operations(matches);
-        Ok(Self { flags, operations })
+        Ok(Self(DeltaFlags::from_arg_matches(matches)?.delta(matches)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -140,44 +137,51 @@ impl Args for DeltaArgs {
     }
 }
 
-/// What must hold at the commit, or nothing is written.
+/// Conditions at the commit. Nothing is written unless all hold.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Preconditions")]
 pub struct PreconditionArgs {
     /// The session's last sequence must be this (a wider scope's: its version).
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
-    pub expect: Option<i64>,
+    expect: Option<i64>,
     /// The key must have this value; may be repeated.
-    #[arg(long, value_name = "KEY=JSON", value_parser = parse::assignment)]
-    pub expect_value: Vec<Keyed<String>>,
+    #[arg(long, value_name = "KEY=JSON", value_parser = has_value)]
+    expect_value: Vec<v1::KeyCheck>,
     /// The key must have been written last at this version; may be repeated.
-    #[arg(long, value_name = "KEY=VERSION", value_parser = parse::key_version)]
-    pub expect_version: Vec<Keyed<i64>>,
+    #[arg(long, value_name = "KEY=VERSION", value_parser = has_version)]
+    expect_version: Vec<v1::KeyCheck>,
     /// The key must have a value; may be repeated.
     #[arg(long, value_name = "KEY")]
-    pub expect_exists: Vec<String>,
+    expect_exists: Vec<String>,
     /// The key must have no value; may be repeated.
     #[arg(long, value_name = "KEY")]
-    pub expect_absent: Vec<String>,
+    expect_absent: Vec<String>,
+}
+
+fn check(key: String, condition: Condition) -> v1::KeyCheck {
+    v1::KeyCheck { key, condition: Some(condition) }
+}
+
+fn has_value(text: &str) -> Result<v1::KeyCheck, String> {
+    let Keyed { key, value } = parse::assignment(text)?;
+    Ok(check(key, Condition::ValueJson(value.into_string())))
+}
+
+fn has_version(text: &str) -> Result<v1::KeyCheck, String> {
+    let Keyed { key, value } = parse::key_version(text)?;
+    Ok(check(key, Condition::Version(value)))
 }
 
 impl PreconditionArgs {
-    /// The precondition, or none where nothing is expected.
-    pub fn precondition(&self) -> Option<Precondition> {
-        let check =
-            |key: &str, condition| KeyCheck { key: key.to_owned(), condition: Some(condition) };
-        let value = |keyed: &Keyed<String>| key_check::Condition::ValueJson(keyed.value.clone());
-        let values = self.expect_value.iter().map(|k| check(&k.key, value(k)));
-        let version = |keyed: &Keyed<i64>| key_check::Condition::Version(keyed.value);
-        let versions = self.expect_version.iter().map(|k| check(&k.key, version(k)));
-        let exists = |yes| move |key: &String| check(key, key_check::Condition::Exists(yes));
-        let present = self.expect_exists.iter().map(exists(true));
-        let absent = self.expect_absent.iter().map(exists(false));
-        let precondition = Precondition {
-            expected_sequence: self.expect,
-            keys: values.chain(versions).chain(present).chain(absent).collect(),
-        };
-        (precondition != Precondition::default()).then_some(precondition)
+    /// `None` if nothing is expected.
+    pub fn precondition(self) -> Option<v1::Precondition> {
+        let exists = |exists| move |key| check(key, Condition::Exists(exists));
+        let mut keys = self.expect_value;
+        keys.extend(self.expect_version);
+        keys.extend(self.expect_exists.into_iter().map(exists(true)));
+        keys.extend(self.expect_absent.into_iter().map(exists(false)));
+        let precondition = v1::Precondition { expected_sequence: self.expect, keys };
+        (precondition != v1::Precondition::default()).then_some(precondition)
     }
 }
 
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn sets_become_one_object_with_the_single_ones_last() {
         let set = |arguments: &[&str]| match line(arguments).delta.delta().unwrap().set_form {
-            Some(state_delta::SetForm::SetJson(text)) => text,
+            Some(SetForm::SetJson(text)) => text,
             other => panic!("{other:?}"),
         };
         assert_eq!(set(&["--set", "a=1.0", "--set", "user:b=\"x\""]), r#"{"a":1.0,"user:b":"x"}"#);
@@ -269,10 +273,10 @@ mod tests {
         let keys = line.precondition.precondition().unwrap().keys;
         let seen: Vec<_> = keys.into_iter().map(|k| (k.key, k.condition.unwrap())).collect();
         let expected = [
-            ("a".to_owned(), key_check::Condition::ValueJson("{}".to_owned())),
-            ("b".to_owned(), key_check::Condition::Version(3)),
-            ("c".to_owned(), key_check::Condition::Exists(true)),
-            ("d".to_owned(), key_check::Condition::Exists(false)),
+            ("a".to_owned(), Condition::ValueJson("{}".to_owned())),
+            ("b".to_owned(), Condition::Version(3)),
+            ("c".to_owned(), Condition::Exists(true)),
+            ("d".to_owned(), Condition::Exists(false)),
         ];
         assert_eq!(seen, expected);
     }

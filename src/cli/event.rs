@@ -3,19 +3,18 @@
 use clap::{Args, Subcommand};
 
 use super::{
-    args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs},
+    args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, SelectionArgs},
     connect::{ConnectArgs, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
-    output::{self, Output},
-    parse,
-    session::SelectionArgs,
-    time,
-    view::{AppendView, EventView},
+    message::AsJson,
+    output, parse, time,
 };
-use crate::proto::v1::{AppendEventRequest, Event, ListEventsRequest, event::BodyForm};
+use crate::{
+    domain::json::Json,
+    proto::v1::{AppendEventRequest, Event, ListEventsRequest, event::BodyForm},
+};
 
-/// `sessiond event …`
 #[derive(Debug, Args)]
 pub struct EventArgs {
     #[command(flatten)]
@@ -34,7 +33,7 @@ enum Action {
       --set topic='\"shoes\"' --increment user:visits=1
   sessiond event append --session s1 --author agent --event-id turn-7 --expect 6
 
-An append that may have failed is repeated with the same --event-id: it happens once.")]
+An append with --event-id can be repeated: it happens once.")]
     Append(Box<AppendArgs>),
     /// List a session's events, one per line.
     #[command(after_help = "Examples:
@@ -48,28 +47,28 @@ An append that may have failed is repeated with the same --event-id: it happens 
 struct AppendArgs {
     #[command(flatten)]
     key: AnyKeyArgs,
-    /// Who: `user`, an agent's name, `system`, …
+    /// Author: `user`, an agent's name, `system`, …
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
-    /// Everything about the event that the server need not know: one JSON object.
+    /// Body, which the server does not interpret: one JSON object.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
-    body: Option<String>,
-    /// The invocation (turn) that the event belongs to.
+    body: Option<Json>,
+    /// Invocation (turn) of the event.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     invocation: String,
     /// Agent branch, dotted.
     #[arg(long, value_name = "BRANCH", default_value = "", hide_default_value = true)]
     branch: String,
-    /// Id of the event; the server makes one otherwise.
+    /// Id of the event; by default the server makes one.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     event_id: String,
-    /// When it happened (RFC 3339); the server's clock otherwise.
+    /// Time of the event (RFC 3339); by default the server's clock.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     event_time: Option<prost_types::Timestamp>,
-    /// A fragment of a streamed answer: checked, but not stored.
+    /// Fragment of a streamed answer: checked, but not stored.
     #[arg(long)]
     partial: bool,
-    /// Return the merged state right after the commit.
+    /// Return the merged state as of this event.
     #[arg(long)]
     return_state: bool,
     #[command(flatten)]
@@ -87,31 +86,21 @@ struct ListArgs {
     /// Newest first.
     #[arg(long)]
     descending: bool,
-    /// Only this author's.
+    /// Only events of this author.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
-    /// Only this invocation's.
+    /// Only events of this invocation.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     invocation: String,
     #[command(flatten)]
     pages: PageArgs,
 }
 
-/// Runs `sessiond event …`.
-///
-/// # Errors
-///
-/// When the arguments contradict each other, or the server is not there or refuses.
 pub async fn run(args: EventArgs) -> Result<(), Failure> {
     let EventArgs { connect, action } = args;
     match action {
-        Action::Append(args) => {
-            let request = append_request(*args)?;
-            let server = Server::connect(&connect).await?;
-            let answer = server.events().append_event(request).await?;
-            output::print(&AppendView::try_from(answer.into_inner())?)
-        }
-        Action::List(args) => list(args, &Server::connect(&connect).await?).await,
+        Action::Append(args) => append(*args, &connect).await,
+        Action::List(args) => list(args, &connect).await,
     }
 }
 
@@ -124,8 +113,8 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
         event_time: args.event_time,
         partial: args.partial,
         state_delta: args.delta.delta(),
-        body_form: args.body.map(BodyForm::BodyJson),
-        ..Event::default()
+        body_form: args.body.map(|body| BodyForm::BodyJson(body.into_string())),
+        ..Default::default()
     };
     Ok(AppendEventRequest {
         key: Some(args.key.key()?),
@@ -136,33 +125,29 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
     })
 }
 
-async fn list(args: ListArgs, server: &Server) -> Result<(), Failure> {
-    let mut output = Output::stdout();
-    let mut request = ListEventsRequest {
+async fn append(args: AppendArgs, connect: &ConnectArgs) -> Result<(), Failure> {
+    let request = append_request(args)?;
+    let server = Server::connect(connect).await?;
+    output::print_answer(server.events().append_event(request).await?)
+}
+
+async fn list(args: ListArgs, connect: &ConnectArgs) -> Result<(), Failure> {
+    let request = ListEventsRequest {
         key: Some(args.key.key()),
-        page_size: 0,
-        page_token: String::new(),
         selection: Some(args.selection.selection()),
         descending: args.descending,
         author: args.author,
         invocation_id: args.invocation,
         json_form: JSON_FORM,
+        ..Default::default()
     };
-    let mut seen = 0;
-    while let Some(page_size) = args.pages.next(seen) {
-        request.page_size = page_size;
-        let page = server.events().list_events(request.clone()).await?.into_inner();
-        for event in page.events {
-            output.line(&EventView::try_from(event)?)?;
-            seen += 1;
-        }
-        output.flush()?;
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
-    Ok(())
+    let server = Server::connect(connect).await?;
+    let fetch = async |page_size, page_token| {
+        let request = ListEventsRequest { page_size, page_token, ..request.clone() };
+        let page = server.events().list_events(request).await?.into_inner();
+        Ok((page.events, page.next_page_token))
+    };
+    output::print_pages(args.pages, AsJson, fetch).await
 }
 
 #[cfg(test)]

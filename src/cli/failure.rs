@@ -1,21 +1,20 @@
-//! Why a command did not succeed, how it is told, and the exit code that follows.
+//! Why a command did not succeed, how that is printed, and the exit code that follows.
 
 use std::{error::Error, fmt::Write as _, io, process::ExitCode};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::ambient::tell;
+use super::system::tell;
 
-/// Exit code of a command line that cannot be meant.
+/// Exit code of a command line that cannot be carried out.
 const USAGE: u8 = 2;
-/// Exit code of everything else that went wrong.
+/// Exit code of every other failure.
 const FAILED: u8 = 1;
 
-/// Why a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line says something that cannot be done; nothing was sent.
+    /// The arguments contradict each other; nothing was sent.
     Usage(String),
     /// The server answered with an error, or the call broke on the way.
     Refused(Box<Status>),
@@ -23,25 +22,24 @@ pub enum Failure {
     Failed(String),
     /// Everything was reported already; only the exit code remains.
     Reported,
-    /// Whoever read our output has stopped reading: nobody is left to tell.
+    /// The reader of our output has closed it: nobody is left to tell.
     OutputClosed,
 }
 
 impl Failure {
-    /// Tells standard error what went wrong, and says how to exit.
+    /// Writes the failure to standard error. Returns the exit code.
     pub fn report(&self) -> ExitCode {
-        let (text, code) = match self {
-            Self::Usage(text) => (text.clone(), USAGE),
-            Self::Refused(status) => (describe(status), FAILED),
-            Self::Failed(text) => (text.clone(), FAILED),
+        let code = match self {
+            Self::Usage(_) => USAGE,
+            Self::Refused(_) | Self::Failed(_) => FAILED,
             Self::Reported => return ExitCode::from(FAILED),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
-        tell(&format!("error: {text}"));
+        tell(&format!("error: {}", self.text()));
         ExitCode::from(code)
     }
 
-    /// The text of [`Failure::report`], for messages that name what failed.
+    /// The text of [`Failure::report`], for messages that name the file or session.
     pub fn text(&self) -> String {
         match self {
             Self::Usage(text) | Self::Failed(text) => text.clone(),
@@ -51,15 +49,14 @@ impl Failure {
         }
     }
 
-    /// Whether the same call may be sent again: the server is away, busy, or
-    /// does not know how the call ended.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Refused(status) => {
-                status.code() == Code::Unavailable
-                    || matches!(reason_of(status).as_str(), "OVERLOADED" | "OUTCOME_UNKNOWN")
-            }
-            _ => false,
+    /// Whether the same call with the same event or request id may be sent again. Every error of the server says so.
+    /// UNAVAILABLE without ErrorInfo comes from the transport, and the call may or may not have been applied.
+    pub fn is_retryable(&self) -> bool {
+        let Self::Refused(status) = self else { return false };
+        let info = status.get_details_error_info();
+        match info.as_ref().and_then(|info| info.metadata.get("retryable")) {
+            Some(retryable) => matches!(retryable.as_str(), "yes" | "same_id"),
+            None => status.code() == Code::Unavailable,
         }
     }
 }
@@ -70,7 +67,7 @@ impl From<Status> for Failure {
     }
 }
 
-/// Failures of standard output; files have their own messages.
+/// Errors of standard output; files have messages of their own.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -81,7 +78,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The innermost cause of an error, which is the one that says something.
+/// The innermost cause of an error, which is the specific one.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -90,27 +87,21 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     cause.to_string()
 }
 
-fn reason_of(status: &Status) -> String {
-    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
-}
-
 fn describe(status: &Status) -> String {
-    let code = code_name(status.code());
-    let reason = reason_of(status);
-    let mut text = if reason.is_empty() {
-        format!("{code}: {}", status.message())
-    } else {
-        format!("{reason}: {} ({code})", status.message())
+    let (code, message) = (code_name(status.code()), status.message());
+    let details = status.get_error_details();
+    let mut text = match details.error_info() {
+        Some(info) => format!("{}: {message} ({code})", info.reason),
+        None => format!("{code}: {message}"),
     };
-    if reason.is_empty()
+    if details.error_info().is_none()
         && let Some(source) = status.source()
     {
         let cause = root_cause(source);
-        if !status.message().contains(&cause) {
+        if !message.contains(&cause) {
             let _ = write!(text, ": {cause}");
         }
     }
-    let details = status.get_error_details();
     for violation in details.bad_request().iter().flat_map(|b| &b.field_violations) {
         let _ = write!(text, "\n  {}: {}", violation.field, violation.description);
     }
@@ -167,16 +158,27 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_be_sent_again_is_transient() {
-        assert!(Failure::from(Status::unavailable("gone")).is_transient());
-        assert!(refused(Code::Unknown, "OUTCOME_UNKNOWN", |_| ()).is_transient());
+    fn the_server_says_what_may_be_sent_again() {
+        let says = |code, reason: &str, retryable: &str| {
+            let metadata = HashMap::from([("retryable".to_owned(), retryable.to_owned())]);
+            let details = ErrorDetails::with_error_info(reason, "sessiond", metadata);
+            Failure::from(Status::with_error_details(code, "Retry later.", details))
+        };
+        assert!(says(Code::ResourceExhausted, "OVERLOADED", "yes").is_retryable());
+        assert!(says(Code::Unknown, "OUTCOME_UNKNOWN", "same_id").is_retryable());
+        assert!(!says(Code::ResourceExhausted, "STATE_TOO_LARGE", "no").is_retryable());
+        assert!(!says(Code::Unavailable, "STORE_UNAVAILABLE", "no").is_retryable());
+        assert!(Failure::from(Status::unavailable("gone")).is_retryable());
+        assert!(!Failure::from(Status::aborted("conflict")).is_retryable());
+        assert!(!Failure::Failed("disk full".to_owned()).is_retryable());
+    }
+
+    #[test]
+    fn the_delay_that_the_server_asks_for_is_shown() {
         let busy = refused(Code::ResourceExhausted, "OVERLOADED", |details| {
             details.set_retry_info(Some(Duration::from_millis(250)));
         });
-        assert!(busy.is_transient());
         assert!(busy.text().ends_with("\n  retry in 250 ms"), "{}", busy.text());
-        assert!(!refused(Code::ResourceExhausted, "STATE_TOO_LARGE", |_| ()).is_transient());
-        assert!(!Failure::from(Status::aborted("conflict")).is_transient());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `sessiond health`: whether the server takes calls, as probes ask it.
+//! `sessiond health`: the health service of gRPC.
 
 use clap::Args;
 use tonic::Code;
@@ -12,7 +12,6 @@ use super::{
     output,
 };
 
-/// `sessiond health`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sessiond health && echo ready
@@ -22,16 +21,11 @@ Exits with 0 when the server is SERVING, with 1 otherwise.")]
 pub struct HealthArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Ask for one service; the server as a whole otherwise.
+    /// One service, as sessiond.v1.EventService; by default the whole server.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
 }
 
-/// Runs `sessiond health`.
-///
-/// # Errors
-///
-/// When the server is not there, or not serving.
 pub async fn run(args: HealthArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let request = HealthCheckRequest { service: args.service.clone() };

@@ -1,10 +1,9 @@
-//! The client half of the program: every RPC as a command, import and export, a benchmark.
-//!
-//! Knows the generated client and nothing else of this crate.
+//! The client half of the program: every RPC as a command, import and export, benchmarks.
 
-mod ambient;
+mod adk_file;
 mod args;
 mod bench;
+mod compact;
 mod connect;
 mod delta;
 mod event;
@@ -12,15 +11,16 @@ mod export;
 mod failure;
 mod health;
 mod import;
-mod json;
-mod kit;
+mod log;
+mod message;
 mod output;
 mod parse;
 mod render;
+mod retry;
 mod session;
 mod state;
+mod system;
 mod time;
-mod view;
 mod watch;
 
 use std::process::ExitCode;
@@ -29,32 +29,31 @@ use clap::Subcommand;
 
 use failure::Failure;
 
-/// What the program can be asked to do as a client.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create, read, list, change, fork, rewind and delete sessions.
+    /// Create, read, list, update, fork, rewind and delete sessions.
     Session(session::SessionArgs),
-    /// Append events to a session, and list them.
+    /// Append and list events.
     Event(event::EventArgs),
-    /// Read and change state, and see how it came about.
+    /// Read and update state, and list the changes of a key.
     State(state::StateArgs),
-    /// Put a session's state into a template.
+    /// Render a template with a session's state.
     Render(render::RenderArgs),
-    /// Follow what changes in a session, a user or an application.
+    /// Watch the changes of a session, a user or an application.
     Watch(watch::WatchArgs),
-    /// Make sessions from the files of agent kits, or of `export`.
+    /// Create sessions from ADK session files, or from files of `export`.
     Import(import::ImportArgs),
-    /// Write sessions into files that agent kits read, and `import` restores.
+    /// Write sessions into ADK session files, which `import` restores.
     Export(export::ExportArgs),
-    /// Measure how fast a running server is.
+    /// Measure the throughput and latency of a running server.
     Bench(bench::BenchArgs),
-    /// Ask whether the server takes calls.
+    /// Check the health of a server.
     Health(health::HealthArgs),
 }
 
 /// Runs a command. Answers go to standard output as JSON, errors to standard error.
 ///
-/// Exit codes: 0 done, 1 refused or failed, 2 a command line that cannot be meant.
+/// Exit codes: 0 success, 1 failure, 2 usage.
 pub async fn run(command: Command) -> ExitCode {
     let outcome = dispatch(command).await;
     outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
@@ -107,7 +106,7 @@ mod tests {
         let mut examples = Vec::new();
         visit(&Program::command(), &mut examples);
         for example in examples {
-            // What a shell would make of the rest of the line is not the program's.
+            // The rest of the line is the shell's.
             let line = example.split(['#', '>', '&']).next().unwrap();
             let words = words(line);
             if let Err(error) = Program::try_parse_from(&words) {

@@ -1,4 +1,4 @@
-//! `sessiond render`: state put into an instruction.
+//! `sessiond render`: a template filled with state.
 
 use clap::Args;
 
@@ -6,18 +6,16 @@ use super::{
     args::KeyArgs,
     connect::{ConnectArgs, Server},
     failure::Failure,
-    output::{self, Output},
-    parse,
+    output, parse,
 };
 use crate::proto::v1::RenderTemplateRequest;
 
-/// `sessiond render`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sessiond render --app shop --user alice --session s1 --template 'Speak {user:lang?}. Topic: {topic}'
   sessiond render --app shop --user alice --session s1 --template @instruction.txt --text
 
-{key} is replaced by the key's value; {key?} by nothing where there is none.")]
+{key} becomes the key's value, and {key?} becomes nothing if the key has none.")]
 pub struct RenderArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -26,19 +24,14 @@ pub struct RenderArgs {
     /// The template.
     #[arg(long, value_name = "TEXT|@FILE", value_parser = parse::text_or_file)]
     template: String,
-    /// Use this invocation's temp: keys as well.
+    /// Also use the temp: keys of this invocation.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     invocation: String,
-    /// Print the text itself rather than a JSON object with it.
+    /// Print the text instead of JSON.
     #[arg(long)]
     text: bool,
 }
 
-/// Runs `sessiond render`.
-///
-/// # Errors
-///
-/// When the server is not there or refuses.
 pub async fn run(args: RenderArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let request = RenderTemplateRequest {
@@ -46,11 +39,9 @@ pub async fn run(args: RenderArgs) -> Result<(), Failure> {
         template: args.template,
         invocation_id: args.invocation,
     };
-    let answer = server.state().render_template(request).await?.into_inner();
+    let answer = server.state().render_template(request).await?;
     if args.text {
-        let mut output = Output::stdout();
-        output.text(&answer.text)?;
-        return output.flush();
+        return output::print_text(&answer.into_inner().text);
     }
-    output::print(&serde_json::json!({ "text": answer.text }))
+    output::print_answer(answer)
 }

@@ -1,11 +1,8 @@
-//! Times as the client reads and writes them: RFC 3339 with nanoseconds, and plain durations.
+//! Times and durations of the command line and of session files: RFC 3339 with nanoseconds, and `1h30m`.
 
 use prost_types::{Duration, Timestamp};
 
-/// `0001-01-01T00:00:00Z`, the first second that RFC 3339 and Timestamp share.
-const FIRST_SECOND: i64 = -62_135_596_800;
-/// `9999-12-31T23:59:59Z`, the last one.
-const LAST_SECOND: i64 = 253_402_300_799;
+use crate::domain::time::Time;
 
 /// RFC 3339 in UTC, always with nine digits of the second, so that texts sort as times do.
 pub fn format(time: Timestamp) -> String {
@@ -13,30 +10,20 @@ pub fn format(time: Timestamp) -> String {
     format!("{}.{:09}Z", whole.trim_end_matches('Z'), time.nanos)
 }
 
-/// A time written as RFC 3339.
-///
-/// # Errors
-///
-/// A text that says how times are written.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
-    text.parse::<Timestamp>()
-        .ok()
-        .filter(in_range)
-        .ok_or_else(|| format!("`{text}` is no time; write 2026-01-31T12:00:00Z (RFC 3339)"))
+    text.parse::<Timestamp>().ok().filter(in_range).ok_or_else(|| {
+        format!("`{text}` is not a time. Write it as 2026-01-31T12:00:00Z (RFC 3339)")
+    })
 }
 
-/// Whether RFC 3339 and the contract can hold the time.
+/// Whether the contract can hold the time.
 pub fn in_range(time: &Timestamp) -> bool {
-    (FIRST_SECOND..=LAST_SECOND).contains(&time.seconds) && (0..1_000_000_000).contains(&time.nanos)
+    u32::try_from(time.nanos).is_ok_and(|nanos| Time::new(time.seconds, nanos).is_some())
 }
 
-/// A positive length of time: `90s`, `15m`, `1h30m`, `7d`.
-///
-/// # Errors
-///
-/// A text that says how lengths are written.
+/// A positive duration: `90s`, `15m`, `1h30m`, `7d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no length of time; write 90s, 15m, 1h30m or 7d");
+    let wrong = || format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d");
     let mut seconds: i64 = 0;
     let mut rest = text;
     while !rest.is_empty() {
@@ -63,6 +50,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
+    /// `0001-01-01T00:00:00Z`, the first second that RFC 3339 and Timestamp share.
+    const FIRST_SECOND: i64 = -62_135_596_800;
+    /// `9999-12-31T23:59:59Z`, the last one.
+    const LAST_SECOND: i64 = 253_402_300_799;
+
     #[test]
     fn times_always_show_nine_digits() {
         let time = |seconds, nanos| format(Timestamp { seconds, nanos });
@@ -83,7 +75,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn forms_of_other_writers_are_read() {
+        let time = |seconds, nanos| Ok(Timestamp { seconds, nanos });
+        assert_eq!(parse("2024-12-01"), time(1_733_011_200, 0));
+        assert_eq!(parse("2024-12-01T09:01:26.842859"), time(1_733_043_686, 842_859_000));
+        assert_eq!(parse("2024-12-01 09:01:26+0000"), time(1_733_043_686, 0));
+    }
+
+    #[test]
+    fn what_is_not_a_time_is_refused() {
         for text in ["", "yesterday", "2024-13-01T00:00:00Z", "10000-01-01T00:00:00Z", "12"] {
             assert!(parse(text).is_err(), "{text}");
         }

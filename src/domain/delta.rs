@@ -1,18 +1,19 @@
-//! Deltas: what a caller wants changed, and what each key becomes.
+//! Deltas: requested changes of state, and what each key becomes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+pub use super::changes::{KeyResult, changes, results_bytes};
 use super::{
-    error::{Error, Reason, Violation},
-    event::Changes,
+    error::{Error, Reason, Violation, quoted},
+    field::FieldPath,
     json::{
-        Amount, Json, JsonType, ObjectWriter, OperationFault, fingerprint, increment, list_append,
-        merge_patch, same_tokens, text_bytes,
+        Amount, Json, JsonType, OperationFault, fingerprint, increment, list_append, merge_patch,
+        same_tokens, text_bytes,
     },
     limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
-    scope::{Prefix, ScopeKind, StateKey},
+    scope::{Prefix, Scope, StateKey},
 };
 
 /// One read-modify-write, evaluated inside the commit.
@@ -27,7 +28,7 @@ pub enum Operation {
         /// Items kept.
         max_length: usize,
     },
-    /// Set only where there is no value.
+    /// Set only if there is no value.
     SetIfAbsent(Json),
     /// RFC 7396, with one JSON object.
     MergePatch(Json),
@@ -44,9 +45,6 @@ pub struct Delta {
     pub operations: Vec<(StateKey, Operation)>,
 }
 
-/// What one key becomes; `None`: it is removed.
-pub type KeyResult = (StateKey, Option<Json>);
-
 impl Delta {
     /// Every key that is named, in the order of evaluation; a key may come more than once.
     pub fn keys(&self) -> impl Iterator<Item = &StateKey> {
@@ -59,7 +57,7 @@ impl Delta {
         self.set.is_empty() && self.remove.is_empty() && self.operations.is_empty()
     }
 
-    /// Bytes of its keys, values and operands. Keys count as they are written in JSON, where an odd letter takes up to six bytes, so
+    /// Bytes of its keys, values and operands. Keys count as they are written in JSON, where a control character takes up to six bytes, so
     /// that an event that was accepted can always be answered.
     pub fn bytes(&self) -> usize {
         let keys: usize = self.keys().map(|key| text_bytes(key.as_str())).sum();
@@ -69,14 +67,14 @@ impl Delta {
     }
 
     /// Moves the `temp:` keys into a delta of their own.
-    pub fn split_temp(self) -> (Delta, Delta) {
+    pub fn split_temp(self) -> (StoredDelta, Delta) {
         let is_temp = |key: &StateKey| key.prefix() == Prefix::Temp;
         let (temp_set, set) = self.set.into_iter().partition(|(key, _)| is_temp(key));
         let (temp_remove, remove) = self.remove.into_iter().partition(is_temp);
         let (temp_operations, operations) =
             self.operations.into_iter().partition(|(key, _)| is_temp(key));
         (
-            Delta { set, remove, operations },
+            StoredDelta(Delta { set, remove, operations }),
             Delta { set: temp_set, remove: temp_remove, operations: temp_operations },
         )
     }
@@ -115,112 +113,108 @@ impl Delta {
         hash.digest128()
     }
 
-    /// Works out what each key becomes, given what it is. Every fault of the delta is reported, not only the first.
+    /// Computes what each key becomes, given what it is, and reports every violation.
     ///
-    /// `current` is asked at most once a key. `path` leads to this delta in the request and begins the fields of violations. A key
-    /// that ends as it was without ever having been set (removed where it was not, a default that was not needed, a sum with
-    /// nothing) is not in the result; a key that was set is, also to an equal value.
-    pub fn resolve(
-        self,
-        path: &str,
-        mut current: impl FnMut(&StateKey) -> Result<Option<Json>, Error>,
+    /// `field` is the path of this delta in the request. A key that ends as it was without having been set (removed where it was
+    /// absent, a default that was not needed, a sum with zero) is not in the result. A key that was set is, also to an equal value.
+    pub fn resolve<'s>(
+        &self,
+        field: &FieldPath,
+        current: impl Fn(&StateKey) -> Option<&'s Json>,
     ) -> Result<Vec<KeyResult>, Error> {
         if self.remove.is_empty() && self.operations.is_empty() {
-            // What most events do: nothing depends on what is there, and the size was checked on the way in.
-            return Ok(self.set.into_iter().map(|(key, value)| (key, Some(value))).collect());
+            // The common case: nothing depends on current values, and the size was checked on the way in.
+            return Ok(self
+                .set
+                .iter()
+                .map(|(key, value)| (key.clone(), Some(value.clone())))
+                .collect());
         }
         let mut keys = Touched::default();
         for (key, value) in &self.set {
             keys.put(key, Some(value.clone()));
         }
         for key in &self.remove {
-            keys.remove(key, &mut current)?;
+            keys.remove(key, current(key).is_some());
         }
         let mut violations = Vec::new();
         let mut written = 0;
         for (at, (key, operation)) in self.operations.iter().enumerate() {
             if written > OPERATION_BYTES {
-                violations.push(too_much_work(path));
+                violations.push(too_much_work(field));
                 break;
             }
-            let before = keys.value(key, &mut current)?;
-            let after = operation.apply(before);
-            let same = matches!((before, &after), (Some(before), Ok(Some(after))) if same_tokens(before, after));
-            match after {
-                Ok(None) => {}
-                // Nothing comes of it, but the work was done.
-                Ok(Some(value)) if same => written += value.len(),
-                Ok(Some(value)) if value.len() > VALUE_BYTES => {
-                    written += value.len();
-                    violations.push(value_too_large(path, at, key, value.len()));
-                }
-                Ok(Some(value)) => {
-                    written += value.len();
-                    keys.put(key, Some(value));
-                }
+            let before = keys.value(key, &current);
+            let after = match operation.apply(before) {
+                Ok(None) => continue,
+                Ok(Some(after)) => after,
                 Err(OperationFault::TypeMismatch { found }) => {
                     let wanted = operation.wants();
                     return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
                 }
-                Err(OperationFault::NumberOverflow) => violations.push(
-                    Violation::new(
-                        format!("{path}.operations[{at}]"),
-                        Reason::NumberOverflow,
-                        format!(
-                            "The sum for key '{}' leaves the range of its numbers; use a smaller amount, or reset the key.",
-                            super::error::quoted(key.as_str())
-                        ),
-                    )
-                    .with("key", key),
-                ),
-                Err(OperationFault::TooDeep) => violations.push(
-                    Violation::new(
-                        format!("{path}.operations[{at}]"),
-                        Reason::BadJson,
-                        format!(
-                            "The result for key '{}' nests deeper than 100 levels; make it flatter.",
-                            super::error::quoted(key.as_str())
-                        ),
-                    )
-                    .with("key", key),
-                ),
+                Err(fault) => {
+                    violations.push(not_computed(field, at, key, &fault));
+                    continue;
+                }
+            };
+            written += after.len();
+            let same = before.is_some_and(|before| same_tokens(before, &after));
+            if after.len() > VALUE_BYTES && !same {
+                violations.push(value_too_large(field, at, key, after.len()));
+            } else if !same {
+                keys.put(key, Some(after));
             }
         }
         let results = keys.into_results();
         let bytes = results_bytes(&results);
         if violations.is_empty() && bytes > DELTA_BYTES {
-            violations.push(
-                Violation::new(
-                    path,
-                    Reason::ValueTooLarge,
-                    format!("The delta resolves to {bytes} bytes of keys and values, {DELTA_BYTES} are allowed; split it over several events."),
-                )
-                .with("bytes", bytes)
-                .with("limit", DELTA_BYTES),
+            let message = format!(
+                "The delta resolves to {bytes} bytes, which exceed the limit of {DELTA_BYTES}. Split it into several events."
             );
+            let violation = Violation::new(field.clone(), Reason::ValueTooLarge, message);
+            violations.push(violation.with("bytes", bytes).with("limit", DELTA_BYTES));
         }
         if violations.is_empty() { Ok(results) } else { Err(Error::Invalid(violations)) }
     }
 }
 
-fn too_much_work(path: &str) -> Violation {
+fn not_computed(field: &FieldPath, at: usize, key: &StateKey, fault: &OperationFault) -> Violation {
+    let quoted = quoted(key.as_str());
+    let (reason, message) = match fault {
+        OperationFault::TooDeep => (
+            Reason::BadJson,
+            format!(
+                "The result for key '{quoted}' is nested more than 100 levels deep. Make it flatter."
+            ),
+        ),
+        OperationFault::NumberOverflow | OperationFault::TypeMismatch { .. } => (
+            Reason::NumberOverflow,
+            format!(
+                "The sum for key '{quoted}' is out of range. Use a smaller amount, or reset the key."
+            ),
+        ),
+    };
+    Violation::new(field.path().field("operations").index(at), reason, message).with("key", key)
+}
+
+fn too_much_work(path: &FieldPath) -> Violation {
     Violation::new(
-        format!("{path}.operations"),
+        path.path().field("operations"),
         Reason::ValueTooLarge,
         format!(
-            "The operations write more than {OPERATION_BYTES} bytes in all, for each copies the value that it changes; send fewer, or several values in one."
+            "The operations write more than {OPERATION_BYTES} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
         ),
     )
     .with("limit", OPERATION_BYTES)
 }
 
-fn value_too_large(path: &str, at: usize, key: &StateKey, bytes: usize) -> Violation {
+fn value_too_large(path: &FieldPath, at: usize, key: &StateKey, bytes: usize) -> Violation {
     Violation::new(
-        format!("{path}.operations[{at}]"),
+        path.path().field("operations").index(at),
         Reason::ValueTooLarge,
         format!(
-            "The result for key '{}' has {bytes} bytes, {VALUE_BYTES} are allowed; bound the list by max_length, or keep large values elsewhere.",
-            super::error::quoted(key.as_str())
+            "The result for key '{}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere.",
+            quoted(key.as_str())
         ),
     )
     .with("key", key)
@@ -229,7 +223,7 @@ fn value_too_large(path: &str, at: usize, key: &StateKey, bytes: usize) -> Viola
 }
 
 impl Operation {
-    /// What it does to a value; `Ok(None)`: nothing.
+    /// The new value; `Ok(None)`: unchanged.
     fn apply(&self, before: Option<&Json>) -> Result<Option<Json>, OperationFault> {
         match self {
             Self::Increment(by) => increment(before, *by).map(Some),
@@ -270,7 +264,7 @@ struct Touched<'a> {
 
 struct TouchedKey<'a> {
     key: &'a StateKey,
-    /// Whether the store has a value; `None` while nobody needed to know.
+    /// Whether the store has a value; `None` until that is needed.
     existed: Option<bool>,
     value: Option<Json>,
     changed: bool,
@@ -287,50 +281,28 @@ impl<'a> Touched<'a> {
         }
     }
 
-    fn remove(
-        &mut self,
-        key: &'a StateKey,
-        current: &mut impl FnMut(&StateKey) -> Result<Option<Json>, Error>,
-    ) -> Result<(), Error> {
-        match self.places.get(key) {
-            // Set by this very delta: whether the removal is a change depends on what the store has.
-            Some(&at) => {
-                let existed = current(key)?.is_some();
-                let touched = &mut self.keys[at];
-                touched.existed = Some(existed);
-                touched.value = None;
-                touched.changed = existed;
-            }
-            None => {
-                let existed = current(key)?.is_some();
-                self.places.insert(key, self.keys.len());
-                self.keys.push(TouchedKey {
-                    key,
-                    existed: Some(existed),
-                    value: None,
-                    changed: existed,
-                });
-            }
-        }
-        Ok(())
+    fn remove(&mut self, key: &'a StateKey, existed: bool) {
+        let at = *self.places.entry(key).or_insert_with(|| {
+            self.keys.push(TouchedKey { key, existed: None, value: None, changed: false });
+            self.keys.len() - 1
+        });
+        // Even after a set in this delta, the removal is a change only if the store has the key.
+        let touched = &mut self.keys[at];
+        (touched.existed, touched.value, touched.changed) = (Some(existed), None, existed);
     }
 
-    fn value(
+    fn value<'s>(
         &mut self,
         key: &'a StateKey,
-        current: &mut impl FnMut(&StateKey) -> Result<Option<Json>, Error>,
-    ) -> Result<Option<&Json>, Error> {
-        let at = match self.places.get(key) {
-            Some(&at) => at,
-            None => {
-                let value = current(key)?;
-                self.places.insert(key, self.keys.len());
-                let existed = Some(value.is_some());
-                self.keys.push(TouchedKey { key, existed, value, changed: false });
-                self.keys.len() - 1
-            }
-        };
-        Ok(self.keys[at].value.as_ref())
+        current: &impl Fn(&StateKey) -> Option<&'s Json>,
+    ) -> Option<&Json> {
+        let at = *self.places.entry(key).or_insert_with(|| {
+            let value = current(key).cloned();
+            let existed = Some(value.is_some());
+            self.keys.push(TouchedKey { key, existed, value, changed: false });
+            self.keys.len() - 1
+        });
+        self.keys[at].value.as_ref()
     }
 
     fn into_results(self) -> Vec<KeyResult> {
@@ -342,37 +314,47 @@ impl<'a> Touched<'a> {
     }
 }
 
-/// Bytes of keys and of what they became, as [`Delta::bytes`] counts them.
-pub fn results_bytes(results: &[KeyResult]) -> usize {
-    let bytes =
-        |(key, value): &KeyResult| text_bytes(key.as_str()) + value.as_ref().map_or(0, Json::len);
-    results.iter().map(bytes).sum()
+/// A delta without `temp:` keys: what an event stores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredDelta(Delta);
+
+impl Deref for StoredDelta {
+    type Target = Delta;
+
+    fn deref(&self) -> &Delta {
+        &self.0
+    }
 }
 
-/// Writes what keys became as it is kept and answered. Full keys, in the order given.
-pub fn changes(results: &[KeyResult]) -> Changes {
-    let mut remove = Vec::new();
-    let bytes: usize = results
-        .iter()
-        .map(|(key, value)| key.as_str().len() + value.as_ref().map_or(0, Json::len) + 4)
-        .sum();
-    let mut set: Option<ObjectWriter> = None;
-    for (key, value) in results {
-        match value {
-            None => remove.push(key.clone()),
-            Some(value) => set
-                .get_or_insert_with(|| ObjectWriter::with_capacity(bytes + 2))
-                .member("", key.as_str(), value.as_str()),
+/// A delta with the scope that it changes. An application takes `app:` keys, a user also `user:` keys, a session also keys without a
+/// prefix; none takes `temp:` keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScopeDelta {
+    scope: Scope,
+    delta: StoredDelta,
+}
+
+impl ScopeDelta {
+    /// Errors: the first key that the scope does not take.
+    pub fn new(scope: Scope, delta: Delta) -> Result<Self, StateKey> {
+        let refused = delta.keys().find(|key| !scope.kind().takes(key)).cloned();
+        match refused {
+            Some(key) => Err(key),
+            None => Ok(Self { scope, delta: StoredDelta(delta) }),
         }
     }
-    Changes { set: set.map(ObjectWriter::finish), remove }
-}
 
-/// The part of `changes` that belongs to one scope; empty where it has none.
-pub fn changes_in(results: &[KeyResult], kind: ScopeKind) -> Changes {
-    let of_scope: Vec<KeyResult> =
-        results.iter().filter(|(key, _)| key.scope() == Some(kind)).cloned().collect();
-    changes(&of_scope)
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub fn delta(&self) -> &StoredDelta {
+        &self.delta
+    }
+
+    pub fn into_parts(self) -> (Scope, StoredDelta) {
+        (self.scope, self.delta)
+    }
 }
 
 #[cfg(test)]

@@ -1,43 +1,40 @@
-//! Names that cannot be wrong: each type checks its rules once, on the way in.
+//! Ids and other names: each type checks its rules once, on the way in.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use super::{
-    error::Reason,
     limits::{BRANCH_BYTES, ID_BYTES, NAME_BYTES, SHORT_ID_BYTES},
+    reason::Reason,
 };
 
-/// Why a text is no name of the kind asked for.
+/// Why a text is not a name of its type. `reason` is the one for the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFault {
-    /// It is empty and must not be.
     Empty,
-    /// It is longer than its kind may be, in bytes.
+    /// In bytes.
     TooLong {
-        /// Bytes allowed.
         limit: usize,
-        /// Bytes found.
         actual: usize,
-        /// What the wire calls this: [`Reason::BadId`] for an id, [`Reason::FieldTooLong`] for other text.
         reason: Reason,
     },
-    /// It holds a NUL, which databases cut text at.
+    /// It contains a NUL, at which databases truncate text.
     Nul {
-        /// What the wire calls this: [`Reason::BadId`] for an id, [`Reason::BadValue`] for other text.
         reason: Reason,
     },
 }
 
-fn check(
-    text: &str,
-    limit: usize,
-    may_be_empty: bool,
-    too_long: Reason,
-    nul: Reason,
-) -> Result<(), NameFault> {
-    if text.is_empty() && !may_be_empty {
+fn check_id(text: &str, limit: usize) -> Result<(), NameFault> {
+    if text.is_empty() {
         return Err(NameFault::Empty);
     }
+    check(text, limit, Reason::BadId, Reason::BadId)
+}
+
+fn check_text(text: &str, limit: usize) -> Result<(), NameFault> {
+    check(text, limit, Reason::FieldTooLong, Reason::BadValue)
+}
+
+fn check(text: &str, limit: usize, too_long: Reason, nul: Reason) -> Result<(), NameFault> {
     if text.len() > limit {
         return Err(NameFault::TooLong { limit, actual: text.len(), reason: too_long });
     }
@@ -48,20 +45,19 @@ fn check(
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $limit:expr, empty: $empty:expr, $too_long:expr, $nul:expr) => {
+    ($(#[$doc:meta])* $type:ident, $check:ident, $limit:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $type(Arc<str>);
 
         impl $type {
-            /// Checks the rules of this type.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, NameFault> {
                 let text = text.into();
-                check(&text, $limit, $empty, $too_long, $nul)?;
+                $check(&text, $limit)?;
                 Ok(Self(text))
             }
 
-            /// Takes back what [`Self::new`] accepted before it was stored.
+            /// Trusts what [`Self::new`] accepted before it was stored.
             pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
@@ -93,51 +89,50 @@ macro_rules! name {
 }
 
 name!(
-    /// An application: 1 to 512 bytes, no NUL, otherwise opaque.
-    AppName, ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    /// 1 to 512 bytes, no NUL, otherwise opaque.
+    AppName, check_id, ID_BYTES
 );
 name!(
-    /// A user within an application: 1 to 512 bytes, no NUL, otherwise opaque.
-    UserId, ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    /// Unique within an application: 1 to 512 bytes, no NUL, otherwise opaque.
+    UserId, check_id, ID_BYTES
 );
 name!(
-    /// A session within a user: 1 to 512 bytes, no NUL, otherwise opaque.
-    SessionId, ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    /// Unique within a user: 1 to 512 bytes, no NUL, otherwise opaque.
+    SessionId, check_id, ID_BYTES
 );
 name!(
-    /// An event within a session: 1 to 128 bytes, no NUL. The key of idempotent appends.
-    EventId, SHORT_ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    /// Unique within a session: 1 to 128 bytes, no NUL. The key of idempotent appends.
+    EventId, check_id, SHORT_ID_BYTES
 );
 name!(
     /// An invocation (turn) within a session: 1 to 128 bytes, no NUL.
-    InvocationId, SHORT_ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    InvocationId, check_id, SHORT_ID_BYTES
 );
 name!(
-    /// A change of state within a scope: 1 to 128 bytes, no NUL. The key of idempotent updates.
-    RequestId, SHORT_ID_BYTES, empty: false, Reason::BadId, Reason::BadId
+    /// Unique within a scope: 1 to 128 bytes, no NUL. The key of idempotent updates.
+    RequestId, check_id, SHORT_ID_BYTES
 );
 name!(
-    /// Who wrote an event: at most 256 bytes, no NUL, may be empty.
-    Author, NAME_BYTES, empty: true, Reason::FieldTooLong, Reason::BadValue
+    /// The writer of an event: at most 256 bytes, no NUL, may be empty.
+    Author, check_text, NAME_BYTES
 );
 name!(
     /// An agent's branch, dotted: at most 1024 bytes, no NUL, may be empty.
-    Branch, BRANCH_BYTES, empty: true, Reason::FieldTooLong, Reason::BadValue
+    Branch, check_text, BRANCH_BYTES
 );
 name!(
-    /// A session's name for people: at most 256 bytes, no NUL, may be empty.
-    DisplayName, NAME_BYTES, empty: true, Reason::FieldTooLong, Reason::BadValue
+    /// A session's name for users: at most 256 bytes, no NUL, may be empty.
+    DisplayName, check_text, NAME_BYTES
 );
 
 impl Default for DisplayName {
-    /// No name.
     fn default() -> Self {
         Self(Arc::from(""))
     }
 }
 
 impl Author {
-    /// Who writes where nobody is named.
+    /// The author of events that the server writes itself.
     pub fn system() -> Self {
         Self(Arc::from("system"))
     }

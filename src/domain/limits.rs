@@ -1,10 +1,10 @@
 //! Every bound of the model, each with its unit and the reason for its size.
 
-/// Bytes of an application name, a user id or a session id: room for e-mail addresses, URLs and composed ids, while an index
+/// Bytes of an application name, a user id or a session id: enough for e-mail addresses, URLs and composed ids, while an index
 /// entry of all three still fits into one page.
 pub const ID_BYTES: usize = 512;
 
-/// Bytes of an event id, an invocation id or a request id: a UUID with a prefix, three times over.
+/// Bytes of an event id, an invocation id or a request id: three times a UUID with a prefix.
 pub const SHORT_ID_BYTES: usize = 128;
 
 /// Bytes of an author or a display name: these are read by people.
@@ -13,39 +13,45 @@ pub const NAME_BYTES: usize = 256;
 /// Bytes of a branch: a dotted path of agent names, some ten levels deep.
 pub const BRANCH_BYTES: usize = 1024;
 
-/// Bytes of a state key with its prefix: as an id, for keys hold ids.
+/// Bytes of a state key with its prefix: the same as an id, because keys contain ids.
 pub const KEY_BYTES: usize = 512;
 
-/// Bytes of one value's text. Larger things belong into an artifact store; a scope holds four of these.
+/// Bytes of one value's text. Larger values belong into an artifact store; a scope holds four of these.
 pub const VALUE_BYTES: usize = 256 * 1024;
 
 /// Bytes of one scope's state: its keys without prefix, as they are written in JSON, and its values' text. Three full scopes fit into
-/// one answer beside their punctuation, unless their values are so many and so small that the punctuation outweighs them; then a
-/// read has to name the keys that it wants.
+/// one answer with their punctuation, unless the values are so small that the punctuation outweighs them; then a read has to name
+/// its keys.
 pub const SCOPE_BYTES: usize = 1024 * 1024;
 
-/// Bytes of an event's body as text: a model's longest answer with its metadata, several times over.
+/// Bytes of an event's body as text: several times a model's longest answer with its metadata.
 pub const BODY_BYTES: usize = 1024 * 1024;
 
 /// Bytes of a delta: its keys, values and operands, and again what it resolves to. No more than a scope holds.
 pub const DELTA_BYTES: usize = 1024 * 1024;
 
-/// Operations of one delta, and keys of one precondition: each costs the writer a read, and everybody waits for the writer.
+/// Operations of one delta, and keys of one precondition: each costs the writer a read, and all requests wait for the writer.
 pub const DELTA_OPERATIONS: usize = 1000;
 
-/// Bytes that the operations of one delta may write in all, intermediate values included: an operation copies the value that it
-/// changes, so a thousand of them on one large value would hold up the writer.
+/// Bytes that the operations of one delta may write in total, intermediate values included: an operation copies the value that it
+/// changes, so a thousand of them on one large value would block the writer.
 pub const OPERATION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of values that the conditions of one request may look at: more than the three scopes hold, so that only a request that
-/// names a large key over and over meets it.
+/// Bytes of values that the conditions of one request may compare: more than the three scopes hold, so that only a request that
+/// names a large key repeatedly exceeds it.
 pub const PRECONDITION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Events of one batch: one commit that others wait for.
+/// Events of one batch, which is one commit that other requests wait for.
 pub const BATCH_EVENTS: usize = 1000;
 
 /// Bytes of a batch's bodies and deltas, as sent and as resolved: what fits into one message, also on its way back.
 pub const BATCH_BYTES: usize = 3 * 1024 * 1024;
+
+/// Levels of nested arrays and objects; `[[1]]` has two levels.
+///
+/// Deep enough for what people write, and low enough that recursion over a value cannot exhaust a thread's stack and that
+/// serde_json (127) and the agent frameworks read the answers.
+pub const MAX_NESTING: usize = 100;
 
 /// Labels of a session: enough to filter by, too few to store data in.
 pub const LABELS: usize = 64;
@@ -56,14 +62,14 @@ pub const LABEL_BYTES: usize = 63;
 /// Bytes of a template: the longest instruction that a model would read.
 pub const TEMPLATE_BYTES: usize = 256 * 1024;
 
-/// Items of a page where the request does not say.
+/// Items of a page if the request does not say.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 
-/// Items of a page at most: a request that asks for more gets this many.
+/// Items of a page at most; a request for more gets this many.
 pub const PAGE_ITEMS: usize = 1000;
 
-/// Rows that one step of a read looks at in search of those that pass its filters, so that a filter which matches nothing costs
-/// a reader milliseconds at a time instead of a whole log at once, and ends with its caller. A page of changes ends here.
+/// Rows that one step of a read scans for its filters, so that a filter without matches costs a reader milliseconds at a time, and
+/// a cancelled read stops. A page of changes ends here.
 pub const PAGE_SCANNED: usize = 20_000;
 
 /// Bytes of a message, received or sent: what every gRPC client receives by default.

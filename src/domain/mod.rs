@@ -1,16 +1,20 @@
-//! The model: ids, scopes, deltas, events, sessions and the rules that bind them.
+//! The model: ids, scopes, deltas, events, sessions and their rules.
 //!
-//! Everything here is pure. Nothing waits, reads a clock, draws a random number, or knows of the wire or of a database, so that
-//! every store and every test folds a log by the very same rules.
+//! Everything here is pure: no waiting, no clock, no randomness, no wire, no database. Every store and every test applies the
+//! same rules.
 
+pub mod changes;
 pub mod delta;
 pub mod error;
 pub mod event;
+pub mod field;
 pub mod id;
 pub mod json;
 pub mod limits;
 pub mod page;
 pub mod precondition;
+pub mod quote;
+pub mod reason;
 pub mod scope;
 pub mod session;
 pub mod template;

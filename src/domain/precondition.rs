@@ -1,4 +1,4 @@
-//! What must hold at a commit.
+//! Preconditions: what must hold at a commit.
 
 use super::{
     Version,
@@ -8,48 +8,47 @@ use super::{
     scope::StateKey,
 };
 
-/// A condition on one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// Whether it has a value; null is one.
+    /// Whether it has a value; null is a value.
     Exists(bool),
-    /// The version at which it was last written. Never met by a key without a value.
+    /// The version of its last write. Never met by a key without a value.
     Version(Version),
-    /// Its value, compared as JSON.
+    /// Compared as JSON.
     Value(Json),
 }
 
-/// What must hold at the commit; all is checked, and all that fails is reported.
+/// All conditions are checked, and all that fail are reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Precondition {
-    /// The version of the scope that is written to: a session's last sequence.
+    /// The version of the scope that is written, for a session its last sequence.
     pub expected_sequence: Option<Version>,
-    /// Conditions on keys of any stored scope.
+    /// Keys of any stored scope.
     pub keys: Vec<(StateKey, Condition)>,
 }
 
 impl Precondition {
-    /// Compares with what is there. `current` gives a key's value and version.
-    pub fn check(
+    /// Checks against the version of the scope that is written to and the values and versions of keys.
+    pub fn check<'s>(
         &self,
         actual: Version,
-        mut current: impl FnMut(&StateKey) -> Result<Option<(Json, Version)>, Error>,
+        current: impl Fn(&StateKey) -> Option<(&'s Json, Version)>,
     ) -> Result<(), Error> {
         let sequence = self
             .expected_sequence
             .filter(|&expected| expected != actual)
             .map(|expected| SequenceConflict { expected, actual });
         let mut keys: Vec<StateKey> = Vec::new();
-        let mut looked_at = 0;
+        let mut compared = 0;
         for (key, condition) in &self.keys {
-            let found = current(key)?;
-            looked_at += found.as_ref().map_or(0, |(value, _)| value.len());
-            if looked_at > PRECONDITION_BYTES {
+            let found = current(key);
+            compared += found.map_or(0, |(value, _)| value.len());
+            if compared > PRECONDITION_BYTES {
                 return Err(too_much());
             }
-            let holds = match (condition, &found) {
+            let holds = match (condition, found) {
                 (Condition::Exists(wanted), found) => found.is_some() == *wanted,
-                (Condition::Version(wanted), Some((_, version))) => version == wanted,
+                (Condition::Version(wanted), Some((_, version))) => version == *wanted,
                 (Condition::Value(wanted), Some((value, _))) => same_value(wanted, value),
                 (Condition::Version(_) | Condition::Value(_), None) => false,
             };
@@ -69,7 +68,7 @@ fn too_much() -> Error {
         "precondition.keys",
         Reason::BadValue,
         format!(
-            "The conditions look at more than {PRECONDITION_BYTES} bytes of values in all, which no state without repetitions holds; name each key once."
+            "The conditions compare more than {PRECONDITION_BYTES} bytes of values. Name each key once."
         ),
     )
     .with("limit", PRECONDITION_BYTES)
@@ -90,9 +89,9 @@ mod tests {
 
     fn check(expected_sequence: Option<u64>, keys: &[(&str, Condition)]) -> Result<(), Error> {
         let keys = keys.iter().map(|(name, condition)| (key(name), condition.clone())).collect();
-        Precondition { expected_sequence, keys }.check(7, |key| {
-            Ok((key.as_str() == "there").then(|| (json("{\"a\":1.0,\"b\":null}"), 3)))
-        })
+        let there = json("{\"a\":1.0,\"b\":null}");
+        Precondition { expected_sequence, keys }
+            .check(7, |key| (key.as_str() == "there").then_some((&there, 3)))
     }
 
     #[test]
@@ -121,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn what_conditions_look_at_is_bounded() {
+    fn compared_bytes_are_bounded() {
         let large = json(&format!("[\"{}\"]", "x".repeat(250_000)));
         let many = |count| Precondition {
             expected_sequence: None,
             keys: vec![(key("list"), Condition::Value(json("[1]"))); count],
         };
-        let check = |count| many(count).check(0, |_| Ok(Some((large.clone(), 1))));
+        let check = |count| many(count).check(0, |_| Some((&large, 1)));
         assert!(matches!(check(10), Err(Error::Conflict { .. })));
         assert!(matches!(check(1000), Err(Error::Invalid(_))));
     }

@@ -1,4 +1,4 @@
-//! Scopes and the keys whose prefix picks one.
+//! Scopes, and the state keys whose prefix selects one.
 
 use std::fmt;
 
@@ -7,39 +7,29 @@ use super::{
     limits::KEY_BYTES,
 };
 
-/// Address of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
-    /// The application.
     pub app_name: AppName,
-    /// The user within it.
     pub user_id: UserId,
-    /// The session within the user.
     pub session_id: SessionId,
 }
 
-/// How a caller names a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionRef {
-    /// By its whole address.
     Full(SessionKey),
-    /// By its id alone: good where one live session has it.
+    /// By its id alone, which one live session must have.
     Bare(SessionId),
 }
 
-/// A node of the tree application → user → session.
+/// An owner of state: a node of the tree application → user → session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// An application.
     Application(AppName),
-    /// One of its users.
     User(AppName, UserId),
-    /// One of that user's sessions.
     Session(SessionKey),
 }
 
 impl Scope {
-    /// The application that this scope is, or belongs to.
     pub fn app_name(&self) -> &AppName {
         match self {
             Self::Application(app) | Self::User(app, _) => app,
@@ -47,7 +37,6 @@ impl Scope {
         }
     }
 
-    /// The user that this scope is, or belongs to.
     pub fn user_id(&self) -> Option<&UserId> {
         match self {
             Self::Application(_) => None,
@@ -56,7 +45,6 @@ impl Scope {
         }
     }
 
-    /// Which kind of node this is.
     pub fn kind(&self) -> ScopeKind {
         match self {
             Self::Application(_) => ScopeKind::Application,
@@ -66,14 +54,11 @@ impl Scope {
     }
 }
 
-/// The three kinds of scope that are stored. Ordered from wide to narrow, which is the order of the merge.
+/// Ordered from wide to narrow, which is the order of the merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ScopeKind {
-    /// Shared by every user and session of an application.
     Application,
-    /// Shared by every session of one user within an application.
     User,
-    /// One session's own.
     Session,
 }
 
@@ -87,21 +72,19 @@ impl fmt::Display for ScopeKind {
     }
 }
 
-/// What a key's prefix says of where its value lives.
+/// The prefix of a key, which selects its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Prefix {
-    /// `app:`
     App,
-    /// `user:`
     User,
-    /// No prefix that means something: the session's own.
+    /// The session's own.
     None,
-    /// `temp:`, which lives during one invocation and is never stored.
+    /// `temp:`, kept during one invocation and never stored.
     Temp,
 }
 
 impl Prefix {
-    /// The prefix as it is written, with its colon.
+    /// With the colon.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::App => "app:",
@@ -111,7 +94,7 @@ impl Prefix {
         }
     }
 
-    /// The scope that stores such keys; `None` for `temp:`.
+    /// `None` for `temp:`.
     pub const fn scope(self) -> Option<ScopeKind> {
         match self {
             Self::App => Some(ScopeKind::Application),
@@ -123,6 +106,14 @@ impl Prefix {
 }
 
 impl ScopeKind {
+    /// From wide to narrow.
+    pub const ALL: [Self; 3] = [Self::Application, Self::User, Self::Session];
+
+    /// Whether a key is visible from this scope: it is this scope's own or a wider one's.
+    pub fn takes(self, key: &StateKey) -> bool {
+        key.scope().is_some_and(|scope| scope <= self)
+    }
+
     /// The prefix of this scope's keys.
     pub const fn prefix(self) -> Prefix {
         match self {
@@ -133,21 +124,19 @@ impl ScopeKind {
     }
 }
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFault {
-    /// An empty key without a prefix.
     Empty,
-    /// Longer than 512 bytes with its prefix; holds the length found.
+    /// Holds its bytes with the prefix.
     TooLong(usize),
-    /// It holds a NUL.
     Nul,
 }
 
 /// A key of state with its prefix.
 ///
 /// * 1 to 512 bytes with the prefix, no NUL.
-/// * `app:`, `user:` and `temp:` pick a scope, in exactly this spelling; every other prefix is part of an ordinary key.
+/// * `app:`, `user:` and `temp:` select a scope, in exactly this spelling; every other prefix is part of an ordinary key.
 /// * A bare `app:` or `user:` is the empty key of that scope.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StateKey {
@@ -156,7 +145,6 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    /// Reads a key with its prefix.
     pub fn new(text: impl Into<Box<str>>) -> Result<Self, KeyFault> {
         let full = text.into();
         if full.is_empty() {
@@ -171,7 +159,7 @@ impl StateKey {
         Ok(Self::from_stored(full))
     }
 
-    /// Takes back a full key that [`Self::new`] accepted before it was stored.
+    /// Trusts a full key that [`Self::new`] accepted before it was stored.
     pub fn from_stored(full: impl Into<Box<str>>) -> Self {
         let full = full.into();
         let prefix = [Prefix::App, Prefix::User, Prefix::Temp]
@@ -181,7 +169,7 @@ impl StateKey {
         Self { prefix, full }
     }
 
-    /// Puts a scope's prefix back in front of a key that was stored without it.
+    /// Adds a scope's prefix to a key that was stored without it.
     pub fn in_scope(kind: ScopeKind, name: &str) -> Self {
         let prefix = kind.prefix();
         let mut full = String::with_capacity(prefix.as_str().len() + name.len());
@@ -190,22 +178,21 @@ impl StateKey {
         Self { prefix, full: full.into_boxed_str() }
     }
 
-    /// What the prefix says.
     pub fn prefix(&self) -> Prefix {
         self.prefix
     }
 
-    /// The scope that stores this key; `None` for `temp:`.
+    /// `None` for `temp:`.
     pub fn scope(&self) -> Option<ScopeKind> {
         self.prefix.scope()
     }
 
-    /// The key as its scope stores it, without the prefix.
+    /// Without the prefix, as its scope stores it.
     pub fn name(&self) -> &str {
         &self.full[self.prefix.as_str().len()..]
     }
 
-    /// The key with its prefix, as it was sent.
+    /// With the prefix, as it was sent.
     pub fn as_str(&self) -> &str {
         &self.full
     }

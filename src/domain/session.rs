@@ -1,9 +1,10 @@
-//! Sessions and what is visible from them.
+//! Sessions, their labels and their state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Sequence, Version,
+    error::{Error, Reason},
     event::ScopeVersions,
     id::DisplayName,
     json::{Json, ObjectWriter},
@@ -12,7 +13,8 @@ use super::{
     time::Time,
 };
 
-/// Identity of one life of a session: a session created anew under an old id has another. Never reused within a store.
+/// Identity of a session from its creation to its deletion: a session created again under an old id has another one. Never reused
+/// within a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub u64);
 
@@ -20,23 +22,22 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Arc<BTreeMap<String, String>>);
 
-/// Why a set of labels is none.
+/// Why a set of labels is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelFault {
-    /// More than 64; holds how many.
+    /// Holds the number of labels.
     TooMany(usize),
-    /// This key is empty or holds a NUL.
+    /// This key is empty or contains a NUL.
     Key(String),
-    /// This key is too long.
     LongKey(String),
-    /// The value of this key holds a NUL.
+    /// The value of this key contains a NUL.
     Value(String),
-    /// The value of this key is too long; holds its bytes.
+    /// A key and the bytes of its value.
     LongValue(String, usize),
 }
 
 impl Labels {
-    /// Checks the rules of this type; otherwise tells all that is at fault, of which there is something.
+    /// Checks the rules of this type. An error is one fault and all others.
     pub fn new(labels: BTreeMap<String, String>) -> Result<Self, (LabelFault, Vec<LabelFault>)> {
         if labels.len() > LABELS {
             return Err((LabelFault::TooMany(labels.len()), Vec::new()));
@@ -61,12 +62,11 @@ impl Labels {
         }
     }
 
-    /// Takes back what [`Self::new`] accepted before it was stored.
+    /// Trusts what [`Self::new`] accepted before it was stored.
     pub fn from_stored(labels: BTreeMap<String, String>) -> Self {
         Self(Arc::new(labels))
     }
 
-    /// The labels, by key.
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
     }
@@ -77,67 +77,85 @@ impl Labels {
     }
 }
 
-/// Where a session was forked from.
+/// When a session ceases to exist, as a caller asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiration {
+    /// At this instant, which has to be in the future.
+    At(Time),
+    /// This long from now; longer than nothing.
+    After { secs: i64, nanos: u32 },
+}
+
+impl Expiration {
+    /// The instant. Errors: [`Error::Invalid`] on `session.expire_time` or `session.ttl`.
+    pub fn resolve(self, now: Time) -> Result<Time, Error> {
+        match self {
+            Self::At(time) if time > now => Ok(time),
+            Self::At(_) => Err(Error::invalid(
+                "session.expire_time",
+                Reason::BadValue,
+                "expire_time is not in the future. Choose a later time, or delete the session.",
+            )),
+            Self::After { secs, nanos } => now.plus(secs, nanos).ok_or_else(|| {
+                Error::invalid(
+                    "session.ttl",
+                    Reason::BadValue,
+                    "ttl ends after the year 9999. Choose a shorter one, or none for a session that stays.",
+                )
+            }),
+        }
+    }
+}
+
+/// The source of a forked session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkOrigin {
-    /// The source.
     pub key: SessionKey,
-    /// The last event that was taken over.
+    /// The last event that was copied.
     pub sequence: Sequence,
 }
 
-/// A session without its state and its log.
+/// A session without its state and its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionInfo {
-    /// Address.
     pub key: SessionKey,
-    /// Which life of it this is.
     pub incarnation: Incarnation,
-    /// Newest event; 0 when there is none. In a read of the past, the event it was read as of.
+    /// The newest event, 0 if there is none. In a read of the past, the event it was read as of.
     pub last_sequence: Sequence,
-    /// Server clock at creation.
+    /// By the store's clock, as all times but `last_event_time`.
     pub create_time: Time,
-    /// Server clock at the last change of any kind.
+    /// Of the last change of any kind.
     pub update_time: Time,
     /// `event_time` of the newest event, or `create_time`.
     pub last_event_time: Time,
-    /// When it ceases to exist.
     pub expire_time: Option<Time>,
-    /// For people.
     pub display_name: DisplayName,
-    /// For filters.
     pub labels: Labels,
-    /// Where it was forked from.
     pub forked_from: Option<ForkOrigin>,
-    /// Versions of the wider scopes right after its creation.
+    /// Versions of the wider scopes after its creation.
     pub created_versions: ScopeVersions,
 }
 
 impl SessionInfo {
-    /// Whether it has ceased to exist at `now`.
     pub fn expired(&self, now: Time) -> bool {
         self.expire_time.is_some_and(|at| at <= now)
     }
 }
 
-/// One key of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
-    /// With its prefix.
     pub key: StateKey,
-    /// Its value.
     pub value: Json,
-    /// Its scope's version when it was last written.
+    /// Its scope's version at its last write.
     pub version: Version,
 }
 
-/// State as it is visible from a scope: the application's keys, then the user's, then the session's own, then `temp:` keys; each
-/// part ordered by name. Prefixes keep the parts apart, so the merge is a concatenation.
+/// State as visible from a scope: the application's keys, then the user's, then the session's, then `temp:` keys; each part
+/// ordered by name. Prefixes keep the parts apart, so the merge is a concatenation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State(pub Vec<StateEntry>);
 
 impl State {
-    /// The value of a key with its prefix.
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.0.iter().find(|entry| entry.key.as_str() == key).map(|entry| &entry.value)
     }

@@ -5,7 +5,6 @@ const FIRST_SECS: i64 = -62_135_596_800;
 /// Seconds since 1970 of 9999-12-31T23:59:59Z, the last second of the wire.
 const LAST_SECS: i64 = 253_402_300_799;
 
-/// A point of time. Ordered as time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     secs: i64,
@@ -13,7 +12,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The last instant that the wire can say.
+    /// The last instant of the wire.
     pub const LAST: Self = Self { secs: LAST_SECS, nanos: 999_999_999 };
 
     /// `secs` since 1970 (negative before) and `nanos` after that second, 0 to 999,999,999. `None` outside of the years 1 to 9999.
@@ -24,7 +23,7 @@ impl Time {
         Some(Self { secs, nanos })
     }
 
-    /// Takes back the parts of a time that was stored; what cannot be a time becomes the nearest one.
+    /// Trusts the parts of a stored time; parts out of range become the nearest valid ones.
     pub fn from_stored(secs: i64, nanos: u32) -> Self {
         Self { secs: secs.clamp(FIRST_SECS, LAST_SECS), nanos: nanos.min(999_999_999) }
     }
@@ -39,14 +38,14 @@ impl Time {
         self.nanos
     }
 
-    /// This much later (`secs` of either sign, `nanos` below a second); `None` outside of the range.
+    /// Adds `secs` of either sign and `nanos` below a second; `None` outside of the range.
     pub fn plus(self, secs: i64, nanos: u32) -> Option<Self> {
         let nanos = self.nanos.checked_add(nanos)?;
         let secs = self.secs.checked_add(secs)?.checked_add(i64::from(nanos / 1_000_000_000))?;
         Self::new(secs, nanos % 1_000_000_000)
     }
 
-    /// How long after this `later` is; zero where it is not later.
+    /// The time from `self` to `later`; zero if that is not later.
     pub fn until(self, later: Self) -> std::time::Duration {
         if later <= self {
             return std::time::Duration::ZERO;

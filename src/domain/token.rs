@@ -1,10 +1,11 @@
 //! Page tokens and watch cursors: opaque to callers, checked when they come back.
 //!
-//! Each is a kind, fields and a checksum, as URL-safe base64. The checksum finds typing errors and truncation; it is no signature,
-//! for a token gives access to nothing that its request does not name.
+//! A token has a checksum, which finds typing errors and truncation. It has no signature, because it gives access to nothing that
+//! its request does not name.
 
 mod wire;
 
+pub use wire::BadToken;
 use wire::{Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,18 +19,14 @@ use super::{
     time::Time,
 };
 
-/// Identity of a store: made once, when it was created.
+/// Identity of a store, made when the store is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreId(pub [u8; 16]);
 
-/// A text is no token of the kind asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadToken;
-
-/// Where a watch stands.
+/// The position of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Which life of the session; 0 for a user or an application.
+    /// 0 for a user or an application.
     pub incarnation: Incarnation,
     /// The last event delivered.
     pub sequence: Sequence,
@@ -37,69 +34,60 @@ pub struct Position {
     pub versions: ScopeVersions,
 }
 
-/// A watch's resume point.
+/// Resumes a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// Who made it.
     pub store: StoreId,
-    /// Which scope it belongs to, from [`scope_hash`].
+    /// From [`scope_hash`].
     pub scope: u64,
-    /// Where it stands.
     pub position: Position,
 }
 
-/// Goes on with a list of events.
+/// Continues a list of events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventToken {
-    /// Which life of the session.
     pub incarnation: Incarnation,
-    /// Hash of the request's filters and order, so that a token is not used with others.
+    /// Hash of the request's filters and order, so that a token is refused with others.
     pub request: u64,
-    /// Made by a read of a session, whose filters it carries: [`EventToken::after_time`] and the next count.
+    /// Made by a read of a session, whose filters it carries: `after_time` and `include_rewound`.
     pub from_session: bool,
-    /// Read as of this event.
     pub as_of: Option<Sequence>,
-    /// What is left.
     pub rest: Rest,
-    /// Filter of the session's read.
     pub after_time: Option<Time>,
-    /// Filter of the session's read.
     pub include_rewound: bool,
 }
 
-/// Goes on with a list of sessions.
+/// Continues a list of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionToken {
     /// Hash of the request's filters and order.
     pub request: u64,
-    /// The last session answered, by what the list is ordered by.
+    /// The last session returned, by what the list is ordered by.
     pub last: (Time, UserId, SessionId),
 }
 
-/// Goes on with a key's changes.
+/// Continues a list of a key's changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeToken {
     /// Hash of the scope and the key.
     pub request: u64,
-    /// Which life of the session; 0 for wider scopes.
+    /// 0 for a user or an application.
     pub incarnation: Incarnation,
-    /// Changes older than this version.
+    /// Only changes older than this version are left.
     pub before: Version,
 }
 
 /// Tells scopes apart in a cursor.
 pub fn scope_hash(scope: &Scope) -> u64 {
-    let parts: [&str; 3] = match scope {
-        Scope::Application(app) => [app.as_str(), "", ""],
-        Scope::User(app, user) => [app.as_str(), user.as_str(), ""],
-        Scope::Session(key) => {
-            [key.app_name.as_str(), key.user_id.as_str(), key.session_id.as_str()]
-        }
+    let user = scope.user_id().map_or("", UserId::as_str);
+    let session = match scope {
+        Scope::Session(key) => key.session_id.as_str(),
+        Scope::Application(_) | Scope::User(..) => "",
     };
-    text_hash(&parts)
+    text_hash(&[scope.app_name().as_str(), user, session])
 }
 
-/// Hash of texts, each with its length, so that no two lists of texts look alike.
+/// Hash of texts, each with its length, so that different lists of texts have different input.
 pub fn text_hash(parts: &[&str]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {
@@ -110,7 +98,6 @@ pub fn text_hash(parts: &[&str]) -> u64 {
 }
 
 impl Cursor {
-    /// As text.
     pub fn encode(&self) -> String {
         let mut token = Writer::new(b'c');
         token.bytes(&self.store.0);
@@ -122,7 +109,6 @@ impl Cursor {
         token.finish()
     }
 
-    /// Back from text.
     pub fn decode(text: &str) -> Result<Self, BadToken> {
         Reader::read(b'c', text, |token| {
             let store = StoreId(token.bytes()?);
@@ -136,7 +122,6 @@ impl Cursor {
 }
 
 impl EventToken {
-    /// As text.
     pub fn encode(&self) -> String {
         let mut token = Writer::new(b'e');
         token.number(self.incarnation.0);
@@ -145,49 +130,37 @@ impl EventToken {
         token.optional(self.as_of);
         token.number(self.rest.after);
         token.optional(self.rest.up_to);
-        token.flag(self.after_time.is_some());
-        token.time(self.after_time.unwrap_or(Time::LAST));
+        token.optional_time(self.after_time);
         token.flag(self.include_rewound);
         token.finish()
     }
 
-    /// Back from text.
     pub fn decode(text: &str) -> Result<Self, BadToken> {
         Reader::read(b'e', text, |token| {
-            let incarnation = Incarnation(token.count()?);
-            let request = token.number()?;
-            let from_session = token.flag()?;
-            let as_of = token.optional()?;
-            let rest = Rest { after: token.count()?, up_to: token.optional()? };
-            let timed = token.flag()?;
-            let time = token.time()?;
-            let after_time = timed.then_some(time);
-            let include_rewound = token.flag()?;
             Ok(Self {
-                incarnation,
-                request,
-                from_session,
-                as_of,
-                rest,
-                after_time,
-                include_rewound,
+                incarnation: Incarnation(token.count()?),
+                request: token.number()?,
+                from_session: token.flag()?,
+                as_of: token.optional()?,
+                rest: Rest { after: token.count()?, up_to: token.optional()? },
+                after_time: token.optional_time()?,
+                include_rewound: token.flag()?,
             })
         })
     }
 }
 
 impl SessionToken {
-    /// As text.
     pub fn encode(&self) -> String {
+        let (time, user, session) = &self.last;
         let mut token = Writer::new(b's');
         token.number(self.request);
-        token.time(self.last.0);
-        token.text(self.last.1.as_str());
-        token.text(self.last.2.as_str());
+        token.time(*time);
+        token.text(user.as_str());
+        token.text(session.as_str());
         token.finish()
     }
 
-    /// Back from text.
     pub fn decode(text: &str) -> Result<Self, BadToken> {
         Reader::read(b's', text, |token| {
             let request = token.number()?;
@@ -200,7 +173,6 @@ impl SessionToken {
 }
 
 impl ChangeToken {
-    /// As text.
     pub fn encode(&self) -> String {
         let mut token = Writer::new(b'k');
         token.number(self.request);
@@ -209,7 +181,6 @@ impl ChangeToken {
         token.finish()
     }
 
-    /// Back from text.
     pub fn decode(text: &str) -> Result<Self, BadToken> {
         Reader::read(b'k', text, |token| {
             let request = token.number()?;
@@ -259,6 +230,39 @@ mod tests {
         assert_eq!(SessionToken::decode(&sessions.encode()), Ok(sessions));
         let changes = ChangeToken { request: 1, incarnation: Incarnation(2), before: 3 };
         assert_eq!(ChangeToken::decode(&changes.encode()), Ok(changes));
+    }
+
+    /// Callers keep cursors across releases.
+    #[test]
+    fn the_format_is_pinned() {
+        let pin =
+            "YwcHBwcHBwcHBwcHBwcHBwcJAAAAAAAAAAMAAAAAAAAABQAAAAAAAAABAAAAAAAAAAIAAAAAAAAAn_YJ8A";
+        assert_eq!(cursor().encode(), pin);
+        let mut events = EventToken {
+            incarnation: Incarnation(1),
+            request: u64::MAX,
+            from_session: true,
+            as_of: Some(3),
+            rest: Rest { after: 4, up_to: None },
+            after_time: Time::new(-5, 6),
+            include_rewound: true,
+        };
+        let pin =
+            "ZQEAAAAAAAAA__________8BAQMAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAB-_________8GAAAAAcj7zd8";
+        assert_eq!(events.encode(), pin);
+        events.as_of = None;
+        events.rest.up_to = Some(9);
+        events.after_time = None;
+        events.include_rewound = false;
+        let pin =
+            "ZQEAAAAAAAAA__________8BAAAAAAAAAAAABAAAAAAAAAABCQAAAAAAAAAAf0H0_zoAAAD_yZo7AI3og_o";
+        assert_eq!(events.encode(), pin);
+        let user = UserId::new("ü").unwrap();
+        let last = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
+        let pin = "cwEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc-5g-DQ";
+        assert_eq!(SessionToken { request: 1, last }.encode(), pin);
+        let changes = ChangeToken { request: 1, incarnation: Incarnation(2), before: 3 };
+        assert_eq!(changes.encode(), "awEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAPCeBW8");
     }
 
     #[test]

@@ -1,26 +1,24 @@
-//! Which events a read shows after rewinds.
+//! The events that a read shows after rewinds.
 //!
-//! A marker at sequence `s` that goes back to `n` makes the log look as it did right after event `n`: what is visible as of `s` is
-//! what was visible as of `n`. Everything that follows the marker is visible again. So the visible events are a chain of ranges,
-//! read from the end: up to the newest marker, then as of where that one went back to, and so on.
+//! A marker at sequence `s` that goes back to `n` restores the log as it was after event `n`: the events visible as of `s` are
+//! those visible as of `n`. Events after the marker are visible again. So the visible events are a chain of ranges, read from the
+//! end: back to the newest marker, then as of the event that it went back to, and so on.
 
 use super::Sequence;
 
-/// The marker of a rewind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Its own sequence.
     pub sequence: Sequence,
-    /// The last event that stayed visible; smaller than `sequence`.
+    /// The last event that stayed visible, smaller than `sequence`.
     pub to: Sequence,
 }
 
-/// The visible events of a log, as ranges without their lower and with their upper end, newest first.
+/// The visible events of a log as ranges `(after, up to]`, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visible(Vec<(Sequence, Sequence)>);
 
 impl Visible {
-    /// What is visible as of event `as_of`, given the session's markers in ascending order (later ones are ignored).
+    /// The events visible as of event `as_of`. `markers` are the session's, in ascending order; later ones are ignored.
     pub fn new(markers: &[Marker], as_of: Sequence) -> Self {
         let mut ranges = Vec::new();
         let mut end = as_of;
@@ -40,13 +38,11 @@ impl Visible {
         Self(ranges)
     }
 
-    /// Whether a read shows this event.
     pub fn contains(&self, sequence: Sequence) -> bool {
         let at = self.0.partition_point(|&(after, _)| after >= sequence);
         self.0.get(at).is_some_and(|&(_, end)| sequence <= end)
     }
 
-    /// The ranges `(after, up to]`, newest first.
     pub fn ranges(&self) -> &[(Sequence, Sequence)] {
         &self.0
     }

@@ -1,11 +1,14 @@
 //! Appending events and listing them.
 
+use std::sync::Arc;
+
 use crate::{
     domain::{
         Sequence,
         delta::Delta,
         error::{Error, Reason},
         event::{Event, NewEvent, ScopeVersions, event_fingerprint},
+        field::FieldPath,
         id::{Author, Branch, EventId, InvocationId},
         json::Json,
         limits::MESSAGE_BYTES,
@@ -17,48 +20,44 @@ use crate::{
         token::{EventToken, text_hash},
     },
     engine::{Engine, new_event_id},
-    store::{Append, Appended, AppendedEvent, EventQuery, SessionQuery},
+    store::{Append, Appended, AppendedEvent, EventQuery, RequestContext, SessionQuery},
 };
 
 /// An event as a caller sends it.
 #[derive(Clone, Debug)]
-pub struct EventDraft {
+pub struct EventRequest {
     /// `None`: the engine makes one.
     pub event_id: Option<EventId>,
-    /// The turn it belongs to.
     pub invocation_id: Option<InvocationId>,
-    /// Who.
     pub author: Author,
-    /// Agent branch.
     pub branch: Branch,
-    /// Client clock.
+    /// By the client's clock.
     pub event_time: Option<Time>,
-    /// A fragment: answered, never stored.
+    /// A fragment of a streamed answer: answered, never stored.
     pub partial: bool,
     /// Changes of state, `temp:` keys included.
     pub delta: Delta,
-    /// Everything else.
     pub body: Option<Json>,
+    /// Path of its delta in the request.
+    pub field: FieldPath,
 }
 
 /// Events to append to one session in one commit.
 #[derive(Clone, Debug)]
 pub struct AppendEvents {
-    /// Which session.
     pub session: SessionRef,
     /// At least one.
-    pub events: Vec<EventDraft>,
-    /// What must hold.
+    pub events: Vec<EventRequest>,
     pub precondition: Precondition,
     /// Answer with the merged state.
     pub return_state: bool,
 }
 
 impl AppendEvents {
-    /// Whether the first poll of [`Engine::append_events`] hands these to the store, so that appends that are polled one after the
+    /// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the
     /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
     pub fn submits_at_once(&self) -> bool {
-        let changes_temp = |event: &EventDraft| {
+        let changes_temp = |event: &EventRequest| {
             let named = event.invocation_id.is_some() && !event.partial;
             named && event.delta.keys().any(|key| key.prefix() == Prefix::Temp)
         };
@@ -66,7 +65,7 @@ impl AppendEvents {
     }
 }
 
-/// What an append did.
+/// The outcome of an append.
 #[derive(Clone, Debug)]
 pub struct AppendAnswer {
     /// The session right after the commit.
@@ -77,33 +76,30 @@ pub struct AppendAnswer {
     pub state: Option<State>,
 }
 
-/// Which events a read returns.
+/// The events that a read returns.
 #[derive(Clone, Debug, Default)]
 pub struct EventsWanted {
-    /// Which pass.
     pub filter: EventFilter,
     /// Only those with a greater sequence.
     pub after_sequence: Sequence,
-    /// The newest so many.
+    /// Only the newest ones, this many.
     pub recent: Option<u64>,
 }
 
 /// A list of events.
 #[derive(Clone, Debug)]
 pub struct ListEvents {
-    /// Which session.
     pub key: SessionKey,
-    /// Which events.
     pub wanted: EventsWanted,
     /// Newest first.
     pub descending: bool,
-    /// Items at most.
+    /// Maximum number of items.
     pub page_size: usize,
     /// From the previous page.
     pub page_token: Option<EventToken>,
 }
 
-/// Events of one page; the caller may answer with fewer and still go on.
+/// Events of one page. The caller may send fewer and continue behind them.
 #[derive(Clone, Debug, Default)]
 pub struct EventList {
     /// In the order asked for.
@@ -128,7 +124,7 @@ impl EventList {
         Self { events, next: Some(NextEvents { token, descending, rest }) }
     }
 
-    /// The token behind the first `taken` events; `None` where nothing follows them.
+    /// The token that continues behind the first `taken` events; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         let next = self.next.as_ref()?;
         let rest =
@@ -136,14 +132,14 @@ impl EventList {
         Some(EventToken { rest, ..next.token.clone() }.encode())
     }
 
-    /// What is left where fewer events are answered than were read.
+    /// The rest of the selection if fewer events are sent than were read.
     fn rest_behind(&self, next: &NextEvents, taken: usize) -> Rest {
         let ends = (self.events.first(), self.events.last());
         let (first, last) = match ends {
             (Some(first), Some(last)) => (first.sequence, last.sequence),
             _ => (0, 0),
         };
-        // Where nothing was left behind this page, its own last event is the end of the interval.
+        // If this page was the last one, its own last event is the end of the interval.
         let interval = match (next.rest, next.descending) {
             (Some(rest), false) => Rest { after: first.saturating_sub(1), up_to: rest.up_to },
             (None, false) => Rest { after: first.saturating_sub(1), up_to: Some(last) },
@@ -172,47 +168,50 @@ fn bad_page_token() -> Error {
     Error::invalid(
         "page_token",
         Reason::BadPageToken,
-        "The page token does not belong to this request; use the token of the previous page with the same filters and order, or begin without one.",
+        "The page token belongs to another request. Send the token of the previous page with the same filters and order, or none.",
     )
 }
 
 impl Engine {
     /// Appends events in one commit.
-    pub async fn append_events(&self, request: AppendEvents) -> Result<AppendAnswer, Error> {
+    pub async fn append_events(
+        &self,
+        context: &RequestContext,
+        request: AppendEvents,
+    ) -> Result<AppendAnswer, Error> {
         let AppendEvents { session, events, precondition, return_state } = request;
         let now = self.now();
         let last_invocation = events.last().and_then(|event| event.invocation_id.clone());
-        // Partial events keep their places in the answer and never get near a store.
+        // Partial events keep their places in the answer and never reach a store.
         let mut stored = Vec::with_capacity(events.len());
         let mut temps = Vec::new();
         let mut partial = Vec::new();
-        for (at, draft) in events.into_iter().enumerate() {
-            if draft.partial {
-                partial.push((at, partial_event(draft, now)));
+        for (at, request) in events.into_iter().enumerate() {
+            if request.partial {
+                partial.push((at, partial_event(request, now)));
                 continue;
             }
-            let (event, temp) = new_event(draft);
+            let (event, temp) = new_event(request);
             if let (false, Some(invocation)) = (temp.is_empty(), event.invocation_id.clone()) {
-                temps.push((stored.len(), invocation, temp));
+                temps.push((stored.len(), invocation, temp, event.field.clone()));
             }
             stored.push(event);
         }
         let mut answer = if stored.is_empty() {
-            self.look_at(session, return_state, now).await?
+            self.look_at(session, return_state).await?
         } else {
             let append =
-                Append { session, events: stored, precondition, request: None, return_state, now };
+                Append { session, events: stored, precondition, request: None, return_state };
             let appended = if temps.is_empty() {
-                self.store.append(append).await
+                self.store.append(context, append).await
             } else {
-                self.invocations.append(&self.store, append, temps).await
+                self.invocations.append(&self.store, context, append, temps, now).await
             };
-            let Appended { info, events, state, request_replayed: _ } =
-                appended.map_err(|error| moved_behind_partials(error, &partial))?;
+            let Appended { info, events, state, request_replayed: _ } = appended?;
             AppendAnswer { info, events, state }
         };
         for (at, event) in partial {
-            answer.events.insert(at, AppendedEvent { event, replayed: false });
+            answer.events.insert(at, AppendedEvent { event: Arc::new(event), replayed: false });
         }
         if let (Some(state), Some(invocation)) = (&mut answer.state, last_invocation) {
             self.invocations.add_to(state, answer.info.incarnation, &invocation, now).await;
@@ -220,20 +219,19 @@ impl Engine {
         Ok(answer)
     }
 
-    /// A session as it is, for an append that stores nothing.
-    async fn look_at(
-        &self,
-        session: SessionRef,
-        with_state: bool,
-        now: Time,
-    ) -> Result<AppendAnswer, Error> {
-        let query = SessionQuery { session, as_of: None, with_state, events: None, now };
+    /// Reads the session for an append that stores nothing.
+    async fn look_at(&self, session: SessionRef, with_state: bool) -> Result<AppendAnswer, Error> {
+        let query = SessionQuery { session, as_of: None, with_state, events: None };
         let view = self.store.read_session(query).await?;
         Ok(AppendAnswer { info: view.info, events: Vec::new(), state: view.state })
     }
 
     /// Lists a session's events.
-    pub async fn list_events(&self, request: ListEvents) -> Result<EventList, Error> {
+    pub async fn list_events(
+        &self,
+        _context: &RequestContext,
+        request: ListEvents,
+    ) -> Result<EventList, Error> {
         let ListEvents { key, wanted, descending, page_size, page_token: token } = request;
         let hash = request_hash(&wanted, descending);
         if let Some(token) = &token {
@@ -262,7 +260,7 @@ impl Engine {
             max_items: page_size,
             max_bytes: MESSAGE_BYTES,
         };
-        let query = EventQuery { key, as_of, selection, now: self.now() };
+        let query = EventQuery { key, as_of, selection };
         let (info, page) = match self.store.list_events(query).await {
             // The session that the token saw was longer: this is another one.
             Err(Error::BeyondLastSequence { .. }) if token.is_some() => {
@@ -273,7 +271,7 @@ impl Engine {
         if token.as_ref().is_some_and(|token| token.incarnation != info.incarnation) {
             return Err(bad_page_token());
         }
-        // "The newest so many" are those of the first page's moment, also on the pages behind it.
+        // `recent` counts from the newest event of the first page, also on the pages that follow.
         let rest = page.rest.map(|rest| match (recent, rest.up_to) {
             (Some(_), None) => Rest { up_to: Some(info.last_sequence), ..rest },
             _ => rest,
@@ -291,10 +289,19 @@ impl Engine {
     }
 }
 
-/// Splits off the `temp:` keys, which no store sees.
-fn new_event(draft: EventDraft) -> (NewEvent, Delta) {
-    let EventDraft { event_id, invocation_id, author, branch, event_time, partial: _, delta, body } =
-        draft;
+/// Splits off the `temp:` keys, which never reach a store.
+fn new_event(request: EventRequest) -> (NewEvent, Delta) {
+    let EventRequest {
+        event_id,
+        invocation_id,
+        author,
+        branch,
+        event_time,
+        partial: _,
+        delta,
+        body,
+        field,
+    } = request;
     let fingerprint = event_fingerprint(
         invocation_id.as_ref(),
         &author,
@@ -315,43 +322,24 @@ fn new_event(draft: EventDraft) -> (NewEvent, Delta) {
         body,
         fingerprint,
         refusal: None,
+        field,
     };
     (event, temp)
 }
 
-fn partial_event(draft: EventDraft, now: Time) -> Event {
+fn partial_event(request: EventRequest, now: Time) -> Event {
     Event {
-        event_id: draft.event_id.unwrap_or_else(new_event_id),
+        event_id: request.event_id.unwrap_or_else(new_event_id),
         sequence: 0,
-        invocation_id: draft.invocation_id,
-        author: draft.author,
-        branch: draft.branch,
-        event_time: draft.event_time.unwrap_or(now),
+        invocation_id: request.invocation_id,
+        author: request.author,
+        branch: request.branch,
+        event_time: request.event_time.unwrap_or(now),
         commit_time: now,
         changes: crate::domain::event::Changes::default(),
-        body: draft.body,
+        body: request.body,
         rewind_to: None,
         rewound: false,
         versions: ScopeVersions::default(),
     }
-}
-
-/// The store counts the events it was given; the caller counts the partial ones as well.
-fn moved_behind_partials(error: Error, partial: &[(usize, Event)]) -> Error {
-    let Error::Invalid(mut violations) = error else {
-        return error;
-    };
-    for violation in &mut violations {
-        let Some((index, path)) = violation
-            .field
-            .strip_prefix("events[")
-            .and_then(|field| field.split_once(']'))
-            .and_then(|(index, path)| Some((index.parse::<usize>().ok()?, path)))
-        else {
-            continue;
-        };
-        let moved = partial.iter().fold(index, |at, (place, _)| at + usize::from(*place <= at));
-        violation.field = format!("events[{moved}]{path}");
-    }
-    Error::Invalid(violations)
 }

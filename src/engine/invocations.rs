@@ -11,13 +11,14 @@ use crate::{
     domain::{
         delta::Delta,
         error::{Bounded, Error},
+        field::FieldPath,
         id::InvocationId,
         json::Json,
         scope::StateKey,
         session::{Incarnation, State, StateEntry},
         time::Time,
     },
-    store::{Append, Appended, SessionQuery, Store},
+    store::{Append, Appended, RequestContext, SessionQuery, Store},
 };
 
 /// Bounds of `temp:` state.
@@ -56,7 +57,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether nobody but the table holds its values.
+    /// Whether only the table holds its values.
     fn is_unused(&self) -> bool {
         Arc::strong_count(&self.values) == 1
     }
@@ -67,10 +68,9 @@ impl Entry {
 }
 
 /// A delta of `temp:` keys, with the place of its event among those given to the store.
-pub type TempDelta = (usize, InvocationId, Delta);
+pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
 
 impl Invocations {
-    /// None yet.
     pub fn new(limits: InvocationLimits) -> Self {
         Self { limits, held: Arc::default() }
     }
@@ -82,36 +82,36 @@ impl Invocations {
     pub async fn append(
         &self,
         store: &Arc<dyn Store>,
+        context: &RequestContext,
         mut append: Append,
         temps: Vec<TempDelta>,
+        now: Time,
     ) -> Result<Appended, Error> {
         let query = SessionQuery {
             session: append.session.clone(),
             as_of: None,
             with_state: false,
             events: None,
-            now: append.now,
         };
         let incarnation = store.read_session(query).await?.info.incarnation;
-        let (locks, no_room) = self.lock_all(incarnation, &temps, append.now).await;
-        // Refuses in the store, which knows the replays: what was done already needs no room.
-        for (at, fault) in no_room {
+        let (locks, full) = self.lock_all(incarnation, &temps, now).await;
+        // The store refuses them, because it knows which events are replays. A replay needs no further invocation.
+        for (at, fault) in full {
             refuse(&mut append, at, fault);
         }
         let task = AppendWithTemp {
             store: Arc::clone(store),
+            context: context.clone(),
             held: Arc::clone(&self.held),
             limit: self.limits.bytes,
             incarnation,
             locks,
             temps,
         };
-        tokio::spawn(task.run(append)).await.unwrap_or_else(|error| {
-            Err(Error::Internal(format!("an append with temp keys died: {error}")))
-        })
+        tokio::spawn(task.run(append)).await.unwrap_or_else(|error| Err(Error::internal(error)))
     }
 
-    /// Locks the invocations named, each once, in an order that all callers share. Which events' parts find no room.
+    /// Locks the invocations named, each once, in an order that all callers share. Also returns the events for which the table is full.
     async fn lock_all(
         &self,
         incarnation: Incarnation,
@@ -119,12 +119,12 @@ impl Invocations {
         now: Time,
     ) -> (BTreeMap<InvocationId, OwnedMutexGuard<Values>>, Vec<(usize, Error)>) {
         let mut held = BTreeMap::new();
-        let mut no_room = Vec::new();
-        for (at, invocation, _) in temps {
+        let mut full = Vec::new();
+        for (at, invocation, ..) in temps {
             if !held.contains_key(invocation) {
                 match self.find_or_begin((incarnation, invocation.clone()), now) {
                     Ok(values) => drop(held.insert(invocation.clone(), values)),
-                    Err(fault) => no_room.push((*at, fault)),
+                    Err(fault) => full.push((*at, fault)),
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Invocations {
         for (invocation, values) in held {
             locks.insert(invocation, values.lock_owned().await);
         }
-        (locks, no_room)
+        (locks, full)
     }
 
     fn find_or_begin(&self, id: Id, now: Time) -> Result<Held, Error> {
@@ -171,12 +171,12 @@ impl Invocations {
         }));
     }
 
-    /// Forgets an invocation's keys.
+    /// Drops an invocation's keys.
     pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
         lock(&self.held).remove(&(incarnation, invocation.clone()));
     }
 
-    /// Forgets the invocations that nobody has used for too long.
+    /// Drops the invocations that have been idle for too long.
     pub fn sweep(&self, now: Time) {
         self.drop_idle(&mut lock(&self.held), now);
     }
@@ -194,7 +194,7 @@ impl Invocations {
 
     fn is_idle(&self, entry: &Entry, now: Time) -> bool {
         let idle = entry.last_used.until(now).as_secs() >= u64::from(self.limits.idle_secs);
-        // Somebody who holds the values is using them.
+        // Values that a call holds are in use.
         idle && entry.is_unused()
     }
 
@@ -205,6 +205,7 @@ impl Invocations {
 
 struct AppendWithTemp {
     store: Arc<dyn Store>,
+    context: RequestContext,
     held: Arc<Mutex<HashMap<Id, Entry>>>,
     limit: usize,
     incarnation: Incarnation,
@@ -214,16 +215,15 @@ struct AppendWithTemp {
 
 impl AppendWithTemp {
     async fn run(mut self, mut append: Append) -> Result<Appended, Error> {
-        // Worked out as if every event were new. What cannot be done refuses its event in the store, which knows the replays.
+        // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
         for (at, fault) in self.apply(&vec![false; append.events.len()]).1 {
             refuse(&mut append, at, fault);
         }
-        let appended = self.store.append(append).await;
+        let appended = self.store.append(&self.context, append).await;
         if let Ok(appended) = &appended
             && appended.info.incarnation == self.incarnation
         {
-            // And worked out again without those that turned out to be replays. What they alone made possible or impossible comes
-            // too late for a refusal.
+            // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
             let replayed: Vec<bool> = appended.events.iter().map(|event| event.replayed).collect();
             let (values, faults) = self.apply(&replayed);
             for (at, fault) in faults {
@@ -239,17 +239,17 @@ impl AppendWithTemp {
         appended
     }
 
-    /// What the invocations' keys become, and which events' parts cannot be done.
+    /// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
     fn apply(&self, replayed: &[bool]) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
         let mut all: BTreeMap<InvocationId, Values> = BTreeMap::new();
         let mut faults = Vec::new();
-        for (at, invocation, delta) in &self.temps {
+        for (at, invocation, delta, field) in &self.temps {
             if replayed.get(*at).copied().unwrap_or(true) {
                 continue;
             }
             let Some(held) = self.locks.get(invocation) else { continue };
             let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
-            if let Err(fault) = change(values, delta, *at, self.limit) {
+            if let Err(fault) = change(values, delta, field, self.limit) {
                 faults.push((*at, fault));
             }
         }
@@ -262,7 +262,7 @@ impl AppendWithTemp {
         let mut held = lock(&self.held);
         for invocation in invocations {
             let id = (self.incarnation, invocation);
-            // Whoever else holds it is about to fill it, and nobody comes to hold it while the table is locked.
+            // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.
             if held.get(&id).is_some_and(|entry| entry.is_unused() && entry.is_empty()) {
                 held.remove(&id);
             }
@@ -277,10 +277,14 @@ fn refuse(append: &mut Append, at: usize, fault: Error) {
     }
 }
 
-/// Makes of an invocation's keys what they become by the part of the `at`-th event; after a refusal they are as they were.
-fn change(values: &mut Values, delta: &Delta, at: usize, limit: usize) -> Result<(), Error> {
-    let path = format!("events[{at}].state_delta");
-    let results = delta.clone().resolve(&path, |key| Ok(values.get(key).cloned()))?;
+/// Applies the `temp:` part of an event's delta at `field` to an invocation's keys. An error leaves them unchanged.
+fn change(
+    values: &mut Values,
+    delta: &Delta,
+    field: &FieldPath,
+    limit: usize,
+) -> Result<(), Error> {
+    let results = delta.resolve(field, |key| values.get(key))?;
     let entry = |key: &StateKey, value: Option<&Json>| {
         value.map_or(0, |value| key.name().len() + value.len())
     };

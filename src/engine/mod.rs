@@ -1,9 +1,8 @@
-//! Use cases in the model's words, one method per RPC, over any store.
+//! Use cases, one method per RPC, over any store.
 //!
-//! This is the only layer that reads the clock and makes ids. What it adds to a store: the time and the id of a write, `temp:` state
-//! ([`invocations`]), page tokens, watches that wait ([`watch`]), and templates.
+//! This is the only layer that makes ids. What it adds to a store: `temp:` state ([`invocations`]), page tokens, watches that wait
+//! ([`watch`]), and templates.
 
-pub mod clock;
 mod events;
 pub mod invocations;
 mod requests;
@@ -26,19 +25,18 @@ use crate::{
         time::Time,
         token::StoreId,
     },
-    store::Store,
+    store::{Clock, Store},
 };
-pub use events::{AppendAnswer, AppendEvents, EventDraft, EventList, EventsWanted, ListEvents};
+pub use events::{AppendAnswer, AppendEvents, EventList, EventRequest, EventsWanted, ListEvents};
 pub use requests::{
-    Expiration, ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, SessionAnswer,
-    SessionList, UpdateRequest,
+    ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, SessionAnswer, SessionList,
+    UpdateRequest,
 };
 pub use state::{
     GetState, KeyChangeList, ListKeyChanges, RenderTemplate, StateAnswer, UpdateAnswer, UpdateState,
 };
 pub use watch::{Watch, WatchFrom, WatchItem};
 
-use clock::Clock;
 use invocations::{InvocationLimits, Invocations};
 
 /// Bounds of what the engine holds in memory; each is a flag of `serve`.
@@ -56,11 +54,11 @@ impl Default for EngineOptions {
     }
 }
 
-/// Seconds between two rounds of the background sweep. Expiry is seen at once by everybody whatever this is; it only decides how
-/// long the disk holds what nobody can see.
+/// Seconds between two rounds of the background sweep. Expiry takes effect at once, whatever this is. It only decides how long the
+/// disk holds rows that nothing reads.
 const SWEEP_SECS: u64 = 5;
 
-/// How long the sweep rests after a piece, in times of what that took: it gets a quarter of the writer's time at most.
+/// How long the sweep rests after a piece, in multiples of the time that the piece took: it gets at most a quarter of the writer's time.
 const SWEEP_PAUSE: u32 = 3;
 
 /// The use cases, over one store.
@@ -73,7 +71,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Puts the use cases on top of a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
         Self {
             store,
@@ -94,7 +91,7 @@ impl Engine {
         self.draining.subscribe()
     }
 
-    /// Finishes what the store has accepted, and closes it.
+    /// Completes what the store has accepted, and closes it.
     pub async fn close(&self) {
         self.store.close().await;
     }
@@ -106,18 +103,21 @@ impl Engine {
         loop {
             rounds.tick().await;
             if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "the sweep of expired sessions failed and will be tried again");
+                tracing::warn!(%error, "the sweep of expired sessions failed, retrying later");
             }
         }
     }
 
     /// Removes what has expired by now, piece by piece, with most of the time in between left to writes.
-    #[expect(clippy::disallowed_methods, reason = "how long a piece took is no time of the model")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the duration of a piece is not a time of the model"
+    )]
     pub async fn sweep(&self) -> Result<(), Error> {
         self.invocations.sweep(self.now());
         loop {
             let began = Instant::now();
-            if !self.store.sweep(self.now()).await? {
+            if !self.store.sweep().await? {
                 return Ok(());
             }
             sleep(began.elapsed() * SWEEP_PAUSE).await;

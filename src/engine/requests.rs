@@ -1,4 +1,4 @@
-//! What the engine is asked and answers about the life of sessions.
+//! Requests and answers of the engine about sessions.
 
 use crate::{
     domain::{
@@ -7,7 +7,7 @@ use crate::{
         json::Json,
         precondition::Precondition,
         scope::{SessionKey, SessionRef, StateKey},
-        session::{Labels, SessionInfo, State},
+        session::{Expiration, Labels, SessionInfo, State},
         time::Time,
         token::SessionToken,
     },
@@ -15,62 +15,40 @@ use crate::{
     store::SessionOrder,
 };
 
-/// When a session ceases to exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiration {
-    /// At this instant.
-    At(Time),
-    /// So long from now; longer than nothing.
-    After {
-        /// Whole seconds.
-        secs: i64,
-        /// And nanoseconds.
-        nanos: u32,
-    },
-}
-
 /// A session to create.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// The application.
     pub app_name: AppName,
-    /// The user.
     pub user_id: UserId,
     /// `None`: the engine makes one.
     pub session_id: Option<SessionId>,
     /// Initial state; each key once; `temp:` keys go nowhere.
     pub state: Vec<(StateKey, Json)>,
-    /// For people.
     pub display_name: DisplayName,
-    /// For filters.
     pub labels: Labels,
     /// When it ceases to exist; `None`: never.
     pub expiration: Option<Expiration>,
-    /// Answer with what is there.
+    /// Return an existing session instead of refusing.
     pub allow_existing: bool,
 }
 
 /// A read of one session.
 #[derive(Clone, Debug)]
 pub struct GetSession {
-    /// Which session.
     pub session: SessionRef,
     /// `None`: no events.
     pub events: Option<EventsWanted>,
     /// `None`: now.
     pub as_of: Option<Sequence>,
-    /// Whose `temp:` keys to show.
+    /// Include the `temp:` keys of this invocation.
     pub invocation_id: Option<InvocationId>,
-    /// Leave the state out.
     pub without_state: bool,
 }
 
 /// A session as read.
 #[derive(Clone, Debug)]
 pub struct SessionAnswer {
-    /// The session.
     pub info: SessionInfo,
-    /// Merged state.
     pub state: Option<State>,
     /// Events, oldest first.
     pub events: EventList,
@@ -79,23 +57,20 @@ pub struct SessionAnswer {
 /// A list of sessions.
 #[derive(Clone, Debug)]
 pub struct ListSessions {
-    /// Of this application.
     pub app_name: AppName,
-    /// Of this user alone.
+    /// Only sessions of this user.
     pub user_id: Option<UserId>,
-    /// Only those with all of these.
+    /// Only sessions with all of these labels.
     pub labels: Labels,
-    /// Order.
     pub order: SessionOrder,
-    /// With merged state.
     pub include_state: bool,
-    /// Items at most.
+    /// Maximum number of items.
     pub page_size: usize,
     /// From the previous page.
     pub page_token: Option<SessionToken>,
 }
 
-/// Sessions of one page; the caller may answer with fewer and still go on.
+/// Sessions of one page. The caller may send fewer and continue behind them.
 #[derive(Clone, Debug)]
 pub struct SessionList {
     /// In the order asked for.
@@ -105,7 +80,7 @@ pub struct SessionList {
 }
 
 impl SessionList {
-    /// The token behind the first `taken` sessions, at least one where there are any; `None` where nothing follows them.
+    /// The token that continues behind the first `taken` sessions, at least one if there are any; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         let last = match taken.checked_sub(1).and_then(|at| self.sessions.get(at)) {
             Some((info, _)) if taken < self.sessions.len() => {
@@ -118,10 +93,9 @@ impl SessionList {
     }
 }
 
-/// New values of what is not state.
+/// New values of a session's metadata.
 #[derive(Clone, Debug)]
 pub struct UpdateRequest {
-    /// Address.
     pub key: SessionKey,
     /// `None`: as it is.
     pub display_name: Option<DisplayName>,
@@ -145,14 +119,11 @@ pub struct ForkRequest {
 /// A rewind.
 #[derive(Clone, Debug)]
 pub struct RewindRequest {
-    /// Which session.
     pub key: SessionKey,
     /// The last event that stays visible.
     pub to: Sequence,
     /// `None`: the engine makes one.
     pub event_id: Option<EventId>,
-    /// Who.
     pub author: Author,
-    /// What must hold.
     pub precondition: Precondition,
 }

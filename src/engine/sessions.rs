@@ -9,51 +9,53 @@ use crate::{
         id::UserId,
         limits::MESSAGE_BYTES,
         page::{EventSelection, Rest},
-        scope::{Prefix, SessionKey},
+        scope::SessionKey,
         session::SessionInfo,
-        time::Time,
         token::{EventToken, text_hash},
     },
     engine::{
-        AppendAnswer, Engine, EventList, Expiration, ForkRequest, GetSession, ListSessions,
-        NewSession, RewindRequest, SessionAnswer, SessionList, UpdateRequest, events::request_hash,
+        AppendAnswer, Engine, EventList, ForkRequest, GetSession, ListSessions, NewSession,
+        RewindRequest, SessionAnswer, SessionList, UpdateRequest, events::request_hash,
         new_event_id, new_session_id,
     },
     store::{
-        CreateSession, Created, ForkSession, OnExisting, RewindSession, SessionOrder, SessionQuery,
-        SessionUpdate, SessionView, SessionsQuery,
+        CreateSession, Created, DeleteSession, ForkSession, OnExisting, RequestContext,
+        RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionView, SessionsQuery,
     },
 };
 
 impl Engine {
-    /// Creates a session, or finds it where that is allowed.
-    pub async fn create_session(&self, request: NewSession) -> Result<Created, Error> {
-        let now = self.now();
-        let expire_time = request.expiration.map(|at| expire_time(at, now)).transpose()?;
-        let mut state = request.state;
-        state.retain(|(key, _)| key.prefix() != Prefix::Temp);
+    /// Creates a session, or returns an existing one if that is allowed.
+    pub async fn create_session(
+        &self,
+        context: &RequestContext,
+        request: NewSession,
+    ) -> Result<Created, Error> {
         let create = CreateSession {
             key: SessionKey {
                 app_name: request.app_name,
                 user_id: request.user_id,
                 session_id: request.session_id.unwrap_or_else(new_session_id),
             },
-            state,
+            state: request.state,
             display_name: request.display_name,
             labels: request.labels,
-            expire_time,
+            expiration: request.expiration,
             on_existing: if request.allow_existing {
                 OnExisting::Return
             } else {
                 OnExisting::Refuse
             },
-            now,
         };
-        self.store.create_session(create).await
+        self.store.create_session(context, create).await
     }
 
     /// Reads a session.
-    pub async fn get_session(&self, request: GetSession) -> Result<SessionAnswer, Error> {
+    pub async fn get_session(
+        &self,
+        _context: &RequestContext,
+        request: GetSession,
+    ) -> Result<SessionAnswer, Error> {
         let now = self.now();
         let selection = request.events.as_ref().map(|wanted| EventSelection {
             filter: wanted.filter.clone(),
@@ -69,7 +71,6 @@ impl Engine {
             as_of: request.as_of,
             with_state: !request.without_state,
             events: selection,
-            now,
         };
         let SessionView { info, mut state, events } = self.store.read_session(query).await?;
         if let (Some(state), Some(invocation)) = (&mut state, &request.invocation_id) {
@@ -79,7 +80,7 @@ impl Engine {
             None => EventList::default(),
             Some(page) => {
                 let wanted = request.events.unwrap_or_default();
-                // What follows this answer shows the same moment, whatever is appended meanwhile.
+                // The pages that follow show the session as of now, whatever is appended meanwhile.
                 let token = EventToken {
                     incarnation: info.incarnation,
                     request: request_hash(&wanted, false),
@@ -96,7 +97,11 @@ impl Engine {
     }
 
     /// Lists sessions.
-    pub async fn list_sessions(&self, request: ListSessions) -> Result<SessionList, Error> {
+    pub async fn list_sessions(
+        &self,
+        _context: &RequestContext,
+        request: ListSessions,
+    ) -> Result<SessionList, Error> {
         let hash = list_hash(&request);
         let after = match request.page_token {
             None => None,
@@ -105,7 +110,7 @@ impl Engine {
                 return Err(Error::invalid(
                     "page_token",
                     Reason::BadPageToken,
-                    "The page token does not belong to this request; use the token of the previous page with the same filters and order, or begin without one.",
+                    "The page token belongs to another request. Send the token of the previous page with the same filters and order, or none.",
                 ));
             }
         };
@@ -118,46 +123,55 @@ impl Engine {
             max_items: request.page_size,
             max_bytes: MESSAGE_BYTES,
             with_state: request.include_state,
-            now: self.now(),
         };
         let page = self.store.list_sessions(query).await?;
         Ok(SessionList { sessions: page.sessions, request: hash, rest: page.rest })
     }
 
-    /// Changes what is not state.
-    pub async fn update_session(&self, request: UpdateRequest) -> Result<SessionInfo, Error> {
-        let now = self.now();
-        let expire_time = match request.expiration {
-            None => None,
-            Some(None) => Some(None),
-            Some(Some(at)) => Some(Some(expire_time(at, now)?)),
-        };
-        let UpdateRequest { key, display_name, labels, expiration: _ } = request;
-        let update = SessionUpdate { key, display_name, labels, expire_time, now };
-        self.store.update_session(update).await
+    /// Updates session metadata.
+    pub async fn update_session(
+        &self,
+        context: &RequestContext,
+        request: UpdateRequest,
+    ) -> Result<SessionInfo, Error> {
+        let UpdateRequest { key, display_name, labels, expiration } = request;
+        let update = SessionUpdate { key, display_name, labels, expiration };
+        self.store.update_session(context, update).await
     }
 
-    /// Deletes a session. Whether there was one decides nothing where that is allowed.
-    pub async fn delete_session(&self, key: SessionKey, allow_missing: bool) -> Result<(), Error> {
+    /// Deletes a session. A missing one is an error unless that is allowed.
+    pub async fn delete_session(
+        &self,
+        context: &RequestContext,
+        key: SessionKey,
+        allow_missing: bool,
+    ) -> Result<(), Error> {
         let missing = Error::not_found(&key);
-        let deleted = self.store.delete_session(key, self.now()).await?;
+        let deleted = self.store.delete_session(context, DeleteSession { key }).await?;
         if deleted || allow_missing { Ok(()) } else { Err(missing) }
     }
 
     /// Creates a session from another's past.
-    pub async fn fork_session(&self, request: ForkRequest) -> Result<SessionAnswer, Error> {
+    pub async fn fork_session(
+        &self,
+        context: &RequestContext,
+        request: ForkRequest,
+    ) -> Result<SessionAnswer, Error> {
         let fork = ForkSession {
             source: request.key,
             up_to: request.up_to,
             session_id: request.session_id.unwrap_or_else(new_session_id),
-            now: self.now(),
         };
-        let SessionView { info, state, events: _ } = self.store.fork_session(fork).await?;
-        Ok(SessionAnswer { info, state, events: EventList::default() })
+        let (info, state) = self.store.fork_session(context, fork).await?;
+        Ok(SessionAnswer { info, state: Some(state), events: EventList::default() })
     }
 
     /// Takes a session back to an earlier event; the answer holds the marker.
-    pub async fn rewind_session(&self, request: RewindRequest) -> Result<AppendAnswer, Error> {
+    pub async fn rewind_session(
+        &self,
+        context: &RequestContext,
+        request: RewindRequest,
+    ) -> Result<AppendAnswer, Error> {
         let RewindRequest { key, to, event_id, author, precondition } = request;
         let mut content = Vec::from(*b"rewind");
         content.extend(to.to_le_bytes());
@@ -169,28 +183,9 @@ impl Engine {
             author,
             fingerprint: Fingerprint(xxh3_128(&content)),
             precondition,
-            now: self.now(),
         };
-        let appended = self.store.rewind_session(rewind).await?;
+        let appended = self.store.rewind_session(context, rewind).await?;
         Ok(AppendAnswer { info: appended.info, events: appended.events, state: appended.state })
-    }
-}
-
-fn expire_time(at: Expiration, now: Time) -> Result<Time, Error> {
-    match at {
-        Expiration::At(time) if time > now => Ok(time),
-        Expiration::At(_) => Err(Error::invalid(
-            "session.expire_time",
-            Reason::BadValue,
-            "The expire time is not in the future; choose a later one, or delete the session.",
-        )),
-        Expiration::After { secs, nanos } => now.plus(secs, nanos).ok_or_else(|| {
-            Error::invalid(
-                "session.ttl",
-                Reason::BadValue,
-                "The time to live ends after the year 9999; choose a shorter one, or none for a session that stays.",
-            )
-        }),
     }
 }
 

@@ -1,11 +1,12 @@
-//! State without events: reading it, changing it, how it came to be, and templates.
+//! State without events: reading it, changing it, its history, and templates.
 
 use crate::{
     domain::{
         Version,
-        delta::Delta,
+        delta::ScopeDelta,
         error::{Error, Reason},
         event::{Fingerprint, NewEvent},
+        field::FieldPath,
         id::{Author, Branch, InvocationId, RequestId},
         limits::MESSAGE_BYTES,
         precondition::Precondition,
@@ -15,71 +16,66 @@ use crate::{
         token::{ChangeToken, scope_hash},
     },
     engine::{Engine, new_event_id},
-    store::{Append, KeyChange, KeyChangeQuery, Request, SessionQuery, StateQuery, StateUpdate},
+    store::{
+        Append, KeyChange, KeyChangeQuery, RequestContext, RequestKey, SessionQuery, StateQuery,
+        StateUpdate,
+    },
 };
 
-/// Bytes of a rendered template: what one answer holds beside its envelope.
+/// Bytes of a rendered template: one answer without its envelope.
 const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
 
 /// A read of state.
 #[derive(Clone, Debug)]
 pub struct GetState {
-    /// From where.
     pub scope: Scope,
     /// Only these; none: all.
     pub keys: Vec<StateKey>,
-    /// Whose `temp:` keys to show, where the scope is a session.
+    /// Include the `temp:` keys of this invocation, if the scope is a session.
     pub invocation_id: Option<InvocationId>,
 }
 
 /// State as read.
 #[derive(Clone, Debug)]
 pub struct StateAnswer {
-    /// What is visible; `temp:` keys have version 0.
+    /// Visible keys; `temp:` keys have version 0.
     pub state: State,
 }
 
-/// A change of state outside of a turn.
+/// A change of state outside of an invocation.
 #[derive(Clone, Debug)]
 pub struct UpdateState {
-    /// Where.
-    pub scope: Scope,
-    /// Only keys that the scope takes.
-    pub delta: Delta,
-    /// What must hold.
+    pub delta: ScopeDelta,
     pub precondition: Precondition,
-    /// Who.
     pub author: Author,
     /// Makes it idempotent.
     pub request_id: Option<RequestId>,
 }
 
-/// What a change of state did.
+/// The outcome of a change of state.
 #[derive(Clone, Debug)]
 pub struct UpdateAnswer {
-    /// What is visible from the scope now.
+    /// The keys that are visible from the scope now.
     pub state: State,
-    /// It had been carried out before.
+    /// The same request was committed before.
     pub replayed: bool,
 }
 
 /// A read of a key's changes.
 #[derive(Clone, Debug)]
 pub struct ListKeyChanges {
-    /// From where.
     pub scope: Scope,
-    /// A key that is visible from there.
+    /// A key that is visible from the scope.
     pub key: StateKey,
-    /// Items at most.
+    /// Maximum number of items.
     pub page_size: usize,
     /// From the previous page.
     pub page_token: Option<ChangeToken>,
 }
 
-/// Changes of one page, newest first; the caller may answer with fewer and still go on.
+/// Changes of one page, newest first. The caller may send fewer and continue behind them.
 #[derive(Clone, Debug)]
 pub struct KeyChangeList {
-    /// The changes.
     pub changes: Vec<KeyChange>,
     request: u64,
     incarnation: Incarnation,
@@ -87,7 +83,7 @@ pub struct KeyChangeList {
 }
 
 impl KeyChangeList {
-    /// The token behind the first `taken` changes, at least one where there are any; `None` where nothing follows them.
+    /// The token that continues behind the first `taken` changes, at least one if there are any; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         if taken >= self.changes.len() && !self.more {
             return None;
@@ -98,24 +94,27 @@ impl KeyChangeList {
     }
 }
 
-/// A template to fill.
+/// A template to render.
 #[derive(Clone, Debug)]
 pub struct RenderTemplate {
-    /// The session whose state fills it.
     pub key: SessionKey,
     /// At most 256 KiB.
     pub template: String,
-    /// Whose `temp:` keys to use as well.
+    /// Include the `temp:` keys of this invocation.
     pub invocation_id: Option<InvocationId>,
 }
 
 impl Engine {
     /// Reads what is visible from a scope.
-    pub async fn get_state(&self, request: GetState) -> Result<StateAnswer, Error> {
+    pub async fn get_state(
+        &self,
+        _context: &RequestContext,
+        request: GetState,
+    ) -> Result<StateAnswer, Error> {
         let GetState { scope, keys, invocation_id } = request;
         let now = self.now();
         let only = (!keys.is_empty()).then_some(keys);
-        let query = StateQuery { scope, keys: only.clone(), now };
+        let query = StateQuery { scope, keys: only.clone() };
         let view = self.store.read_state(query).await?;
         let mut state = view.state;
         if let (Some(info), Some(invocation)) = (view.info, invocation_id) {
@@ -127,16 +126,22 @@ impl Engine {
         Ok(StateAnswer { state })
     }
 
-    /// Changes state outside of a turn; through a session, as an event of its log.
-    pub async fn update_state(&self, request: UpdateState) -> Result<UpdateAnswer, Error> {
-        let UpdateState { scope, delta, precondition, author, request_id } = request;
-        let now = self.now();
-        let fingerprint = Fingerprint(delta.fingerprint());
-        let request = request_id.map(|id| Request { id, fingerprint });
-        let Scope::Session(key) = scope else {
-            let update = StateUpdate { scope, delta, precondition, author, request, now };
-            let updated = self.store.update_state(update).await?;
+    /// Changes state outside of an invocation. Through a session it becomes an event of its log.
+    pub async fn update_state(
+        &self,
+        context: &RequestContext,
+        request: UpdateState,
+    ) -> Result<UpdateAnswer, Error> {
+        let UpdateState { delta, precondition, author, request_id } = request;
+        let fingerprint = Fingerprint(delta.delta().fingerprint());
+        let request = request_id.map(|id| RequestKey { id, fingerprint });
+        if delta.scope().kind() != ScopeKind::Session {
+            let update = StateUpdate { delta, precondition, author, request };
+            let updated = self.store.update_state(context, update).await?;
             return Ok(UpdateAnswer { state: updated.state, replayed: updated.replayed });
+        }
+        let (Scope::Session(key), delta) = delta.into_parts() else {
+            return Err(Error::internal("the scope is a session"));
         };
         let event = NewEvent {
             event_id: new_event_id(),
@@ -148,6 +153,7 @@ impl Engine {
             body: None,
             fingerprint,
             refusal: None,
+            field: FieldPath::new("delta"),
         };
         let append = Append {
             session: SessionRef::Full(key),
@@ -155,19 +161,22 @@ impl Engine {
             precondition,
             request,
             return_state: true,
-            now,
         };
-        let appended = self.store.append(append).await?;
+        let appended = self.store.append(context, append).await?;
         Ok(UpdateAnswer {
             state: appended.state.unwrap_or_default(),
             replayed: appended.request_replayed,
         })
     }
 
-    /// Lists how a key came to its value.
-    pub async fn list_key_changes(&self, request: ListKeyChanges) -> Result<KeyChangeList, Error> {
+    /// Lists the changes of a key.
+    pub async fn list_key_changes(
+        &self,
+        _context: &RequestContext,
+        request: ListKeyChanges,
+    ) -> Result<KeyChangeList, Error> {
         let ListKeyChanges { scope, key, page_size, page_token: token } = request;
-        // The scope that holds the key is the same from wherever one looks, but the token of one place is not that of another.
+        // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
         let hash = scope_hash(&scope) ^ xxhash_rust::xxh3::xxh3_64(key.as_str().as_bytes());
         if token.as_ref().is_some_and(|token| token.request != hash) {
             return Err(bad_page_token());
@@ -179,7 +188,6 @@ impl Engine {
             before: token.as_ref().map(|token| token.before),
             max_items: page_size,
             max_bytes: MESSAGE_BYTES,
-            now: self.now(),
         };
         let page = self.store.list_key_changes(query).await?;
         if own && token.is_some_and(|token| token.incarnation != page.incarnation) {
@@ -193,8 +201,12 @@ impl Engine {
         })
     }
 
-    /// Puts state into a template.
-    pub async fn render_template(&self, request: RenderTemplate) -> Result<String, Error> {
+    /// Renders a template with state.
+    pub async fn render_template(
+        &self,
+        _context: &RequestContext,
+        request: RenderTemplate,
+    ) -> Result<String, Error> {
         let RenderTemplate { key, template, invocation_id } = request;
         let now = self.now();
         let query = SessionQuery {
@@ -202,7 +214,6 @@ impl Engine {
             as_of: None,
             with_state: true,
             events: None,
-            now,
         };
         let view = self.store.read_session(query).await?;
         let mut state = view.state.unwrap_or_default();
@@ -222,6 +233,7 @@ impl Engine {
     /// Ends an invocation: its `temp:` keys are gone.
     pub async fn end_invocation(
         &self,
+        _context: &RequestContext,
         key: SessionKey,
         invocation: InvocationId,
     ) -> Result<(), Error> {
@@ -230,7 +242,6 @@ impl Engine {
             as_of: None,
             with_state: false,
             events: None,
-            now: self.now(),
         };
         let view = self.store.read_session(query).await?;
         self.invocations.end(view.info.incarnation, &invocation);
@@ -242,6 +253,6 @@ fn bad_page_token() -> Error {
     Error::invalid(
         "page_token",
         Reason::BadPageToken,
-        "The page token does not belong to this request; use the token of the previous page for the same scope and key, or begin without one.",
+        "The page token belongs to another request. Send the token of the previous page for the same scope and key, or none.",
     )
 }

@@ -4,17 +4,19 @@ mod pages;
 mod temp;
 mod watching;
 
+use crate::store::RequestContext;
 use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::{
     domain::{
         delta::Delta,
+        field::FieldPath,
         id::{AppName, Author, Branch, DisplayName, InvocationId, UserId},
         json::Json,
         precondition::Precondition,
         scope::{SessionKey, SessionRef, StateKey},
-        session::Labels,
+        session::{Expiration, Labels},
         token::StoreId,
     },
     store::{Created, memory::MemoryStore},
@@ -43,8 +45,9 @@ struct World {
 }
 
 fn world_with(options: EngineOptions) -> World {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreId([1; 16])));
     let clock = Arc::new(SetClock(Mutex::new(Time::new(1_700_000_000, 0).unwrap())));
+    let store: Arc<dyn Store> =
+        Arc::new(MemoryStore::new(StoreId([1; 16]), Arc::clone(&clock) as Arc<dyn Clock>));
     let engine = Arc::new(Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, options));
     World { engine, clock }
 }
@@ -86,7 +89,7 @@ impl World {
             expiration: at,
             allow_existing: false,
         };
-        self.engine.create_session(request).await.unwrap()
+        self.engine.create_session(&RequestContext::internal(), request).await.unwrap()
     }
 
     async fn append(
@@ -95,13 +98,13 @@ impl World {
         turn: Option<&str>,
         delta: Delta,
     ) -> Result<AppendAnswer, Error> {
-        self.append_all(session, vec![draft(turn, delta)]).await
+        self.append_all(session, vec![event(turn, delta)]).await
     }
 
     async fn append_all(
         &self,
         session: &SessionKey,
-        events: Vec<EventDraft>,
+        events: Vec<EventRequest>,
     ) -> Result<AppendAnswer, Error> {
         let request = AppendEvents {
             session: SessionRef::Full(session.clone()),
@@ -109,7 +112,7 @@ impl World {
             precondition: Precondition::default(),
             return_state: true,
         };
-        self.engine.append_events(request).await
+        self.engine.append_events(&RequestContext::internal(), request).await
     }
 
     async fn state(&self, session: &SessionKey, turn: Option<&str>) -> String {
@@ -120,13 +123,13 @@ impl World {
             invocation_id: turn.map(invocation),
             without_state: false,
         };
-        let answer = self.engine.get_session(request).await.unwrap();
+        let answer = self.engine.get_session(&RequestContext::internal(), request).await.unwrap();
         answer.state.unwrap().to_json().into_string()
     }
 }
 
-fn draft(turn: Option<&str>, delta: Delta) -> EventDraft {
-    EventDraft {
+fn event(turn: Option<&str>, delta: Delta) -> EventRequest {
+    EventRequest {
         event_id: None,
         invocation_id: turn.map(invocation),
         author: Author::new("agent").unwrap(),
@@ -135,5 +138,6 @@ fn draft(turn: Option<&str>, delta: Delta) -> EventDraft {
         partial: false,
         delta,
         body: None,
+        field: FieldPath::new("event.state_delta"),
     }
 }

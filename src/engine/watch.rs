@@ -1,7 +1,7 @@
-//! Following a scope: read what follows a position, hand it out, wait until there is more.
+//! Watches: read what follows a position, deliver it, wait for more.
 //!
-//! Catching up and live are one path. A watch subscribes to the tails of its scopes first and reads then, so that a commit between
-//! the two wakes it; it holds one page and a position, however far behind it is.
+//! Catching up and following live are one code path. A watch subscribes to its scopes before it reads, so that a commit between
+//! the two wakes it. It holds one page and a position, however far it lags.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     domain::{
-        Sequence, Version,
+        Sequence,
         error::{Bounded, Error, Reason},
         event::{Changes, Event, ScopeVersions},
         limits::MESSAGE_BYTES,
@@ -26,20 +26,23 @@ use crate::{
         time::Time,
         token::{Cursor, Position, StoreId, scope_hash},
     },
-    engine::{Engine, clock::Clock},
-    store::{ScopeChange, StateQuery, StateView, Store, WatchPage, WatchQuery},
+    engine::Engine,
+    store::{
+        Clock, RequestContext, ScopeChange, StateQuery, StateView, Store, Subscription, WatchPage,
+        WatchQuery,
+    },
 };
 
-/// Seconds without any message after which a watch says that it is alive: below the minute after which load balancers cut.
+/// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
 const HEARTBEAT_SECS: u64 = 10;
 
-/// Items that a watch reads at once: few enough that ten thousand watches that catch up do not fill the memory.
+/// Items that a watch reads at once: few enough that ten thousand watches can catch up at the same time.
 const PAGE_ITEMS: usize = 100;
 
 /// Bytes of items that a watch reads at once, for the same reason.
 const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
     /// Right after this cursor.
@@ -52,7 +55,7 @@ pub enum WatchFrom {
     Now,
 }
 
-/// One thing that a watch tells.
+/// A message of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchItem {
     /// State at the start.
@@ -66,7 +69,6 @@ pub enum WatchItem {
     Event(Box<Event>),
     /// A change of a wider scope made elsewhere.
     StateChange {
-        /// What keys became.
         changes: Changes,
         /// Server clock at commit.
         commit_time: Time,
@@ -85,9 +87,9 @@ pub struct Watch {
     clock: Arc<dyn Clock>,
     scope: Scope,
     position: Position,
-    /// Read and not yet handed out, each with the position right behind it.
+    /// Read and not yet delivered, each with the position right behind it.
     ready: VecDeque<(WatchItem, Position)>,
-    tails: Vec<Receiver<Version>>,
+    subscriptions: Vec<Subscription>,
     draining: Receiver<bool>,
     expire_time: Option<Time>,
     complete: bool,
@@ -97,8 +99,13 @@ pub struct Watch {
 }
 
 impl Engine {
-    /// Begins a watch. Errors here are those of the call; later ones end the stream.
-    pub async fn watch(&self, scope: Scope, from: WatchFrom) -> Result<Watch, Error> {
+    /// Starts a watch. Errors here are those of the call. Later ones end the stream.
+    pub async fn watch(
+        &self,
+        _context: &RequestContext,
+        scope: Scope,
+        from: WatchFrom,
+    ) -> Result<Watch, Error> {
         if *self.draining.borrow() {
             return Err(Error::Draining);
         }
@@ -107,11 +114,11 @@ impl Engine {
         })?;
         // Subscribed before the first read: what is committed in between is seen by one or the other.
         let scopes = scopes_seen_from(&scope);
-        let tails = scopes.iter().map(|it| self.store.tails().subscribe(it)).collect();
+        let subscriptions = scopes.iter().map(|it| self.store.notifier().subscribe(it)).collect();
         let mut watch = Watch {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
-            tails,
+            subscriptions,
             draining: self.draining(),
             position: Position {
                 incarnation: crate::domain::session::Incarnation(0),
@@ -148,7 +155,6 @@ impl Watch {
             scope: self.scope.clone(),
             // A watch from a cursor or from now needs the position alone.
             keys: (from != WatchFrom::Snapshot).then(Vec::new),
-            now: self.clock.now(),
         };
         let StateView { state, position, info } = self.store.read_state(query).await?;
         self.expire_time = info.as_ref().and_then(|info| info.expire_time);
@@ -169,8 +175,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Where a cursor stands. A store that was put back from a copy may have forgotten what a cursor has seen; going on from there
-    /// would skip whatever takes those numbers next, so that is refused as well.
+    /// The position of a cursor. A store that was restored from a copy may lack what a cursor has seen. Continuing there would skip
+    /// whatever gets those numbers next, so such a cursor is refused as well.
     fn resume(&self, cursor: Cursor, present: Position) -> Result<Position, Error> {
         let Cursor { store, scope, position } = cursor;
         if store != self.store.id() {
@@ -178,12 +184,12 @@ impl Watch {
         }
         if scope != scope_hash(&self.scope) {
             return Err(bad_cursor(
-                "The cursor belongs to another scope; use the last one received from a watch of this scope, or begin without one.",
+                "The cursor belongs to another scope. Send one from a watch of this scope, or none.",
             ));
         }
         if position.incarnation != present.incarnation {
             return Err(bad_cursor(
-                "The cursor belongs to an earlier session of the same id; begin without one.",
+                "The cursor belongs to an earlier session with the same id. Start the watch without a cursor.",
             ));
         }
         let ahead = position.sequence > present.sequence
@@ -191,7 +197,7 @@ impl Watch {
             || position.versions.user > present.versions.user;
         if ahead {
             return Err(bad_cursor(
-                "The cursor lies ahead of what the store holds, which has been put back to an earlier copy; begin without one.",
+                "The cursor is ahead of the store, which was restored from an earlier copy. Start the watch without a cursor.",
             ));
         }
         Ok(position)
@@ -236,19 +242,18 @@ impl Watch {
         }
     }
 
-    /// Reads the next page. Whether the session is still there.
+    /// Reads the next page. Returns whether the session still exists.
     async fn read(&mut self) -> Result<bool, Error> {
-        // A caller may drop this future: what the tails said is only forgotten together with the claim that nothing is left.
+        // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
-        for tail in &mut self.tails {
-            tail.mark_unchanged();
+        for subscription in &mut self.subscriptions {
+            subscription.mark_unchanged();
         }
         let query = WatchQuery {
             scope: self.scope.clone(),
             position: self.position,
             max_items: PAGE_ITEMS,
             max_bytes: PAGE_BYTES,
-            now: self.clock.now(),
         };
         let page = match self.store.read_changes(query).await {
             Err(Error::SessionNotFound(_)) => return Ok(false),
@@ -273,7 +278,7 @@ impl Watch {
             }
             self.ready.push_back((WatchItem::StateChange { changes, commit_time }, self.position));
         }
-        // What the page left out on purpose lies behind its last item.
+        // The page may end behind its last item: changes that it left out on purpose.
         self.position = page.position;
         if let Some((_, position)) = self.ready.back_mut() {
             *position = page.position;
@@ -283,7 +288,7 @@ impl Watch {
     /// Waits until there may be something to read (true) or the heartbeat is due (false).
     async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> bool {
         let left = self.expire_time.map(|at| self.clock.now().until(at));
-        let [first, rest @ ..] = &mut self.tails[..] else {
+        let [first, rest @ ..] = &mut self.subscriptions[..] else {
             return false;
         };
         let (second, third) = match rest {
@@ -291,7 +296,7 @@ impl Watch {
             [second] => (Some(second), None),
             [second, third, ..] => (Some(second), Some(third)),
         };
-        // A store keeps its tails for as long as it lives, and the watch holds the store: `changed` cannot fail.
+        // The watch holds the store, and with it the notifier: `changed` cannot fail.
         tokio::select! {
             biased;
             _ = self.draining.changed() => true,
@@ -316,10 +321,10 @@ async fn expiry(left: Option<Duration>) {
     }
 }
 
-async fn changed(tail: Option<&mut Receiver<Version>>) {
-    match tail {
-        Some(tail) => {
-            let _ = tail.changed().await;
+async fn changed(subscription: Option<&mut Subscription>) {
+    match subscription {
+        Some(subscription) => {
+            let _ = subscription.changed().await;
         }
         None => std::future::pending().await,
     }

@@ -1,5 +1,5 @@
-//! AppendEventStream: items are handed to the store as they arrive, and answered in that order while later ones are still on their
-//! way to the disk.
+//! AppendEventStream: items are passed to the store as they arrive, and answered in that order while later ones are still being
+//! committed.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,7 +15,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
 use super::{
-    call::{Call, renamed},
+    call::Call,
     convert::{
         Form,
         decode::{self, BareIds},
@@ -35,14 +35,13 @@ use crate::{
     },
 };
 
-/// Items of one stream between their arrival and their answer: enough to fill the commits of a disk, few enough that one stream
-/// does not fill the store's queue.
-const OUTSTANDING: usize = 256;
+/// Items of one stream in flight: enough to fill the commits of a disk, few enough that one stream does not fill the store's queue.
+const IN_FLIGHT: usize = 256;
 
-/// Bytes that a stream's outstanding items may hold, requests and answers: four of the largest messages.
-const OUTSTANDING_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of a stream's items in flight, requests and answers: four of the largest messages.
+const IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes that the state in an answer counts for, as long as nobody knows how many it will have.
+/// Bytes that count for the state in an answer, whose size is not known yet.
 const STATE_BYTES: usize = 1024 * 1024;
 
 /// The answers to a stream of appends.
@@ -61,9 +60,9 @@ where
         bare,
         call,
         items,
-        arrived: 0,
-        parked: None,
-        outstanding: FuturesOrdered::new(),
+        next_index: 0,
+        held: None,
+        in_flight: FuturesOrdered::new(),
         bytes: 0,
         late: Vec::new(),
         input: Input::Open,
@@ -78,19 +77,18 @@ where
 struct Item {
     index: i64,
     bytes: usize,
+    call: Call,
     append: Result<(AppendEvents, Form), Error>,
 }
 
-/// An item on its way, and what it became.
-type Answered = (i64, usize, Result<AppendEventResponse, Error>);
+/// Index, bytes and outcome of an item.
+type Answered = (i64, usize, Result<AppendEventResponse, Status>);
 
-/// How it stands with what the client sends.
 enum Input {
-    /// More may come.
     Open,
-    /// Nothing more is read; the answers that are left are the last.
+    /// The client has sent its last item.
     Ended,
-    /// Nothing more is read, and this is said behind the answers that are left.
+    /// No further item is read; the status follows the last answer.
     Failed(Status),
 }
 
@@ -100,13 +98,12 @@ struct Pipeline<S> {
     call: Call,
     items: S,
     draining: Receiver<bool>,
-    /// Items read so far.
-    arrived: i64,
-    /// Read, but not to be started yet.
-    parked: Option<Item>,
-    outstanding: FuturesOrdered<Pin<Box<dyn Future<Output = Answered> + Send>>>,
+    next_index: i64,
+    /// An item that has to wait for an earlier one of its session.
+    held: Option<Item>,
+    in_flight: FuturesOrdered<Pin<Box<dyn Future<Output = Answered> + Send>>>,
     bytes: usize,
-    /// Index and session of outstanding items that reach the store later than their first poll.
+    /// Index and session of items in flight that may reach the store later than their first poll.
     late: Vec<(i64, SessionId)>,
     input: Input,
 }
@@ -118,33 +115,39 @@ where
     /// The next answer; `None` at the end.
     async fn next(&mut self) -> Option<Result<AppendEventStreamResponse, Status>> {
         loop {
-            if let Some(item) = self.parked.take() {
+            if let Some(item) = self.held.take() {
                 self.start(item).await;
             }
             let open = matches!(self.input, Input::Open);
-            let has_room = self.outstanding.len() < OUTSTANDING && self.bytes < OUTSTANDING_BYTES;
-            let reads = open && has_room && self.parked.is_none();
-            if !open && self.outstanding.is_empty() {
+            if !open && self.in_flight.is_empty() {
                 return match std::mem::replace(&mut self.input, Input::Ended) {
                     Input::Failed(status) => Some(Err(status)),
                     Input::Open | Input::Ended => None,
                 };
             }
-            // Reading comes before answering, so that the store has work while answers go out.
+            let full = self.in_flight.len() >= IN_FLIGHT || self.bytes >= IN_FLIGHT_BYTES;
+            let reads = open && !full && self.held.is_none();
+            // Reading comes before answering, so that the store has work while answers are sent.
             tokio::select! {
                 biased;
                 () = drained(&mut self.draining), if open => {
-                    // What has not been started certainly was not applied.
-                    self.parked = None;
-                    self.input = Input::Failed(self.call.status(Error::Draining));
+                    // An item that was not started was certainly not applied.
+                    self.held = None;
+                    self.input = Input::Failed(self.call.status(&Error::Draining));
                 }
                 item = self.items.next(), if reads => match item {
-                    Some(Ok(request)) => self.parked = Some(self.read(request)),
+                    Some(Ok(request)) => self.held = Some(self.read(request)),
                     Some(Err(status)) => self.input = Input::Failed(status),
                     None => self.input = Input::Ended,
                 },
-                Some(answered) = self.outstanding.next(), if !self.outstanding.is_empty() => {
-                    return Some(Ok(self.answer(answered)));
+                Some((index, bytes, result)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    self.bytes -= bytes;
+                    self.late.retain(|(late, _)| *late != index);
+                    let outcome = match result {
+                        Ok(appended) => Outcome::Appended(appended),
+                        Err(status) => Outcome::Failure(encode::failure(&status)),
+                    };
+                    return Some(Ok(AppendEventStreamResponse { index, outcome: Some(outcome) }));
                 }
             }
         }
@@ -152,30 +155,26 @@ where
 
     fn read(&mut self, request: AppendEventStreamRequest) -> Item {
         let AppendEventStreamRequest { append } = request;
-        let index = self.arrived;
-        self.arrived += 1;
+        let index = self.next_index;
+        self.next_index += 1;
         let bytes = append.as_ref().map_or(0, |append| {
             append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
         });
         let append = match append {
             Some(append) => decode::append_event(append, self.bare),
-            None => Err(Error::invalid(
-                "append",
-                Reason::MissingField,
-                "This field is required; set it.",
-            )),
+            None => Err(Error::invalid("append", Reason::MissingField, "This field is required.")),
         };
-        Item { index, bytes, append }
+        Item { index, bytes, call: self.call.item(), append }
     }
 
-    /// Hands an item to the store, unless an earlier one for the same session has not got there yet: then it has to wait for it.
+    /// Passes an item to the store, unless an earlier one of the same session may still be on its way there.
     ///
     /// The store keeps the order of first polls, so each item is polled here, before the next one is read.
     async fn start(&mut self, item: Item) {
         if let Ok((append, _)) = &item.append {
             let id = session_id(append);
             if self.late.iter().any(|(_, late)| late == id) {
-                self.parked = Some(item);
+                self.held = Some(item);
                 return;
             }
             if !append.submits_at_once() {
@@ -185,43 +184,29 @@ where
         self.bytes += item.bytes;
         let mut answer = Box::pin(append(Arc::clone(&self.engine), item));
         match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-            Poll::Ready(answer) => {
-                self.outstanding.push_back(Box::pin(std::future::ready(answer)));
-            }
-            Poll::Pending => self.outstanding.push_back(answer),
+            Poll::Ready(answer) => self.in_flight.push_back(Box::pin(std::future::ready(answer))),
+            Poll::Pending => self.in_flight.push_back(answer),
         }
-    }
-
-    fn answer(&mut self, answered: Answered) -> AppendEventStreamResponse {
-        let (index, bytes, result) = answered;
-        self.bytes -= bytes;
-        self.late.retain(|(late, _)| *late != index);
-        let outcome = match result {
-            Ok(appended) => Outcome::Appended(appended),
-            Err(error) => Outcome::Failure(encode::failure(&self.call.status(error))),
-        };
-        AppendEventStreamResponse { index, outcome: Some(outcome) }
     }
 }
 
-/// Waits until the server stops.
+/// Waits for the server's shutdown.
 async fn drained(draining: &mut Receiver<bool>) {
-    // The engine, which the pipeline holds, has the other end.
+    // The sender is in the engine, which the pipeline holds.
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
 async fn append(engine: Arc<Engine>, item: Item) -> Answered {
-    let Item { index, bytes, append } = item;
-    let append = async move {
+    let Item { index, bytes, call, append } = item;
+    let append = call.run(async {
         let (append, form) = append?;
-        let answer = engine.append_events(append).await;
-        let answer = answer.map_err(|error| renamed(error, "events[0]", "event"))?;
+        let answer = engine.append_events(call.context(), append).await?;
         Ok(encode::append_event(answer, form, 1))
-    };
+    });
     (index, bytes, append.await)
 }
 
-/// The id that an item names its session by; two sessions of one id count as one here.
+/// The id that an item names its session by. Sessions of the same id count as one here.
 fn session_id(append: &AppendEvents) -> &SessionId {
     match &append.session {
         SessionRef::Full(key) => &key.session_id,

@@ -1,69 +1,121 @@
-//! What every call has: one way from an error to a status, and an id where the log has something to say.
+//! A call at the edge: its context, and how its error becomes a status and a log line.
 
-use std::{future::Future, panic::AssertUnwindSafe};
+use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt as _;
-use tonic::{Response, Status};
-use uuid::Uuid;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::status::{status, watch_status};
-use crate::domain::error::Error;
+use crate::{
+    domain::error::Error,
+    store::{CallId, Principal, RequestContext, TraceParent},
+};
 
-/// One call of this method.
-#[derive(Clone, Copy, Debug)]
-pub struct Call(pub &'static str);
+/// A call, or one item of a stream of them.
+#[derive(Clone, Debug)]
+pub struct Call {
+    method: &'static str,
+    context: RequestContext,
+}
 
 impl Call {
-    /// Does the work of the call. One that panics is a defect that its caller hears of as of any other.
+    /// Reads the deadline and the trace from the request's metadata. Values that cannot be read are ignored.
+    pub fn new(method: &'static str, metadata: &MetadataMap) -> Self {
+        let text = |name| metadata.get(name)?.to_str().ok();
+        let context = RequestContext {
+            principal: Principal::Local,
+            deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
+            trace: text("traceparent").and_then(TraceParent::parse),
+            request_id: CallId::next(),
+        };
+        Self { method, context }
+    }
+
+    pub fn context(&self) -> &RequestContext {
+        &self.context
+    }
+
+    /// An item of this stream: a call with an id of its own, and the stream's trace and deadline.
+    pub fn item(&self) -> Self {
+        let context = RequestContext { request_id: CallId::next(), ..self.context.clone() };
+        Self { method: self.method, context }
+    }
+
+    /// Runs the call. A panic becomes [`Error::Internal`] like any other defect.
     pub async fn run<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
         let answer = AssertUnwindSafe(work).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| Err(Error::Internal("a call panicked".into())));
-        answer.map_err(|error| self.status(error))
+        let answer = answer.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+        answer.map_err(|error| self.status(&error))
     }
 
-    /// The status of an error within the call.
-    pub fn status(&self, error: Error) -> Status {
-        self.watch_status(error, None)
+    pub fn status(&self, error: &Error) -> Status {
+        self.log(error);
+        status(error, self.context.request_id)
     }
 
-    /// The status of an error that ends a watch behind this cursor.
-    pub fn watch_status(&self, error: Error, cursor: Option<&str>) -> Status {
-        let Error::Internal(_) = error else { return watch_status(error, "", cursor) };
-        // What the log says of it is found by what the caller is told.
-        let span = tracing::error_span!("call", method = self.0);
-        span.in_scope(|| status(error, new_id()))
+    /// The status that ends a watch after this cursor.
+    pub fn watch_status(&self, error: &Error, cursor: Option<&str>) -> Status {
+        self.log(error);
+        watch_status(error, self.context.request_id, cursor)
+    }
+
+    /// Logs the cause of an internal error, which the caller does not see.
+    fn log(&self, error: &Error) {
+        let Error::Internal(cause) = error else { return };
+        let Self { method, context } = self;
+        let RequestContext { request_id, trace, .. } = context;
+        let trace_id = trace.map(|trace| format!("{:032x}", trace.trace_id));
+        tracing::error!(method, %request_id, trace_id, cause = cause.chain(), "internal error");
     }
 }
 
-/// Does the work of a call that is answered once.
-pub async fn call<T>(
+/// Handles a unary call: decodes the request, calls the engine, encodes the answer.
+pub async fn unary<Q, D, A, F>(
     method: &'static str,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<Response<T>, Status> {
-    Call(method).run(work).await.map(Response::new)
+    request: Request<Q>,
+    decode: impl FnOnce(Q) -> Result<D, Error>,
+    handle: impl FnOnce(RequestContext, D) -> F,
+) -> Result<Response<A>, Status>
+where
+    F: Future<Output = Result<A, Error>>,
+{
+    let call = Call::new(method, request.metadata());
+    let context = call.context().clone();
+    let work = async { handle(context, decode(request.into_inner())?).await };
+    call.run(work).await.map(Response::new)
 }
 
-/// Puts the path of this request's own field in the place of the one that a store knows it by.
-pub fn renamed(error: Error, store: &str, request: &str) -> Error {
-    let Error::Invalid(mut violations) = error else { return error };
-    for violation in &mut violations {
-        if let Some(rest) = violation.field.strip_prefix(store) {
-            violation.field = format!("{request}{rest}");
-        }
+/// Reads `grpc-timeout`: at most eight digits and a unit.
+fn timeout(header: &str) -> Option<Duration> {
+    let (digits, unit) = header.split_at_checked(header.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
     }
-    Error::Invalid(violations)
+    let number = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "it names a failed call in the log and is no id of the model"
-)]
-fn new_id() -> Uuid {
-    Uuid::now_v7()
+#[expect(clippy::disallowed_methods, reason = "a deadline is counted from the call's arrival")]
+fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read as _, Seek as _},
+        sync::Arc,
+    };
+
     use tonic::Code;
     use tonic_types::StatusExt as _;
 
@@ -71,8 +123,76 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
-        let status = call::<()>("Test", async { panic!("a defect") }).await.unwrap_err();
+        let request = Request::new(());
+        let handle = async |_, ()| -> Result<(), Error> { panic!("a defect") };
+        let status = unary("Test", request, Ok, handle).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
         assert_eq!(status.get_details_error_info().unwrap().reason, "INTERNAL");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_context_is_read_from_the_metadata() {
+        let mut metadata = MetadataMap::new();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        metadata.insert("grpc-timeout", "1500m".parse().unwrap());
+        metadata.insert("traceparent", trace.parse().unwrap());
+        let call = Call::new("Test", &metadata);
+        let item = call.item();
+        for context in [call.context(), item.context()] {
+            assert_eq!(context.deadline, deadline(Duration::from_millis(1500)));
+            assert_eq!(context.trace.map(|trace| trace.to_string()).as_deref(), Some(trace));
+        }
+        assert_ne!(call.context().request_id, item.context().request_id);
+        let plain = Call::new("Test", &MetadataMap::new());
+        assert_eq!((plain.context().deadline, plain.context().trace), (None, None));
+    }
+
+    #[test]
+    fn timeouts_are_read_as_the_protocol_writes_them() {
+        for (header, expected) in [
+            ("2H", Some(Duration::from_secs(7200))),
+            ("3M", Some(Duration::from_secs(180))),
+            ("00000004S", Some(Duration::from_secs(4))),
+            ("5m", Some(Duration::from_millis(5))),
+            ("6u", Some(Duration::from_micros(6))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("123456789S", None),
+            ("-1S", None),
+            ("S", None),
+            ("1", None),
+            ("1é", None),
+            ("", None),
+        ] {
+            assert_eq!(timeout(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn an_internal_error_is_found_in_the_log_by_its_request_id() {
+        let mut metadata = MetadataMap::new();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        metadata.insert("traceparent", trace.parse().unwrap());
+        let call = Call::new("Test", &metadata);
+        let mut log = tempfile::tempfile().unwrap();
+        let writer = Arc::new(log.try_clone().unwrap());
+        let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();
+        let status = tracing::subscriber::with_default(subscriber, || {
+            call.status(&Error::internal("the cause"))
+        });
+        let request_id = &status.get_details_error_info().unwrap().metadata["request_id"];
+        assert_eq!(*request_id, call.context().request_id.to_string());
+        assert!(!format!("{status:?}").contains("the cause"));
+        let mut line = String::new();
+        log.rewind().unwrap();
+        log.read_to_string(&mut line).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let expected = serde_json::json!({
+            "message": "internal error",
+            "method": "Test",
+            "request_id": request_id,
+            "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+            "cause": "the cause",
+        });
+        assert_eq!(line["fields"], expected);
     }
 }

@@ -1,4 +1,6 @@
-//! The wire: decodes requests, calls the engine, encodes answers. The only layer that knows tonic and prost.
+//! The services: each handler decodes its request, calls the engine and encodes the answer.
+//!
+//! Of the layers below [`crate::server`], only this one knows tonic and prost.
 
 mod append_stream;
 mod call;
@@ -28,11 +30,11 @@ use crate::{
 };
 use convert::decode::BareIds;
 
-/// Bytes that this service sends at most. Answers are cut to [`MESSAGE_BYTES`] by content; this only catches what should not happen,
-/// and leaves room so that it never catches anything else.
+/// Bytes of a message that tonic refuses to send. Answers are kept below [`MESSAGE_BYTES`] by content; this is a safety net, wide enough
+/// to hold nothing back.
 const SENT_BYTES: usize = MESSAGE_BYTES + 64 * 1024;
 
-/// Every service of the contract, by the name that health knows it by.
+/// The services of the contract, as health names them.
 pub const SERVICE_NAMES: [&str; 4] = [
     session_service_server::SERVICE_NAME,
     event_service_server::SERVICE_NAME,
@@ -40,14 +42,13 @@ pub const SERVICE_NAMES: [&str; 4] = [
     watch_service_server::SERVICE_NAME,
 ];
 
-/// What users decide about the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpcOptions {
     /// Refuse sessions that are named by their id alone.
     pub require_full_keys: bool,
 }
 
-/// Every service of the contract, and reflection of it and of health in both of its versions.
+/// The services of the contract, and both versions of reflection, which also describes health.
 pub fn routes(engine: Arc<Engine>, options: RpcOptions) -> Routes {
     let RpcOptions { require_full_keys } = options;
     let bare = if require_full_keys { BareIds::Refused } else { BareIds::Allowed };
@@ -83,7 +84,7 @@ fn with_reflection(routes: Routes) -> Routes {
         .add_service(builder().build_v1alpha().expect("descriptors that were compiled in"))
 }
 
-/// What handles the calls of every service.
+/// Handles the calls of every service.
 struct Handlers {
     engine: Arc<Engine>,
     bare: BareIds,

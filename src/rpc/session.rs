@@ -4,25 +4,19 @@ use tonic::{Request, Response, Status};
 
 use super::{
     Handlers,
-    call::call,
+    call::unary,
     convert::{decode, encode},
 };
-use crate::proto::v1::{
-    CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
-    ForkSessionRequest, ForkSessionResponse, GetSessionRequest, GetSessionResponse,
-    ListSessionsRequest, ListSessionsResponse, RewindSessionRequest, RewindSessionResponse,
-    UpdateSessionRequest, UpdateSessionResponse, session_service_server::SessionService,
-};
+use crate::proto::v1::{self, session_service_server::SessionService};
 
 #[tonic::async_trait]
 impl SessionService for Handlers {
     async fn create_session(
         &self,
-        request: Request<CreateSessionRequest>,
-    ) -> Result<Response<CreateSessionResponse>, Status> {
-        call("CreateSession", async {
-            let (new, form) = decode::create_session(request.into_inner())?;
-            let created = self.engine.create_session(new).await?;
+        request: Request<v1::CreateSessionRequest>,
+    ) -> Result<Response<v1::CreateSessionResponse>, Status> {
+        unary("CreateSession", request, decode::create_session, async |context, (new, form)| {
+            let created = self.engine.create_session(&context, new).await?;
             Ok(encode::create_session(created, form))
         })
         .await
@@ -30,23 +24,26 @@ impl SessionService for Handlers {
 
     async fn get_session(
         &self,
-        request: Request<GetSessionRequest>,
-    ) -> Result<Response<GetSessionResponse>, Status> {
-        call("GetSession", async {
-            let (get, form) = decode::get_session(request.into_inner(), self.bare)?;
-            let answer = self.engine.get_session(get).await?;
-            encode::get_session(answer, form)
-        })
+        request: Request<v1::GetSessionRequest>,
+    ) -> Result<Response<v1::GetSessionResponse>, Status> {
+        unary(
+            "GetSession",
+            request,
+            |request| decode::get_session(request, self.bare),
+            async |context, (get, form)| {
+                let answer = self.engine.get_session(&context, get).await?;
+                encode::get_session(answer, form)
+            },
+        )
         .await
     }
 
     async fn list_sessions(
         &self,
-        request: Request<ListSessionsRequest>,
-    ) -> Result<Response<ListSessionsResponse>, Status> {
-        call("ListSessions", async {
-            let (list, form) = decode::list_sessions(request.into_inner())?;
-            let sessions = self.engine.list_sessions(list).await?;
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<v1::ListSessionsResponse>, Status> {
+        unary("ListSessions", request, decode::list_sessions, async |context, (list, form)| {
+            let sessions = self.engine.list_sessions(&context, list).await?;
             encode::list_sessions(sessions, form)
         })
         .await
@@ -54,11 +51,10 @@ impl SessionService for Handlers {
 
     async fn update_session(
         &self,
-        request: Request<UpdateSessionRequest>,
-    ) -> Result<Response<UpdateSessionResponse>, Status> {
-        call("UpdateSession", async {
-            let update = decode::update_session(request.into_inner())?;
-            let info = self.engine.update_session(update).await?;
+        request: Request<v1::UpdateSessionRequest>,
+    ) -> Result<Response<v1::UpdateSessionResponse>, Status> {
+        unary("UpdateSession", request, decode::update_session, async |context, update| {
+            let info = self.engine.update_session(&context, update).await?;
             Ok(encode::update_session(info))
         })
         .await
@@ -66,23 +62,26 @@ impl SessionService for Handlers {
 
     async fn delete_session(
         &self,
-        request: Request<DeleteSessionRequest>,
-    ) -> Result<Response<DeleteSessionResponse>, Status> {
-        call("DeleteSession", async {
-            let (key, allow_missing) = decode::delete_session(request.into_inner())?;
-            self.engine.delete_session(key, allow_missing).await?;
-            Ok(DeleteSessionResponse {})
-        })
+        request: Request<v1::DeleteSessionRequest>,
+    ) -> Result<Response<v1::DeleteSessionResponse>, Status> {
+        unary(
+            "DeleteSession",
+            request,
+            decode::delete_session,
+            async |context, (key, allow_missing)| {
+                self.engine.delete_session(&context, key, allow_missing).await?;
+                Ok(v1::DeleteSessionResponse {})
+            },
+        )
         .await
     }
 
     async fn fork_session(
         &self,
-        request: Request<ForkSessionRequest>,
-    ) -> Result<Response<ForkSessionResponse>, Status> {
-        call("ForkSession", async {
-            let (fork, form) = decode::fork_session(request.into_inner())?;
-            let answer = self.engine.fork_session(fork).await?;
+        request: Request<v1::ForkSessionRequest>,
+    ) -> Result<Response<v1::ForkSessionResponse>, Status> {
+        unary("ForkSession", request, decode::fork_session, async |context, (fork, form)| {
+            let answer = self.engine.fork_session(&context, fork).await?;
             Ok(encode::fork_session(answer, form))
         })
         .await
@@ -90,11 +89,10 @@ impl SessionService for Handlers {
 
     async fn rewind_session(
         &self,
-        request: Request<RewindSessionRequest>,
-    ) -> Result<Response<RewindSessionResponse>, Status> {
-        call("RewindSession", async {
-            let (rewind, form) = decode::rewind_session(request.into_inner())?;
-            let answer = self.engine.rewind_session(rewind).await?;
+        request: Request<v1::RewindSessionRequest>,
+    ) -> Result<Response<v1::RewindSessionResponse>, Status> {
+        unary("RewindSession", request, decode::rewind_session, async |context, (rewind, form)| {
+            let answer = self.engine.rewind_session(&context, rewind).await?;
             Ok(encode::rewind_session(answer, form))
         })
         .await

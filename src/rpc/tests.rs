@@ -15,14 +15,14 @@ use tonic::{Code, Status, transport::Channel};
 use super::{RpcOptions, routes, status::outline};
 use crate::{
     domain::token::StoreId,
-    engine::{Engine, EngineOptions, clock::SystemClock},
+    engine::{Engine, EngineOptions},
     proto::v1::{
         AppendEventRequest, CreateSessionRequest, Event, JsonForm, SessionKey,
         create_session_request::StateForm, event::BodyForm,
         event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
         state_service_client::StateServiceClient, watch_service_client::WatchServiceClient,
     },
-    store::{Store, memory::MemoryStore},
+    store::{Store, SystemClock, memory::MemoryStore},
 };
 
 /// A server on a port of its own, which ends with the test.
@@ -54,7 +54,7 @@ async fn server() -> Server {
 }
 
 fn memory() -> MemoryStore {
-    MemoryStore::new(StoreId([1; 16]))
+    MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock))
 }
 
 impl Server {

@@ -23,31 +23,28 @@ impl WatchService for Handlers {
     type WatchStream = Messages;
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Messages>, Status> {
-        let call = Call("Watch");
-        let begun = call.run(async {
+        let call = Call::new("Watch", request.metadata());
+        let opened = call.run(async {
             let (scope, from, form) = decode::watch(request.into_inner())?;
-            Ok((self.engine.watch(scope, from).await?, form))
+            Ok((self.engine.watch(call.context(), scope, from).await?, form))
         });
-        let (watch, form) = begun.await?;
+        let (watch, form) = opened.await?;
         Ok(Response::new(messages(watch, form, call)))
     }
 }
 
 /// The messages of a watch, until it ends or fails; a failure is the last one.
 fn messages(watch: Watch, form: Form, call: Call) -> Messages {
-    let state = Some((watch, None));
-    Box::pin(unfold((state, call), move |(state, call)| async move {
-        let (mut watch, cursor): (Watch, Option<String>) = state?;
+    let open = Some((watch, call, None::<String>));
+    Box::pin(unfold(open, move |open| async move {
+        let (mut watch, call, cursor) = open?;
         let next = watch.next().await?;
-        match next.and_then(|(item, cursor)| encode::watch(item, cursor, form)) {
+        Some(match next.and_then(|(item, cursor)| encode::watch(item, cursor, form)) {
             Ok(message) => {
                 let cursor = Some(message.cursor.clone());
-                Some((Ok(message), (Some((watch, cursor)), call)))
+                (Ok(message), Some((watch, call, cursor)))
             }
-            Err(error) => {
-                let status = call.watch_status(error, cursor.as_deref());
-                Some((Err(status), (None, call)))
-            }
-        }
+            Err(error) => (Err(call.watch_status(&error, cursor.as_deref())), None),
+        })
     }))
 }

@@ -1,160 +1,127 @@
-//! What stands before the services: until the store is open, health answers and everything else is told to wait; when the server
-//! stops, streams that no service of ours ends are ended here.
+//! Routes calls to the services. Health answers from the first connection on, everything else once the store is open.
 
 use std::{
     convert::Infallible,
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
-use http_body::Frame;
+use futures_util::StreamExt as _;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use tokio::sync::watch;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
-    Status,
     body::Body,
-    codegen::{Bytes, Service, http},
+    codegen::{self, Bytes, Service, StdError, http},
     service::Routes,
 };
+use tonic_health::pb::health_server::HealthServer;
 
-use super::{stopped, under_way::Calls};
-use crate::{domain::error::Error, rpc::status::status};
+use super::health::{Phase, PhaseHealth, draining, refusal};
+use crate::domain::error::Error;
 
-/// Path of every call of the health service.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
-/// Paths of services that are not ours, whose streams would go on for as long as their clients like.
-const FOREIGN: [&str; 2] = [HEALTH, "/grpc.reflection."];
+/// A reflection call lasts as long as its client keeps it open, so a shutdown ends it.
+const REFLECTION: &str = "/grpc.reflection.";
 
-/// Sends calls to the services once they are there.
+/// Passes calls to the services once they are there.
 #[derive(Clone)]
-pub(super) struct Front {
-    health: Routes,
-    ready: Arc<OnceLock<Routes>>,
-    draining: watch::Receiver<bool>,
-    calls: Calls,
+pub struct Front {
+    health: HealthServer<PhaseHealth>,
+    services: Arc<OnceLock<Routes>>,
+    phase: watch::Receiver<Phase>,
+    in_flight: TaskTracker,
 }
 
 impl Front {
-    /// `ready` is set when the services are; `draining` turns true when the server stops; `calls` counts those under way.
-    pub(super) fn new(
-        health: Routes,
-        ready: Arc<OnceLock<Routes>>,
-        draining: watch::Receiver<bool>,
-        calls: Calls,
+    /// `services` is set when the store is open. `in_flight` counts the requests whose answer has not been written yet.
+    pub fn new(
+        services: Arc<OnceLock<Routes>>,
+        phase: watch::Receiver<Phase>,
+        in_flight: TaskTracker,
     ) -> Self {
-        Self { health, ready, draining, calls }
+        let health = HealthServer::new(PhaseHealth(phase.clone()));
+        Self { health, services, phase, in_flight }
+    }
+
+    fn route(&mut self, request: http::Request<Body>) -> Answer {
+        let path = request.uri().path();
+        if path.starts_with(HEALTH) {
+            return self.health.call(request);
+        }
+        let Some(services) = self.services.get() else {
+            return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
+        };
+        let request = if path.starts_with(REFLECTION) {
+            let end = draining(self.phase.clone());
+            request.map(|body| {
+                Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(end))))
+            })
+        } else {
+            request
+        };
+        Box::pin(services.clone().call(request))
     }
 }
 
-type Answer = Result<http::Response<Body>, Infallible>;
-type Pending = Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-impl Service<http::Request<Body>> for Front {
+impl<B> Service<http::Request<B>> for Front
+where
+    B: codegen::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Pending;
+    type Future = Answer;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Routes are always ready: what bounds the calls under way is HTTP/2 below and the queues above.
+        // Always ready: requests in flight are bounded by HTTP/2 below and by the queues above.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let path = request.uri().path();
-        if !FOREIGN.iter().any(|prefix| path.starts_with(prefix)) {
-            return self.serve(request);
-        }
-        // Both directions end: whoever reads what a client sends holds its connection open for as long as it may send more.
-        let draining = self.draining.clone();
-        let request = request.map(|sent| until_stopped(sent, draining, None));
-        let answer = self.serve(request);
-        let draining = self.draining.clone();
-        Box::pin(async move {
-            let last = Some(status(Error::Draining, ""));
-            Ok(answer.await?.map(|told| until_stopped(told, draining, last)))
-        })
+    fn call(&mut self, request: http::Request<B>) -> Answer {
+        let token = self.in_flight.token();
+        let answer = self.route(request.map(Body::new));
+        Box::pin(async move { Ok(answer.await?.map(|body| tracked(body, token))) })
     }
 }
 
-impl Front {
-    /// Gives a call to those who are there to take it.
-    fn serve(&mut self, request: http::Request<Body>) -> Pending {
-        let under_way = self.calls.begin();
-        let mut services = match self.ready.get() {
-            Some(services) => services.clone(),
-            None if request.uri().path().starts_with(HEALTH) => self.health.clone(),
-            None => return Box::pin(async { Ok(status(Error::Starting, "").into_http()) }),
-        };
-        let answer = services.call(request);
-        Box::pin(async move { Ok(answer.await?.map(|told| under_way.until_the_end_of(told))) })
-    }
+/// The same body, in flight until all of it has been written: what a slow reader has not taken yet waits in HTTP/2's buffers.
+fn tracked(body: Body, token: TaskTrackerToken) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        frame.map_data(|data| Bytes::from_owner(Unwritten { data, _token: token.clone() }))
+    }))
 }
 
-/// A body that also ends when the server stops; one of an answer tells why.
-fn until_stopped(inner: Body, draining: watch::Receiver<bool>, last: Option<Status>) -> Body {
-    let stopped = Box::pin(stopped(draining));
-    Body::new(UntilStopped { inner, stopped, last, ended: false })
+/// A part of an answer. It is dropped when it has been written.
+struct Unwritten {
+    data: Bytes,
+    _token: TaskTrackerToken,
 }
 
-/// A body that ends when the server stops and nothing of it is ready.
-struct UntilStopped<F> {
-    inner: Body,
-    stopped: F,
-    /// What is told in the end.
-    last: Option<Status>,
-    ended: bool,
-}
-
-impl<F: Future<Output = ()> + Unpin> http_body::Body for UntilStopped<F> {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        // First what is ready: that the server no longer serves is the last thing that a health watch tells.
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
-            return Poll::Ready(frame);
-        }
-        if Pin::new(&mut self.stopped).poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        self.ended = true;
-        let Some(last) = self.last.take() else {
-            return Poll::Ready(None);
-        };
-        let mut trailers = http::HeaderMap::new();
-        let written = last.add_header(&mut trailers);
-        Poll::Ready(Some(written.map(|()| Frame::trailers(trailers))))
-    }
-
-    // A refusal is headers alone: as long as its body may still have frames, clients look for the status behind them.
-    fn is_end_stream(&self) -> bool {
-        self.ended || self.inner.is_end_stream()
+impl AsRef<[u8]> for Unwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body::Body as _;
-    use tonic_health::server::health_reporter;
+    use tonic::{Status, codegen::Body as _};
     use tonic_types::StatusExt as _;
 
     use super::*;
     use crate::domain::error::Reason;
 
-    /// A server whose store is not open yet, and what stops it.
-    fn starting() -> (Front, watch::Sender<bool>) {
-        let draining = watch::Sender::new(false);
-        let health = Routes::new(health_reporter().1);
-        let front = Front::new(health, Arc::default(), draining.subscribe(), Calls::default());
-        (front, draining)
+    /// A server whose store is not open yet.
+    fn starting() -> (Front, watch::Sender<Phase>) {
+        let phase = watch::Sender::new(Phase::Starting);
+        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new());
+        (front, phase)
     }
 
     /// Calls with one message, which comes with its flag and length before it.
@@ -168,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
-        let (mut front, _draining) = starting();
+        let (mut front, _phase) = starting();
         let told = call(&mut front, "/sessiond.v1.SessionService/GetSession", "\0\0\0\0\0").await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::Unavailable);
@@ -180,11 +147,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_of_health_is_headers_alone() {
-        let (mut front, _draining) = starting();
+        let (mut front, _phase) = starting();
         // HealthCheckRequest { service: "x" }
         let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\x03\x0a\x01x").await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::NotFound);
         assert!(told.body().is_end_stream(), "the status is the end of the answer");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_in_flight_until_its_answer_is_written() {
+        let (mut front, _phase) = starting();
+        let in_flight = front.in_flight.clone();
+        let mut told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+        let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
+        drop(told);
+        assert_eq!(in_flight.len(), 1, "a part waits for its reader");
+        drop(part);
+        assert!(in_flight.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Where calls come in: a TCP port or a Unix socket.
+//! A TCP port or a Unix socket that is listened on.
 
 use std::{
     io,
@@ -7,32 +7,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::{
-    net::{TcpListener, UnixListener, UnixStream, lookup_host},
-    sync::watch,
-    task::JoinHandle,
-};
-use tokio_stream::{Stream, StreamExt as _, wrappers::UnixListenerStream};
-use tonic::transport::{Server, server::TcpIncoming};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
 
-use super::{StartError, front::Front, stopped, unspoken::Unspoken};
+use super::error::StartError;
 use crate::config::Listen;
 
 /// A bound listener.
-pub(super) enum Listener {
-    /// With the address that it is really bound to.
+pub enum Listener {
+    /// With the address that it is bound to.
     Tcp(TcpListener, SocketAddr),
-    /// With the path of its socket, which is removed at the end.
     Unix(UnixListener, SocketFile),
 }
 
+pub enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 /// The file of a socket; dropping it removes the file, unless another server has put its own there meanwhile.
-pub(super) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
 }
 
-/// Device and number of a file.
+/// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
@@ -41,59 +39,39 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path) == self.identity {
-            // Somebody may have removed it already, which is what was wanted.
+            // It may have been removed already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
 impl Listener {
-    /// Binds, or tells why that cannot be.
-    pub(super) async fn bind(listen: &Listen, insecure: bool) -> Result<Self, StartError> {
+    pub async fn bind(listen: &Listen, insecure: bool) -> Result<Self, StartError> {
         match listen {
             Listen::Tcp(address) => bind_tcp(address, insecure).await,
             Listen::Unix(path) => bind_unix(path).await,
         }
     }
 
-    /// Where it listens, as clients write it.
-    pub(super) fn address(&self) -> String {
+    /// The address, as clients write it.
+    pub fn address(&self) -> String {
         match self {
             Self::Tcp(_, address) => address.to_string(),
             Self::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 
-    /// Serves on a task of its own until `draining` turns true and the calls then under way have ended.
-    pub(super) fn serve(
-        self,
-        transport: Server,
-        front: Front,
-        draining: watch::Receiver<bool>,
-    ) -> JoinHandle<Result<(), tonic::transport::Error>> {
-        let signal = stopped(draining.clone());
-        match self {
-            Self::Tcp(listener, _) => tokio::spawn(async move {
-                let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                let incoming = unspoken(incoming, draining);
-                transport.serve_with_incoming_shutdown(front, incoming, signal).await
-            }),
-            Self::Unix(listener, file) => tokio::spawn(async move {
-                let incoming = unspoken(UnixListenerStream::new(listener), draining);
-                let served = transport.serve_with_incoming_shutdown(front, incoming, signal).await;
-                drop(file);
-                served
-            }),
-        }
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
+                let _ = stream.set_nodelay(true);
+                Accepted::Tcp(stream)
+            }
+            Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0),
+        })
     }
-}
-
-/// Connections, each of which ends when the server stops before its client has spoken.
-fn unspoken<C>(
-    incoming: impl Stream<Item = io::Result<C>>,
-    draining: watch::Receiver<bool>,
-) -> impl Stream<Item = io::Result<Unspoken<C>>> {
-    incoming.map(move |accepted| Ok(Unspoken::new(accepted?, draining.clone())))
 }
 
 async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError> {
@@ -101,7 +79,7 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError>
         .await
         .map_err(|_| {
             StartError::new(format!(
-                "'{address}' cannot be listened on: the host is not known here; give an address of this machine, as in 127.0.0.1:50051."
+                "Cannot listen on {address}: unknown host. Pass a local address, for example 127.0.0.1:50051."
             ))
         })?
         .collect();
@@ -109,7 +87,7 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError>
         && !insecure
     {
         return Err(StartError::new(format!(
-            "{open} can be reached from other machines, and there is no transport security: everybody there could read and write everything. Listen on 127.0.0.1 or a Unix socket, or say --insecure if this is meant."
+            "Refusing to listen on {open} without TLS. Listen on 127.0.0.1 or a Unix socket, or pass --insecure to override."
         )));
     }
     let listener =
@@ -121,27 +99,25 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError>
 fn bind_error(address: &str, error: &io::Error) -> StartError {
     StartError::new(match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "{address} is in use by another program, perhaps another sessiond; stop it, or choose another address with --listen (port 0 takes a free one)."
+            "{address} is in use, perhaps by another sessiond. Stop that process, or pass another address with --listen (port 0 takes a free one)."
         ),
         io::ErrorKind::PermissionDenied => format!(
-            "{address} may not be listened on by this user; choose a port above 1023 or a path that it may write to."
+            "Permission denied to listen on {address}. Use a port above 1023 or a writable path."
         ),
         io::ErrorKind::AddrNotAvailable => format!(
-            "{address} is no address of this machine; choose one that is, as in 127.0.0.1:50051."
+            "{address} is not a local address. Pass one with --listen, for example 127.0.0.1:50051."
         ),
-        _ => format!(
-            "{address} cannot be listened on ({error}); choose another address with --listen."
-        ),
+        _ => format!("Cannot listen on {address}: {error}. Pass another address with --listen."),
     })
 }
 
-/// Binds a socket's path. A file left by a process that died is replaced; one that somebody answers on is not, nor is anything else.
+/// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
 async fn bind_unix(path: &Path) -> Result<Listener, StartError> {
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
             return Err(StartError::new(format!(
-                "{name} is there and is no socket; choose another path with --listen, or remove it."
+                "{name} exists and is not a socket. Remove it, or pass another path with --listen."
             )));
         }
         if UnixStream::connect(path).await.is_ok() {

@@ -3,20 +3,20 @@
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
 use super::{
-    Store,
+    Store, SystemClock,
     memory::MemoryStore,
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
 };
 use crate::domain::token::StoreId;
 
-/// What can be chosen about any store.
+/// Options of every store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Threads that read, at least 1.
     pub readers: usize,
     /// Identity of a store that begins empty.
     pub new_id: StoreId,
-    /// Where the process ends itself, for tests of what survives.
+    /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<CrashAt>,
 }
 
@@ -56,7 +56,7 @@ impl std::error::Error for OpenError {}
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
     let StoreOptions { readers, new_id, crash } = options;
     if url == "memory:" {
-        return Ok(Arc::new(MemoryStore::new(new_id)));
+        return Ok(Arc::new(MemoryStore::new(new_id, Arc::new(SystemClock))));
     }
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => {
@@ -67,7 +67,7 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, Op
             Ok(Arc::new(store))
         }
         _ => Err(OpenError(format!(
-            "'{url}' names no store; write sqlite:PATH for a file, or memory: for one that forgets."
+            "'{url}' is not the URL of a store. Pass sqlite:PATH for a file, or memory: to keep nothing on disk."
         ))),
     }
 }

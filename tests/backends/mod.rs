@@ -1,18 +1,18 @@
-//! Every store there is: listed here once, for the suite and for the model test.
+//! All stores, listed once for the conformance suite and for the model test.
 
 use std::{
     path::PathBuf,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
 };
 
 use sessiond::{
-    domain::token::StoreId,
+    domain::{time::Time, token::StoreId},
     store::{
-        Store,
+        Clock, Store,
         memory::MemoryStore,
         sqlite::{self, SqliteOptions},
     },
@@ -20,20 +20,39 @@ use sessiond::{
 
 /// A kind of store.
 pub struct Backend {
-    /// What tests call it.
+    /// Name in messages of tests.
     pub name: &'static str,
-    /// Opens the store in a folder: a new one, or the one that is there.
-    pub open: fn(PathBuf) -> Opening,
-    /// Whether what was written is there when it is opened again.
+    /// Opens the store in a folder, or creates it.
+    pub open: fn(PathBuf, Arc<dyn Clock>) -> Opening,
+    /// Whether its data survives a restart.
     pub durable: bool,
-    /// Cases that it is not held to, as `concept::case`, each with the reason.
+    /// Excluded cases as `concept::case`, each with the reason.
     pub excluded: &'static [(&'static str, &'static str)],
 }
 
 /// A store about to be open.
 pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
 
-/// The list: makes one test of a case for every store. `$run(&BACKEND, $argument, …)`
+/// A clock that tests set.
+pub struct TestClock(Mutex<Time>);
+
+impl TestClock {
+    pub fn new(now: Time) -> Self {
+        Self(Mutex::new(now))
+    }
+
+    pub fn set(&self, now: Time) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The list of stores. Makes one test of a case for each: `$run(&BACKEND, $argument, …)`.
 macro_rules! for_each_backend {
     ($run:path, $($argument:expr),* $(,)?) => {
         #[test]
@@ -54,10 +73,12 @@ macro_rules! for_each_backend {
 }
 pub(crate) use for_each_backend;
 
-/// The specification.
+/// In memory.
 pub const MEMORY: Backend = Backend {
     name: "memory",
-    open: |_| Box::pin(async { Arc::new(MemoryStore::new(new_id())) as Arc<dyn Store> }),
+    open: |_, clock| {
+        Box::pin(async { Arc::new(MemoryStore::new(new_id(), clock)) as Arc<dyn Store> })
+    },
     durable: false,
     excluded: &[(
         "durability::everything_is_there_after_a_restart",
@@ -65,7 +86,7 @@ pub const MEMORY: Backend = Backend {
     )],
 };
 
-/// An identity that no other store of this process has: as many are made as there are tests.
+/// An identity that no other store of this process has.
 fn new_id() -> StoreId {
     static MADE: AtomicU32 = AtomicU32::new(0);
     StoreId(u128::from(MADE.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
@@ -74,9 +95,10 @@ fn new_id() -> StoreId {
 /// A file.
 pub const SQLITE: Backend = Backend {
     name: "sqlite",
-    open: |folder| {
+    open: |folder, clock| {
         Box::pin(async move {
             let options = SqliteOptions::new(folder.join("sessiond.db"), new_id());
+            let options = SqliteOptions { clock, ..options };
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },
@@ -84,13 +106,13 @@ pub const SQLITE: Backend = Backend {
     excluded: &[],
 };
 
-/// A file, by a writer that remembers nothing from one commit to the next: everything that it knows comes from the tables.
+/// A file, by a writer without a cache: everything is read from the tables.
 pub const SQLITE_WITHOUT_CACHE: Backend = Backend {
     name: "sqlite without cache",
-    open: |folder| {
+    open: |folder, clock| {
         Box::pin(async move {
             let options = SqliteOptions::new(folder.join("sessiond.db"), new_id());
-            let options = SqliteOptions { cache_bytes: 0, ..options };
+            let options = SqliteOptions { clock, cache_bytes: 0, ..options };
             Arc::new(sqlite::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },

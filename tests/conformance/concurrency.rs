@@ -1,18 +1,18 @@
 //! Several writers at once.
 
-use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll};
+use std::{collections::BTreeSet, future::poll_fn, task::Poll};
 
 use sessiond::{
     domain::{error::Error, event::Event},
-    store::{Append, Appended, StateUpdate},
+    store::{Append, Appended, CreateSession, StateUpdate},
 };
 
-use crate::{bench::*, build::*};
+use crate::{fixture::*, requests::*};
 
 const WRITERS: u64 = 8;
 const EVENTS: u64 = 25;
 
-/// Runs one task for each writer and waits for all.
+/// Runs one task for each writer and waits for all of them.
 async fn together<F, T>(writer: impl Fn(u64) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,
@@ -26,10 +26,10 @@ where
     results
 }
 
-pub async fn increments_of_one_session_are_never_lost(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[]).await;
+pub async fn increments_of_one_session_are_never_lost(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
     let stored: Vec<Vec<Event>> = together(|writer| {
-        let store = bench.share();
+        let store = fixture.share();
         async move {
             let mut stored = Vec::new();
             for at in 0..EVENTS {
@@ -44,8 +44,8 @@ pub async fn increments_of_one_session_are_never_lost(bench: &mut Bench) {
     .await;
     let total = WRITERS * EVENTS;
     let state = format!(r#"{{"app:n":{total},"user:n":{total},"n":{total}}}"#);
-    assert_eq!(bench.state("a/u/s").await, state);
-    let log = bench.log("a/u/s").await;
+    assert_eq!(fixture.state("a/u/s").await, state);
+    let log = fixture.log("a/u/s").await;
     assert_eq!(sequences(&log), (1..=total).collect::<Vec<_>>());
     for event in &log {
         let n = event.sequence;
@@ -62,13 +62,13 @@ pub async fn increments_of_one_session_are_never_lost(bench: &mut Bench) {
 }
 
 /// Sessions of two users and updates without a session, all on one application.
-pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
+pub async fn sessions_that_share_a_scope_lose_nothing(fixture: &mut Fixture) {
     for writer in 0..WRITERS {
         let path = format!("a/u{}/s{writer}", writer % 2);
-        bench.new_session(&path, &[]).await;
+        fixture.new_session(&path, &[]).await;
     }
     together(|writer| {
-        let store = bench.share();
+        let store = fixture.share();
         async move {
             let path = format!("a/u{}/s{writer}", writer % 2);
             for at in 0..EVENTS {
@@ -89,8 +89,8 @@ pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
         let path = format!("a/u{user}/s{writer}");
         let own = 2 * EVENTS;
         let state = format!(r#"{{"app:n":{of_app},"user:n":{of_user},"n":{own}}}"#);
-        assert_eq!(bench.state(&path).await, state);
-        let log = bench.log(&path).await;
+        assert_eq!(fixture.state(&path).await, state);
+        let log = fixture.log(&path).await;
         assert_eq!(sequences(&log), (1..=own).collect::<Vec<_>>());
         for pair in log.chunks(2) {
             // A batch is one commit: nothing comes in between.
@@ -106,7 +106,7 @@ pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
             let changes = format!(r#"{{"n":{n},"app:n":{app},"user:n":{user_n}}}"#);
             assert_eq!(became(&event.changes), changes);
             let as_of = format!(r#"{{"app:n":{app},"user:n":{user_n},"n":{n}}}"#);
-            assert_eq!(bench.state_as_of(&path, n).await, as_of);
+            assert_eq!(fixture.state_as_of(&path, n).await, as_of);
             assert!(seen[2].insert(app));
             assert!(seen[user as usize].insert(user_n));
         }
@@ -115,14 +115,14 @@ pub async fn sessions_that_share_a_scope_lose_nothing(bench: &mut Bench) {
         assert_eq!(user.len() as u64, of_user);
         assert_eq!(user.last(), Some(&of_user));
     }
-    assert_eq!(bench.position("a").await.versions.application, of_app);
+    assert_eq!(fixture.position("a").await.versions.application, of_app);
 }
 
-pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[]).await;
+pub async fn one_of_several_conditional_writers_wins(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
     for round in 0..10 {
         let results: Vec<Result<Appended, Error>> = together(|writer| {
-            let store = bench.share();
+            let store = fixture.share();
             let id = format!("{round}.{writer}");
             let guarded = Append {
                 precondition: expect_sequence(round),
@@ -143,14 +143,14 @@ pub async fn of_racing_writers_that_expect_a_sequence_one_wins(bench: &mut Bench
         }
         assert_eq!(won, 1);
     }
-    assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
+    assert_eq!(fixture.state("a/u/s").await, r#"{"n":10}"#);
 }
 
-pub async fn of_the_same_event_from_many_one_is_stored(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[]).await;
+pub async fn a_concurrently_repeated_event_is_stored_once(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
     for round in 1..=10 {
         let answers: Vec<Appended> = together(|_| {
-            let store = bench.share();
+            let store = fixture.share();
             let same = append("a/u/s", [event(&round.to_string(), add("n", 1))]);
             async move { store.append(same).await.unwrap() }
         })
@@ -162,25 +162,25 @@ pub async fn of_the_same_event_from_many_one_is_stored(bench: &mut Bench) {
             assert_eq!(answer.events[0].event.sequence, round);
         }
     }
-    assert_eq!(bench.state("a/u/s").await, r#"{"n":10}"#);
+    assert_eq!(fixture.state("a/u/s").await, r#"{"n":10}"#);
 }
 
-pub async fn of_the_same_request_from_many_one_is_carried_out(bench: &mut Bench) {
+pub async fn a_concurrently_repeated_request_is_applied_once(fixture: &mut Fixture) {
     let replayed: Vec<bool> = together(|_| {
-        let store = bench.share();
+        let store = fixture.share();
         let same = StateUpdate { request: request("r", 1), ..update("a/u", add("user:n", 1)) };
         async move { store.update_state(same).await.unwrap().replayed }
     })
     .await;
     assert_eq!(replayed.iter().filter(|replayed| !**replayed).count(), 1);
-    assert_eq!(bench.state("a/u").await, r#"{"user:n":1}"#);
+    assert_eq!(fixture.state("a/u").await, r#"{"user:n":1}"#);
 }
 
-pub async fn of_racing_creations_one_creates(bench: &mut Bench) {
+pub async fn concurrent_creations_create_one_session(fixture: &mut Fixture) {
     for round in 0..10 {
         let path = format!("a/u/{round}");
         let results: Vec<Result<bool, Error>> = together(|writer| {
-            let store = bench.share();
+            let store = fixture.share();
             let create = create(&path, &[("n", &writer.to_string()), ("app:n", "1")]);
             async move { store.create_session(create).await.map(|created| created.created) }
         })
@@ -190,16 +190,79 @@ pub async fn of_racing_creations_one_creates(bench: &mut Bench) {
         let refused = Err(Error::SessionExists(address(&path)));
         let refused = results.iter().filter(|result| **result == refused);
         assert_eq!(refused.count() as u64, WRITERS - 1);
-        // What was refused has written nothing into the application either.
-        let version = bench.position("a").await.versions.application;
+        // A refused creation has written nothing into the application either.
+        let version = fixture.position("a").await.versions.application;
         assert_eq!(version, round + 1);
     }
 }
 
-pub async fn a_refused_command_does_not_harm_its_neighbours(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[("s", "\"x\"")]).await;
+pub async fn concurrent_creations_after_an_expiry_create_one_session(fixture: &mut Fixture) {
+    for round in 0..10 {
+        let path = format!("a/u/{round}");
+        let short = CreateSession { expiration: ends(at(2_000)), ..create(&path, &[("old", "1")]) };
+        let first = fixture.create_session(short).await.unwrap().info;
+        let results = together(|writer| {
+            let store = fixture.share();
+            let anew = create(&path, &[("n", &writer.to_string()), ("app:n", "1")]);
+            async move { store.create_session(anew.at(at(2_000))).await }
+        })
+        .await;
+        let mut created = Vec::new();
+        for result in results {
+            match result {
+                Ok(answer) => created.push(answer),
+                Err(error) => assert_eq!(error, Error::SessionExists(address(&path))),
+            }
+        }
+        assert_eq!(created.len(), 1);
+        assert_ne!(created[0].info.incarnation, first.incarnation);
+        assert_eq!(fixture.info(&path).await, created[0].info);
+        assert_eq!(fixture.state(&path).await, text(&created[0].state));
+        assert_eq!(fixture.position("a").await.versions.application, round + 1);
+    }
+}
+
+/// A second session of the id comes and goes. While both are there, the id is refused.
+pub async fn a_bare_id_is_resolved_at_the_commit(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
+    let accepted: Vec<u64> = together(|writer| {
+        let store = fixture.share();
+        async move {
+            let mut accepted = 0;
+            for at in 0..EVENTS {
+                if writer == 0 {
+                    store.create_session(create("a/v/s", &[])).await.unwrap();
+                    assert!(store.delete_session(address("a/v/s"), NOW).await.unwrap());
+                    continue;
+                }
+                let id = format!("{writer}.{at}");
+                let by_id =
+                    Append { session: bare("s"), ..append("a/u/s", [event(&id, add("n", 1))]) };
+                match store.append(by_id).await {
+                    Ok(appended) => {
+                        assert_eq!(appended.info.key, address("a/u/s"));
+                        accepted += 1;
+                    }
+                    Err(refused) => {
+                        assert!(matches!(refused, Error::AmbiguousSessionId(_)), "{refused}");
+                    }
+                }
+            }
+            accepted
+        }
+    })
+    .await;
+    let accepted: u64 = accepted.iter().sum();
+    assert_eq!(fixture.info("a/u/s").await.last_sequence, accepted);
+    let state = fixture.read_state(read_state("a/u/s")).await.unwrap().state;
+    let n = state.get("n").map_or("0", |n| n.as_str());
+    assert_eq!(n, accepted.to_string());
+}
+
+pub async fn a_refused_write_does_not_affect_concurrent_writes(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[("s", "\"x\"")]).await;
     together(|writer| {
-        let store = bench.share();
+        let store = fixture.share();
         async move {
             for at in 0..EVENTS {
                 let id = format!("{writer}.{at}");
@@ -218,16 +281,16 @@ pub async fn a_refused_command_does_not_harm_its_neighbours(bench: &mut Bench) {
     .await;
     let good = WRITERS / 2 * EVENTS;
     let state = format!(r#"{{"app:n":{good},"n":{good},"s":"x"}}"#);
-    assert_eq!(bench.state("a/u/s").await, state);
-    let log = bench.log("a/u/s").await;
+    assert_eq!(fixture.state("a/u/s").await, state);
+    let log = fixture.log("a/u/s").await;
     assert_eq!(sequences(&log), (1..=good).collect::<Vec<_>>());
-    assert_eq!(bench.position("a").await.versions.application, good);
+    assert_eq!(fixture.position("a").await.versions.application, good);
 }
 
-/// A read is of one point of time: what one commit writes is seen together.
-pub async fn a_read_sees_whole_commits_only(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[("n", "0"), ("app:n", "0"), ("user:n", "0")]).await;
-    let store = bench.share();
+/// A read is of one point in time: it sees a commit whole or not at all.
+pub async fn a_read_sees_whole_commits_only(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[("n", "0"), ("app:n", "0"), ("user:n", "0")]).await;
+    let store = fixture.share();
     let writer = tokio::spawn(async move {
         for at in 0..200 {
             let delta = || add("n", 1).add("app:n", 1).add("user:n", 1);
@@ -239,14 +302,14 @@ pub async fn a_read_sees_whole_commits_only(bench: &mut Bench) {
     while seen < 400 {
         let mut query = read("a/u/s");
         query.events = Some(everything());
-        let view = bench.read_session(query).await.unwrap();
+        let view = fixture.read_session(query).await.unwrap();
         let n = view.info.last_sequence;
         assert_eq!(n % 2, 0);
         assert!(n >= seen);
         let state = format!(r#"{{"app:n":{n},"user:n":{n},"n":{n}}}"#);
         assert_eq!(text(&view.state.unwrap()), state);
         assert_eq!(view.events.unwrap().events.len() as u64, n);
-        let position = bench.position("a/u/s").await;
+        let position = fixture.position("a/u/s").await;
         assert_eq!(position.versions.user, position.sequence + 1);
         seen = n;
         tokio::task::yield_now().await;
@@ -254,11 +317,11 @@ pub async fn a_read_sees_whole_commits_only(bench: &mut Bench) {
     writer.await.unwrap();
 }
 
-/// A write stands also where nobody waits for its answer.
-pub async fn a_caller_that_leaves_harms_nobody(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[]).await;
+/// A write is whole, also if nobody waits for its answer.
+pub async fn a_cancelled_caller_harms_nobody(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
     for at in 0..50 {
-        let store = bench.share();
+        let store = fixture.share();
         let left = append("a/u/s", [event(&format!("left {at}"), add("n", 1))]);
         let caller = tokio::spawn(async move { store.append(left).await });
         if at % 2 == 0 {
@@ -267,27 +330,27 @@ pub async fn a_caller_that_leaves_harms_nobody(bench: &mut Bench) {
         caller.abort();
         let _ = caller.await;
         let stays = append("a/u/s", [event(&format!("stays {at}"), add("m", 1))]);
-        bench.append(stays).await.unwrap();
+        fixture.append(stays).await.unwrap();
     }
-    let log = bench.log("a/u/s").await;
+    let log = fixture.log("a/u/s").await;
     assert_eq!(sequences(&log), (1..=log.len() as u64).collect::<Vec<_>>());
     let left = log.iter().filter(|event| event.event_id.as_str().starts_with("left"));
-    let state = bench.read_state(read_state("a/u/s")).await.unwrap().state;
+    let state = fixture.read_state(read_state("a/u/s")).await.unwrap().state;
     assert_eq!(state.get("m"), Some(&json("50")));
     let left = left.count();
     let n = state.get("n").map_or("0", |n| n.as_str());
     assert_eq!(n, left.to_string());
 }
 
-pub async fn writes_take_effect_in_the_order_of_their_first_polls(bench: &mut Bench) {
+pub async fn writes_take_effect_in_the_order_of_their_first_polls(fixture: &mut Fixture) {
     const WRITES: u64 = 50;
-    bench.new_session("a/u/s", &[]).await;
-    let store = bench.share();
+    fixture.new_session("a/u/s", &[]).await;
+    let store = fixture.share();
     let write = |at: u64| {
-        let store = Arc::clone(&store);
+        let store = store.clone();
         async move { store.append(append("a/u/s", [event(&format!("{at}"), add("n", 1))])).await }
     };
-    // Made in the other order, which does not count.
+    // The order in which the futures are made does not count.
     let mut writes: Vec<_> = (1..=WRITES).rev().map(|at| (at, Box::pin(write(at)))).collect();
     writes.reverse();
     let mut pending = Vec::new();

@@ -2,10 +2,10 @@
 
 use sessiond::{
     domain::{error::Error, event::NewEvent, id::Author, json::Json, session::Incarnation},
-    store::{Append, ForkSession, KeyChange, KeyChangeQuery, RewindSession, StateUpdate},
+    store::{KeyChange, KeyChangeQuery, StateUpdate},
 };
 
-use crate::{bench::*, build::*};
+use crate::{fixture::*, requests::*};
 
 /// A change in one line: `version author@time session.sequence: value`.
 fn line(change: &KeyChange) -> String {
@@ -18,44 +18,40 @@ fn line(change: &KeyChange) -> String {
     format!("{} {}@{secs}{source}: {value}", change.version, change.author)
 }
 
-async fn history(bench: &Bench, path: &str, name: &str) -> Vec<String> {
-    let page = bench.list_key_changes(changes(path, name)).await.unwrap();
+async fn history(fixture: &Fixture, path: &str, name: &str) -> Vec<String> {
+    let page = fixture.list_key_changes(changes(path, name)).await.unwrap();
     assert!(!page.more);
     page.changes.iter().map(line).collect()
 }
 
-/// One session after the other writes the same keys, in every way there is.
-async fn write(bench: &Bench) {
+/// Two sessions and a request write the same keys, in every way there is.
+async fn write(fixture: &Fixture) {
     let state = [("app:k", "0"), ("user:k", "0"), ("k", "0"), ("other", "0")];
-    bench.new_session("a/u/s", &state).await;
+    fixture.new_session("a/u/s", &state).await;
     let by = |author: &str, id: &str, delta| NewEvent {
         author: Author::new(author).unwrap(),
         ..event(id, delta)
     };
     let all = |value: &str| set(&[("app:k", value), ("user:k", value), ("k", value)]);
-    let batch = Append {
-        now: at(1_100),
-        ..append(
-            "a/u/s",
-            [
-                by("ann", "1", all("1")),
-                by("ann", "2", nothing()),
-                by("bob", "3", remove(&["app:k", "user:k", "k"])),
-            ],
-        )
-    };
-    bench.append(batch).await.unwrap();
+    let batch = append(
+        "a/u/s",
+        [
+            by("ann", "1", all("1")),
+            by("ann", "2", nothing()),
+            by("bob", "3", remove(&["app:k", "user:k", "k"])),
+        ],
+    );
+    fixture.append(batch.at(at(1_100))).await.unwrap();
     let updated = StateUpdate {
         author: Author::new("cli").unwrap(),
-        now: at(1_050),
         ..update("a/u", set(&[("app:k", "2"), ("user:k", "2")]))
     };
-    bench.update_state(updated).await.unwrap();
-    bench.new_session("a/u/t", &[("app:k", "3"), ("k", "9")]).await;
-    bench.put("a/u/t", "1", add("app:k", 1).add("user:k", 1)).await;
-    bench.put("a/u/s", "4", set(&[("k", "4"), ("app:other", "4")])).await;
-    let back = RewindSession { now: at(1_200), ..rewind("a/u/s", 1, "m") };
-    bench.rewind_session(back).await.unwrap();
+    fixture.update_state(updated.at(at(1_050))).await.unwrap();
+    fixture.new_session("a/u/t", &[("app:k", "3"), ("k", "9")]).await;
+    fixture.put("a/u/t", "1", add("app:k", 1).add("user:k", 1)).await;
+    fixture.put("a/u/s", "4", set(&[("k", "4"), ("app:other", "4")])).await;
+    let back = rewind("a/u/s", 1, "m").at(at(1_200));
+    fixture.rewind_session(back).await.unwrap();
 }
 
 const APP: [&str; 6] = [
@@ -81,17 +77,17 @@ const OWN: [&str; 5] = [
     "0 @1000: 0",
 ];
 
-pub async fn every_change_is_listed_newest_first(bench: &mut Bench) {
-    write(bench).await;
+pub async fn every_change_is_listed_newest_first(fixture: &mut Fixture) {
+    write(fixture).await;
     for path in ["a", "a/u", "a/v", "a/u/s", "a/u/t"] {
-        assert_eq!(history(bench, path, "app:k").await, APP, "from {path}");
+        assert_eq!(history(fixture, path, "app:k").await, APP, "from {path}");
     }
     for path in ["a/u", "a/u/s", "a/u/t"] {
-        assert_eq!(history(bench, path, "user:k").await, USER, "from {path}");
+        assert_eq!(history(fixture, path, "user:k").await, USER, "from {path}");
     }
-    assert_eq!(history(bench, "a/u/s", "k").await, OWN);
-    assert_eq!(history(bench, "a/u/t", "k").await, ["0 @1000: 9"]);
-    assert_eq!(history(bench, "a/u/s", "other").await, ["0 @1000: 0"]);
+    assert_eq!(history(fixture, "a/u/s", "k").await, OWN);
+    assert_eq!(history(fixture, "a/u/t", "k").await, ["0 @1000: 9"]);
+    assert_eq!(history(fixture, "a/u/s", "other").await, ["0 @1000: 0"]);
     for (path, name) in [
         ("a/u/s", "missing"),
         ("a/u/s", "app:missing"),
@@ -100,18 +96,18 @@ pub async fn every_change_is_listed_newest_first(bench: &mut Bench) {
         ("a/u/s", "K"),
         ("a/u/s", "app:K"),
     ] {
-        assert_eq!(history(bench, path, name).await, [""; 0], "{path} {name}");
+        assert_eq!(history(fixture, path, name).await, [""; 0], "{path} {name}");
     }
 }
 
-pub async fn history_comes_page_by_page(bench: &mut Bench) {
-    write(bench).await;
+pub async fn history_is_read_in_pages(fixture: &mut Fixture) {
+    write(fixture).await;
     for (name, expected) in [("app:k", &APP[..]), ("user:k", &USER), ("k", &OWN)] {
         for (max_items, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (100, 1), (100, 0)] {
             let mut query = KeyChangeQuery { max_items, max_bytes, ..changes("a/u/s", name) };
             let mut found = Vec::new();
             loop {
-                let page = bench.list_key_changes(query.clone()).await.unwrap();
+                let page = fixture.list_key_changes(query.clone()).await.unwrap();
                 assert!(page.changes.len() <= max_items);
                 found.extend(page.changes.iter().map(line));
                 assert!(found.len() <= expected.len(), "{found:?}");
@@ -124,44 +120,44 @@ pub async fn history_comes_page_by_page(bench: &mut Bench) {
         }
     }
     let oldest = KeyChangeQuery { before: Some(0), ..changes("a/u/s", "k") };
-    let page = bench.list_key_changes(oldest).await.unwrap();
+    let page = fixture.list_key_changes(oldest).await.unwrap();
     assert!(page.changes.is_empty() && !page.more);
 }
 
-pub async fn the_incarnation_tells_lives_of_a_session_apart(bench: &mut Bench) {
-    let created = bench.new_session("a/u/s", &[("k", "1"), ("app:k", "1")]).await;
-    let page = bench.list_key_changes(changes("a/u/s", "k")).await.unwrap();
+pub async fn history_names_the_incarnation(fixture: &mut Fixture) {
+    let created = fixture.new_session("a/u/s", &[("k", "1"), ("app:k", "1")]).await;
+    let page = fixture.list_key_changes(changes("a/u/s", "k")).await.unwrap();
     assert_eq!(page.incarnation, created.incarnation);
-    let page = bench.list_key_changes(changes("a/u/s", "app:k")).await.unwrap();
+    let page = fixture.list_key_changes(changes("a/u/s", "app:k")).await.unwrap();
     assert_eq!(page.incarnation, Incarnation(0));
-    bench.delete_session(address("a/u/s"), NOW).await.unwrap();
-    let created = bench.new_session("a/u/s", &[("k", "2")]).await;
-    let page = bench.list_key_changes(changes("a/u/s", "k")).await.unwrap();
+    fixture.delete_session(address("a/u/s"), NOW).await.unwrap();
+    let created = fixture.new_session("a/u/s", &[("k", "2")]).await;
+    let page = fixture.list_key_changes(changes("a/u/s", "k")).await.unwrap();
     assert_eq!(page.incarnation, created.incarnation);
-    assert_eq!(history(bench, "a/u/s", "k").await, ["0 @1000: 2"]);
+    assert_eq!(history(fixture, "a/u/s", "k").await, ["0 @1000: 2"]);
 }
 
-pub async fn shared_history_outlives_the_sessions_that_made_it(bench: &mut Bench) {
-    write(bench).await;
+pub async fn shared_history_outlives_the_sessions_that_made_it(fixture: &mut Fixture) {
+    write(fixture).await;
     for path in ["a/u/s", "a/u/t"] {
-        bench.delete_session(address(path), NOW).await.unwrap();
+        fixture.delete_session(address(path), NOW).await.unwrap();
     }
-    bench.sweep_all(NOW).await;
-    assert_eq!(history(bench, "a", "app:k").await, APP);
-    assert_eq!(history(bench, "a/u", "user:k").await, USER);
-    bench.new_session("a/u/s", &[]).await;
-    bench.put("a/u/s", "1", set(&[("app:k", "5")])).await;
-    assert_eq!(history(bench, "a", "app:k").await[0], "8 agent@1000 s.1: 5");
-    let missing = bench.list_key_changes(changes("a/u/t", "app:k")).await;
+    fixture.sweep_all(NOW).await;
+    assert_eq!(history(fixture, "a", "app:k").await, APP);
+    assert_eq!(history(fixture, "a/u", "user:k").await, USER);
+    fixture.new_session("a/u/s", &[]).await;
+    fixture.put("a/u/s", "1", set(&[("app:k", "5")])).await;
+    assert_eq!(history(fixture, "a", "app:k").await[0], "8 agent@1000 s.1: 5");
+    let missing = fixture.list_key_changes(changes("a/u/t", "app:k")).await;
     assert_eq!(missing.unwrap_err(), Error::not_found(&address("a/u/t")));
 }
 
-pub async fn a_fork_has_the_history_of_what_it_took_over(bench: &mut Bench) {
-    write(bench).await;
-    let forked = ForkSession { now: at(2_000), ..fork("a/u/s", Some(3), "f") };
-    bench.fork_session(forked).await.unwrap();
-    bench.put("a/u/f", "own", set(&[("k", "7")])).await;
-    let mine = history(bench, "a/u/f", "k").await;
+pub async fn a_fork_has_the_history_of_copied_events(fixture: &mut Fixture) {
+    write(fixture).await;
+    let forked = fork("a/u/s", Some(3), "f").at(at(2_000));
+    fixture.fork_session(forked).await.unwrap();
+    fixture.put("a/u/f", "own", set(&[("k", "7")])).await;
+    let mine = history(fixture, "a/u/f", "k").await;
     assert_eq!(mine[0], "4 agent@2000 f.4: 7");
     assert_eq!(mine[1], "3 bob@1100 f.3: -");
     assert_eq!(mine[2], "1 ann@1100 f.1: 1");
@@ -169,18 +165,18 @@ pub async fn a_fork_has_the_history_of_what_it_took_over(bench: &mut Bench) {
     assert_eq!(mine.len(), 4);
 }
 
-/// The history of a key tells what state was at every version.
-pub async fn history_and_past_agree(bench: &mut Bench) {
-    write(bench).await;
+/// The history of a key agrees with its value as of every event.
+pub async fn history_and_past_agree(fixture: &mut Fixture) {
+    write(fixture).await;
     for (name, kind) in [("app:k", 0), ("user:k", 1), ("k", 2)] {
-        let page = bench.list_key_changes(changes("a/u/s", name)).await.unwrap();
-        let last = bench.info("a/u/s").await.last_sequence;
+        let page = fixture.list_key_changes(changes("a/u/s", name)).await.unwrap();
+        let last = fixture.info("a/u/s").await.last_sequence;
         for sequence in 0..=last {
             let mut query = read("a/u/s");
             query.as_of = Some(sequence);
-            let view = bench.read_session(query).await.unwrap();
+            let view = fixture.read_session(query).await.unwrap();
             let versions = match sequence.checked_sub(1) {
-                Some(at) => bench.whole_log("a/u/s").await[at as usize].versions,
+                Some(at) => fixture.whole_log("a/u/s").await[at as usize].versions,
                 None => view.info.created_versions,
             };
             let version = [versions.application, versions.user, sequence][kind];

@@ -5,10 +5,10 @@ use sessiond::{
     store::{CreateSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery},
 };
 
-use crate::{bench::*, build::*};
+use crate::{fixture::*, requests::*};
 
-/// Sessions of three users whose last events have few different times, and some that are not to be seen.
-async fn many(bench: &Bench) {
+/// Sessions whose last events have few different times, and some that must not be listed.
+async fn many(fixture: &Fixture) {
     for (user, id, time, colour) in [
         ("u", "1", 50, "red"),
         ("u", "2", 30, "blue"),
@@ -25,16 +25,15 @@ async fn many(bench: &Bench) {
             labels: labels(&[("colour", colour), ("user", user)]),
             ..create(&path, &[("k", "\"0123456789\"")])
         };
-        bench.create_session(create).await.unwrap();
+        fixture.create_session(create).await.unwrap();
         let timed = NewEvent { event_time: Some(at(time)), ..event("1", nothing()) };
-        bench.append(append(&path, [timed])).await.unwrap();
+        fixture.append(append(&path, [timed])).await.unwrap();
     }
-    bench.new_session("b/u/1", &[]).await;
-    let expired =
-        CreateSession { expire_time: Some(NOW), now: at(10), ..create("a/u/expired", &[]) };
-    bench.create_session(expired).await.unwrap();
-    bench.new_session("a/u/deleted", &[]).await;
-    bench.delete_session(address("a/u/deleted"), NOW).await.unwrap();
+    fixture.new_session("b/u/1", &[]).await;
+    let expired = CreateSession { expiration: ends(NOW), ..create("a/u/expired", &[]) };
+    fixture.create_session(expired.at(at(10))).await.unwrap();
+    fixture.new_session("a/u/deleted", &[]).await;
+    fixture.delete_session(address("a/u/deleted"), NOW).await.unwrap();
 }
 
 const LEAST_RECENT: [&str; 9] =
@@ -48,10 +47,10 @@ fn listed(page: &SessionPage) -> Vec<String> {
 }
 
 /// Reads pages until nothing is left.
-async fn page_by_page(bench: &Bench, mut query: SessionsQuery) -> Vec<String> {
+async fn page_by_page(fixture: &Fixture, mut query: SessionsQuery) -> Vec<String> {
     let mut found = Vec::new();
     for _ in 0..100 {
-        let page = bench.list_sessions(query.clone()).await.unwrap();
+        let page = fixture.list_sessions(query.clone()).await.unwrap();
         assert!(page.sessions.len() <= query.max_items);
         found.extend(listed(&page));
         query.after = page.rest;
@@ -62,29 +61,29 @@ async fn page_by_page(bench: &Bench, mut query: SessionsQuery) -> Vec<String> {
     panic!("the pages do not end");
 }
 
-pub async fn sessions_come_by_their_last_event_with_ties_ascending(bench: &mut Bench) {
-    many(bench).await;
+pub async fn sessions_are_ordered_by_last_event_with_ties_ascending(fixture: &mut Fixture) {
+    many(fixture).await;
     for (order, expected) in
         [(SessionOrder::LeastRecent, LEAST_RECENT), (SessionOrder::MostRecent, MOST_RECENT)]
     {
         let query = SessionsQuery { order, ..sessions("a") };
-        let page = bench.list_sessions(query.clone()).await.unwrap();
+        let page = fixture.list_sessions(query.clone()).await.unwrap();
         assert_eq!(listed(&page), expected);
         assert_eq!(page.rest, None);
         for (info, state) in page.sessions {
             let path = format!("a/{}/{}", info.key.user_id, info.key.session_id);
-            assert_eq!(info, bench.info(&path).await);
+            assert_eq!(info, fixture.info(&path).await);
             assert!(state.is_none());
         }
         for max_items in 1..=10 {
             let query = SessionsQuery { max_items, ..query.clone() };
-            assert_eq!(page_by_page(bench, query).await, expected);
+            assert_eq!(page_by_page(fixture, query).await, expected);
         }
     }
 }
 
-pub async fn a_users_sessions_come_alone(bench: &mut Bench) {
-    many(bench).await;
+pub async fn sessions_of_one_user_are_listed(fixture: &mut Fixture) {
+    many(fixture).await;
     for (user, order, expected) in [
         ("u", SessionOrder::LeastRecent, vec!["u/2", "u/1", "u/3"]),
         ("u", SessionOrder::MostRecent, vec!["u/1", "u/3", "u/2"]),
@@ -99,14 +98,14 @@ pub async fn a_users_sessions_come_alone(bench: &mut Bench) {
                 max_items,
                 ..sessions("a")
             };
-            assert_eq!(page_by_page(bench, query).await, expected, "{user}");
+            assert_eq!(page_by_page(fixture, query).await, expected, "{user}");
         }
     }
-    assert_eq!(page_by_page(bench, sessions("nothing")).await, [""; 0]);
+    assert_eq!(page_by_page(fixture, sessions("nothing")).await, [""; 0]);
 }
 
-pub async fn all_labels_have_to_match(bench: &mut Bench) {
-    many(bench).await;
+pub async fn all_labels_have_to_match(fixture: &mut Fixture) {
+    many(fixture).await;
     for (wanted, expected) in [
         (labels(&[("colour", "blue")]), vec!["u/2", "v/1", "\u{ffff}/z"]),
         (labels(&[("colour", "red"), ("user", "u")]), vec!["u/1", "u/3"]),
@@ -116,33 +115,33 @@ pub async fn all_labels_have_to_match(bench: &mut Bench) {
     ] {
         for max_items in [1, 2, 100] {
             let query = SessionsQuery { labels: wanted.clone(), max_items, ..sessions("a") };
-            assert_eq!(page_by_page(bench, query).await, expected, "{wanted:?}");
+            assert_eq!(page_by_page(fixture, query).await, expected, "{wanted:?}");
         }
     }
 }
 
-pub async fn labels_are_those_of_the_last_update(bench: &mut Bench) {
-    bench.new_session("a/u/s", &[]).await;
+pub async fn labels_are_those_of_the_last_update(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
     for odd in ["'", "\"", "%", "é\u{1}", "a=b,c", "\\"] {
         let update =
             SessionUpdate { labels: Some(labels(&[(odd, odd), ("x", "")])), ..touch("a/u/s") };
-        bench.update_session(update).await.unwrap();
+        fixture.update_session(update).await.unwrap();
         let wanting = |wanted| SessionsQuery { labels: wanted, ..sessions("a") };
         for wanted in [labels(&[(odd, odd)]), labels(&[("x", ""), (odd, odd)])] {
-            let page = bench.list_sessions(wanting(wanted)).await.unwrap();
+            let page = fixture.list_sessions(wanting(wanted)).await.unwrap();
             assert_eq!(page.sessions.len(), 1, "{odd}");
         }
-        let page = bench.list_sessions(wanting(labels(&[(odd, "")]))).await;
+        let page = fixture.list_sessions(wanting(labels(&[(odd, "")]))).await;
         assert_eq!(page.unwrap().sessions.len(), 0);
     }
 }
 
-pub async fn a_list_carries_state_when_asked(bench: &mut Bench) {
-    many(bench).await;
-    bench.update_state(update("a", set(&[("app:k", "1")]))).await.unwrap();
-    bench.update_state(update("a/u", set(&[("user:k", "2")]))).await.unwrap();
+pub async fn a_list_carries_state_when_asked(fixture: &mut Fixture) {
+    many(fixture).await;
+    fixture.update_state(update("a", set(&[("app:k", "1")]))).await.unwrap();
+    fixture.update_state(update("a/u", set(&[("user:k", "2")]))).await.unwrap();
     let query = SessionsQuery { with_state: true, ..sessions("a") };
-    let page = bench.list_sessions(query.clone()).await.unwrap();
+    let page = fixture.list_sessions(query.clone()).await.unwrap();
     assert_eq!(listed(&page), LEAST_RECENT);
     for (info, state) in &page.sessions {
         let user = match info.key.user_id.as_str() {
@@ -157,7 +156,7 @@ pub async fn a_list_carries_state_when_asked(bench: &mut Bench) {
         let mut query = SessionsQuery { max_bytes, ..query.clone() };
         let mut found = 0;
         for at in 1..=pages {
-            let page = bench.list_sessions(query.clone()).await.unwrap();
+            let page = fixture.list_sessions(query.clone()).await.unwrap();
             found += page.sessions.len();
             assert_eq!(page.rest.is_none(), at == pages);
             query.after = page.rest;
@@ -165,48 +164,48 @@ pub async fn a_list_carries_state_when_asked(bench: &mut Bench) {
         assert_eq!(found, 9);
     }
     let some = SessionsQuery { max_bytes: 200, ..query };
-    let page = bench.list_sessions(some.clone()).await.unwrap();
+    let page = fixture.list_sessions(some.clone()).await.unwrap();
     assert!((2..9).contains(&page.sessions.len()), "{}", page.sessions.len());
     let bytes: usize =
         page.sessions.iter().map(|(_, state)| text(state.as_ref().unwrap()).len()).sum();
     assert!(bytes <= 200);
-    assert_eq!(page_by_page(bench, some).await, LEAST_RECENT);
+    assert_eq!(page_by_page(fixture, some).await, LEAST_RECENT);
 }
 
 /// Client clocks decide the order, to the nanosecond.
-pub async fn the_order_follows_the_last_events(bench: &mut Bench) {
+pub async fn the_order_follows_the_last_events(fixture: &mut Fixture) {
     for id in ["1", "2", "3"] {
-        bench.new_session(&format!("a/u/{id}"), &[]).await;
+        fixture.new_session(&format!("a/u/{id}"), &[]).await;
     }
     let time = |nanos| Time::new(-1, nanos);
     for (id, nanos) in [("2", 5), ("3", 6), ("1", 7)] {
         let path = format!("a/u/{id}");
         let timed = NewEvent { event_time: time(nanos), ..event("1", nothing()) };
-        bench.append(append(&path, [timed])).await.unwrap();
+        fixture.append(append(&path, [timed])).await.unwrap();
     }
-    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/2", "u/3", "u/1"]);
+    assert_eq!(page_by_page(fixture, sessions("a")).await, ["u/2", "u/3", "u/1"]);
     let back = NewEvent { event_time: time(0), ..event("2", nothing()) };
-    bench.append(append("a/u/1", [back])).await.unwrap();
-    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/1", "u/2", "u/3"]);
-    bench.rewind_session(rewind("a/u/2", 0, "m")).await.unwrap();
-    assert_eq!(page_by_page(bench, sessions("a")).await, ["u/1", "u/3", "u/2"]);
-    bench.fork_session(fork("a/u/1", Some(1), "0")).await.unwrap();
+    fixture.append(append("a/u/1", [back])).await.unwrap();
+    assert_eq!(page_by_page(fixture, sessions("a")).await, ["u/1", "u/2", "u/3"]);
+    fixture.rewind_session(rewind("a/u/2", 0, "m")).await.unwrap();
+    assert_eq!(page_by_page(fixture, sessions("a")).await, ["u/1", "u/3", "u/2"]);
+    fixture.fork_session(fork("a/u/1", Some(1), "0")).await.unwrap();
     let expected = ["u/1", "u/3", "u/0", "u/2"];
-    assert_eq!(page_by_page(bench, sessions("a")).await, expected);
+    assert_eq!(page_by_page(fixture, sessions("a")).await, expected);
 }
 
-/// Sessions that come and go between two pages disturb no other.
-pub async fn pages_stay_in_place_while_sessions_come_and_go(bench: &mut Bench) {
-    many(bench).await;
+/// Sessions that come and go between two pages do not shift the others.
+pub async fn pages_are_stable_while_sessions_come_and_go(fixture: &mut Fixture) {
+    many(fixture).await;
     let mut query = SessionsQuery { max_items: 4, ..sessions("a") };
-    let first = bench.list_sessions(query.clone()).await.unwrap();
+    let first = fixture.list_sessions(query.clone()).await.unwrap();
     assert_eq!(listed(&first), LEAST_RECENT[..4]);
-    // The very one behind which the next page begins, one before it, one after it.
+    // The last session of the page, one before it, one after it.
     for gone in ["a/u/1", "a/u/2", "a/v/1"] {
-        bench.delete_session(address(gone), NOW).await.unwrap();
+        fixture.delete_session(address(gone), NOW).await.unwrap();
     }
-    bench.new_session("a/w/new", &[]).await;
+    fixture.new_session("a/w/new", &[]).await;
     query.after = first.rest;
     let rest = ["u/3", "\u{ffff}/z", "\u{10ffff}/é", "v/9", "w/new"];
-    assert_eq!(page_by_page(bench, query).await, rest);
+    assert_eq!(page_by_page(fixture, query).await, rest);
 }

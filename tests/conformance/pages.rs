@@ -1,4 +1,4 @@
-//! Which events a read returns, page by page, compared with a model that is too simple to be wrong.
+//! Pages of events, compared with a naive model.
 
 use sessiond::{
     domain::{
@@ -10,18 +10,18 @@ use sessiond::{
     store::{EventQuery, SessionQuery},
 };
 
-use crate::{bench::*, build::*};
+use crate::{fixture::*, requests::*};
 
 const PATH: &str = "a/u/s";
 
 /// A log of 24 events by two authors in three turns at odd times, with two rewinds.
-async fn log(bench: &Bench) {
-    bench.new_session(PATH, &[]).await;
+async fn log(fixture: &Fixture) {
+    fixture.new_session(PATH, &[]).await;
     for number in 1..=24i64 {
         let id = number.to_string();
         match number {
-            9 => drop(bench.rewind_session(rewind(PATH, 5, &id)).await.unwrap()),
-            17 => drop(bench.rewind_session(rewind(PATH, 14, &id)).await.unwrap()),
+            9 => drop(fixture.rewind_session(rewind(PATH, 5, &id)).await.unwrap()),
+            17 => drop(fixture.rewind_session(rewind(PATH, 14, &id)).await.unwrap()),
             _ => {
                 let entry = NewEvent {
                     author: Author::new(["x", "y"][number as usize % 2]).unwrap(),
@@ -33,13 +33,13 @@ async fn log(bench: &Bench) {
                     body: Some(json(&format!("{{\"n\":\"{}\"}}", "x".repeat(number as usize)))),
                     ..event(&id, nothing())
                 };
-                bench.append(append(PATH, [entry])).await.unwrap();
+                fixture.append(append(PATH, [entry])).await.unwrap();
             }
         }
     }
 }
 
-/// What is selected, by the definition: filters first, then the newest so many.
+/// The selected events by definition: filters first, then the newest `recent` of them.
 fn select(all: &[Event], as_of: u64, selection: &EventSelection) -> Vec<u64> {
     let filter = &selection.filter;
     let mut selected: Vec<u64> = all
@@ -109,10 +109,10 @@ fn selections() -> Vec<EventSelection> {
 }
 
 /// Reads pages until nothing is left.
-async fn page_by_page(bench: &Bench, mut query: EventQuery) -> Vec<u64> {
+async fn page_by_page(fixture: &Fixture, mut query: EventQuery) -> Vec<u64> {
     let mut found = Vec::new();
     for _ in 0..1_000 {
-        let page = bench.list_events(query.clone()).await.unwrap().1;
+        let page = fixture.list_events(query.clone()).await.unwrap().1;
         assert!(page.events.len() <= query.selection.max_items);
         let bytes: usize = page.events.iter().map(Event::bytes).sum();
         assert!(page.events.len() == 1 || bytes <= query.selection.max_bytes);
@@ -125,19 +125,19 @@ async fn page_by_page(bench: &Bench, mut query: EventQuery) -> Vec<u64> {
     panic!("the pages do not end");
 }
 
-pub async fn every_selection_agrees_with_its_definition(bench: &mut Bench) {
-    log(bench).await;
+pub async fn every_selection_agrees_with_its_definition(fixture: &mut Fixture) {
+    log(fixture).await;
     for as_of in [None, Some(24), Some(16), Some(8), Some(0)] {
         let mut whole = events(PATH);
         whole.as_of = as_of;
         whole.selection.filter.include_rewound = true;
-        let all = bench.list_events(whole).await.unwrap().1.events;
+        let all = fixture.list_events(whole).await.unwrap().1.events;
         for selection in selections() {
             for descending in [false, true] {
                 let selection = EventSelection { descending, ..selection.clone() };
                 let expected = select(&all, as_of.unwrap_or(24), &selection);
                 let query = EventQuery { as_of, selection, ..events(PATH) };
-                let page = bench.list_events(query.clone()).await.unwrap().1;
+                let page = fixture.list_events(query.clone()).await.unwrap().1;
                 assert_eq!(sequences(&page.events), expected, "{query:?}");
                 assert_eq!(page.rest, None, "{query:?}");
                 for event in page.events {
@@ -148,11 +148,11 @@ pub async fn every_selection_agrees_with_its_definition(bench: &mut Bench) {
     }
 }
 
-pub async fn pages_put_together_are_the_whole(bench: &mut Bench) {
-    log(bench).await;
+pub async fn pages_add_up_to_the_whole(fixture: &mut Fixture) {
+    log(fixture).await;
     let mut whole = events(PATH);
     whole.selection.filter.include_rewound = true;
-    let all = bench.list_events(whole).await.unwrap().1.events;
+    let all = fixture.list_events(whole).await.unwrap().1.events;
     let few = selections().into_iter().enumerate();
     for (at, selection) in few.filter(|(at, _)| at % 7 == 0) {
         for descending in [false, true] {
@@ -162,53 +162,53 @@ pub async fn pages_put_together_are_the_whole(bench: &mut Bench) {
                 EventSelection { descending, max_items, max_bytes, ..selection.clone() };
             let expected = select(&all, 24, &selection);
             let query = EventQuery { selection, ..events(PATH) };
-            let found = page_by_page(bench, query.clone()).await;
+            let found = page_by_page(fixture, query.clone()).await;
             assert_eq!(found, expected, "{query:?}");
         }
     }
 }
 
-/// A page is as full as its bounds let it, and has a rest only where something is left.
-pub async fn a_page_ends_at_its_bounds_and_not_before(bench: &mut Bench) {
-    log(bench).await;
+/// A page is as full as its limits allow, and has a rest only if something is left.
+pub async fn a_page_is_filled_to_its_limits(fixture: &mut Fixture) {
+    log(fixture).await;
     for descending in [false, true] {
         let mut query = events(PATH);
         query.selection.descending = descending;
-        let all = bench.list_events(query.clone()).await.unwrap().1.events;
+        let all = fixture.list_events(query.clone()).await.unwrap().1.events;
         for items in 1..=all.len() {
             let bytes: usize = all[..items].iter().map(Event::bytes).sum();
             for (max_items, max_bytes) in [(items, usize::MAX), (usize::MAX, bytes)] {
                 query.selection.max_items = max_items;
                 query.selection.max_bytes = max_bytes;
-                let page = bench.list_events(query.clone()).await.unwrap().1;
+                let page = fixture.list_events(query.clone()).await.unwrap().1;
                 assert_eq!(page.events, all[..items]);
                 assert_eq!(page.rest.is_some(), items < all.len());
             }
             query.selection.max_bytes = bytes - 1;
-            let page = bench.list_events(query.clone()).await.unwrap().1;
+            let page = fixture.list_events(query.clone()).await.unwrap().1;
             assert_eq!(page.events.len(), (items - 1).max(1));
         }
     }
 }
 
-pub async fn a_read_of_a_session_selects_alike(bench: &mut Bench) {
-    log(bench).await;
+pub async fn reading_a_session_selects_events_alike(fixture: &mut Fixture) {
+    log(fixture).await;
     for selection in selections().into_iter().step_by(5) {
         for as_of in [None, Some(16)] {
             let listed = EventQuery { as_of, selection: selection.clone(), ..events(PATH) };
-            let listed: EventPage = bench.list_events(listed).await.unwrap().1;
+            let listed: EventPage = fixture.list_events(listed).await.unwrap().1;
             let read = SessionQuery { as_of, events: Some(selection.clone()), ..read(PATH) };
-            let view = bench.read_session(read).await.unwrap();
+            let view = fixture.read_session(read).await.unwrap();
             assert_eq!(view.events.unwrap(), listed);
         }
     }
 }
 
-/// What comes in between two pages neither shifts nor repeats anything.
-pub async fn pages_stay_in_place_while_the_log_grows(bench: &mut Bench) {
-    bench.new_session(PATH, &[]).await;
+/// Events that are appended between two pages neither shift nor repeat others.
+pub async fn pages_are_stable_while_the_log_grows(fixture: &mut Fixture) {
+    fixture.new_session(PATH, &[]).await;
     for number in 1..=6 {
-        bench.append(plain(PATH, &number.to_string())).await.unwrap();
+        fixture.append(plain(PATH, &number.to_string())).await.unwrap();
     }
     for (descending, first, rest) in
         [(true, [6, 5], vec![4, 3, 2, 1]), (false, [1, 2], vec![3, 4, 5, 6, 7, 8])]
@@ -216,27 +216,27 @@ pub async fn pages_stay_in_place_while_the_log_grows(bench: &mut Bench) {
         let mut query = events(PATH);
         query.selection.descending = descending;
         query.selection.max_items = 2;
-        let page = bench.list_events(query.clone()).await.unwrap().1;
+        let page = fixture.list_events(query.clone()).await.unwrap().1;
         assert_eq!(sequences(&page.events), first);
         let left = page.rest.unwrap();
         query.selection.after = left.after;
         query.selection.up_to = left.up_to;
         let id = format!("after {first:?}");
-        bench.append(plain(PATH, &id)).await.unwrap();
-        assert_eq!(page_by_page(bench, query).await, rest);
+        fixture.append(plain(PATH, &id)).await.unwrap();
+        assert_eq!(page_by_page(fixture, query).await, rest);
     }
 }
 
-/// However far it lies: no page is short while there is more.
-pub async fn a_filter_that_little_passes_finds_it_in_the_end(bench: &mut Bench) {
-    bench.new_session(PATH, &[]).await;
+/// No page is short while there are more matches, however far they are.
+pub async fn a_selective_filter_finds_all_matches(fixture: &mut Fixture) {
+    fixture.new_session(PATH, &[]).await;
     let total = PAGE_SCANNED + 500;
     for from in (0..total).step_by(500) {
         let batch = (from..from + 500).map(|at| {
             let author = if at == total - 1 { "rare" } else { "common" };
             NewEvent { author: Author::new(author).unwrap(), ..event(&at.to_string(), nothing()) }
         });
-        bench.append(append(PATH, batch)).await.unwrap();
+        fixture.append(append(PATH, batch)).await.unwrap();
     }
     let mut query = events(PATH);
     let last = total as u64;
@@ -244,7 +244,7 @@ pub async fn a_filter_that_little_passes_finds_it_in_the_end(bench: &mut Bench) 
         query.selection.filter.author = Some(Author::new(author).unwrap());
         for descending in [false, true] {
             query.selection.descending = descending;
-            let page = bench.list_events(query.clone()).await.unwrap().1;
+            let page = fixture.list_events(query.clone()).await.unwrap().1;
             assert_eq!((sequences(&page.events), page.rest), (wanted.clone(), None));
         }
     }

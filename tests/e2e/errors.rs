@@ -75,7 +75,7 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
     let names: Vec<_> = excused.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(
         names,
-        ["STARTING", "STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "INTERNAL"],
+        ["STARTING", "STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "EXPIRED_IN_QUEUE", "INTERNAL"],
         "{excused:?}"
     );
 }
@@ -94,6 +94,11 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         Reason::OutcomeUnknown => {
             return Err(
                 "needs a disk that fails in the middle of a commit; the stores are tested with one",
+            );
+        }
+        Reason::ExpiredInQueue => {
+            return Err(
+                "a client gives up at the same moment; the table of statuses and the stores are tested for it",
             );
         }
         Reason::Internal => {

@@ -34,7 +34,20 @@ pub const fn code(reason: Reason) -> Code {
         R::StateTooLarge | R::AnswerTooLarge | R::Overloaded => Code::ResourceExhausted,
         R::Starting | R::Draining | R::StoreUnavailable => Code::Unavailable,
         R::OutcomeUnknown => Code::Unknown,
+        R::ExpiredInQueue => Code::DeadlineExceeded,
         R::Internal => Code::Internal,
+    }
+}
+
+/// Whether a client may repeat a call that was refused for this reason: `yes`, `same_id` or `no`.
+const fn retryable(reason: Reason) -> &'static str {
+    use Reason as R;
+    match reason {
+        R::Overloaded | R::Starting | R::Draining | R::StoreUnavailable | R::ExpiredInQueue => {
+            "yes"
+        }
+        R::OutcomeUnknown => "same_id",
+        _ => "no",
     }
 }
 
@@ -52,7 +65,7 @@ reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
     BatchTooLarge BadPageToken BadCursor BadMask KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
-    StateTooLarge AnswerTooLarge Overloaded Starting Draining StoreUnavailable OutcomeUnknown Internal
+    StateTooLarge AnswerTooLarge Overloaded Starting Draining StoreUnavailable OutcomeUnknown ExpiredInQueue Internal
 }
 
 /// The reason of this name.
@@ -74,21 +87,40 @@ pub fn well_formed(status: &Status) {
     assert_eq!(info.domain, "sessiond", "{status:?}");
     let Some(reason) = named(&info.reason) else { panic!("no reason of the table: {status:?}") };
     assert_eq!(status.code(), code(reason), "{status:?}");
+    assert_eq!(info.metadata["retryable"], retryable(reason), "{status:?}");
     let message = status.message();
-    assert!(message.ends_with(['.', '…']) && message.len() > 20, "no sentence: {message}");
     let fields = violations(status);
     assert_eq!(status.code() == Code::InvalidArgument, !fields.is_empty(), "{status:?}");
     assert!(fields.len() <= 21, "{status:?}");
     let known = info.metadata.values().flat_map(|value| names(value)).collect::<Vec<_>>();
+    assert_sentences(message, &known);
     if let Some(unknown) = unknown_quote(message, &known) {
         panic!("what is quoted at {unknown} is not in the metadata: {status:?}");
     }
     assert!(wire_bytes(status) < STATUS_BYTES, "{} bytes: {status:?}", wire_bytes(status));
 }
 
+/// One or two whole sentences, beside the path of a field before them and the number of further violations after them. What they quote
+/// may hold anything.
+#[track_caller]
+fn assert_sentences(message: &str, known: &[String]) {
+    let mut plain = message.to_owned();
+    for name in known {
+        plain =
+            plain.replace(&format!("{name}: "), "").replace(&format!("'{}'", quoted(name)), "'x'");
+    }
+    if let Some((sentences, _)) = plain.split_once(" The field violations list ") {
+        plain.truncate(sentences.len());
+    }
+    let words = plain.split_whitespace().count();
+    assert!(plain.ends_with(['.', '…']) && words > 2, "no sentence: {message}");
+    assert!(!plain.contains(';'), "two sentences in one: {message}");
+    assert!(plain.matches(". ").count() <= 1, "more than two sentences: {message}");
+}
+
 /// The end of a message from its first quote that holds none of the known names; names may hold quotes themselves.
 fn unknown_quote<'a>(message: &'a str, known: &[String]) -> Option<&'a str> {
-    let mut rest = message.strip_suffix("or mark it with '?'.").unwrap_or(message);
+    let mut rest = message.strip_suffix("or make it optional with '?'.").unwrap_or(message);
     while let Some(at) = rest.find(" '") {
         let quote = &rest[at + 1..];
         let as_quoted = known.iter().map(|name| format!("'{}'", quoted(name)));
@@ -126,8 +158,8 @@ pub fn reason(status: &Status) -> String {
 
 /// The variable parts of a refusal.
 pub fn metadata(status: &Status) -> BTreeMap<String, String> {
-    let info = status.get_details_error_info();
-    info.map(|info| info.metadata.into_iter().collect()).unwrap_or_default()
+    let metadata = status.get_details_error_info().map(|info| info.metadata).unwrap_or_default();
+    metadata.into_iter().filter(|(name, _)| name != "retryable").collect()
 }
 
 /// One variable part of a refusal.

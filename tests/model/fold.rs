@@ -1,4 +1,4 @@
-//! What the logs fold to, worked out from the logs alone, has to be the state, now and at every event.
+//! State has to be the fold of the logs, now and as of every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,28 +16,28 @@ use sessiond::{
 
 use crate::{
     history::{KEYS, WIDE},
-    observe::{every_event, live_sessions},
-    play::{Player, scope},
+    observe::{Observer, every_event, live_sessions},
+    requests::scope,
 };
 
-/// Keys, what they are, and which version wrote it.
+/// Keys with their values, and the versions that wrote them.
 type Fold = BTreeMap<StateKey, (Json, Version)>;
 
-/// Compares every fold there is with what the store says.
-pub async fn check(player: &Player) {
+/// Compares every fold with the state that the store answers.
+pub async fn check(observer: &Observer) {
     for path in WIDE {
-        wide(player, scope(path)).await;
+        wide(observer, scope(path)).await;
     }
-    for key in live_sessions(player).await {
-        session(player, &key).await;
+    for key in live_sessions(observer).await {
+        session(observer, &key).await;
     }
 }
 
 /// An application, or a user with its application.
-async fn wide(player: &Player, scope: Scope) {
-    let query = StateQuery { scope: scope.clone(), keys: None, now: player.now };
-    let view = player.store.read_state(query).await.unwrap();
-    let logs = Logs::read(player, &scope).await;
+async fn wide(observer: &Observer, scope: Scope) {
+    let query = StateQuery { scope: scope.clone(), keys: None };
+    let view = observer.store.read_state(query).await.unwrap();
+    let logs = Logs::read(observer, &scope).await;
     let versions = view.position.versions;
     for (kind, version) in
         [(ScopeKind::Application, versions.application), (ScopeKind::User, versions.user)]
@@ -50,16 +50,16 @@ async fn wide(player: &Player, scope: Scope) {
     assert_eq!(folded(&view.state), fold, "{scope:?}");
 }
 
-async fn session(player: &Player, key: &SessionKey) {
-    let now = read(player, key, None, every_event()).await;
+async fn session(observer: &Observer, key: &SessionKey) {
+    let now = read(observer, key, None, every_event()).await;
     let log = now.events.unwrap().events;
     let last = now.info.last_sequence;
     let sequences: Vec<Sequence> = log.iter().map(|event| event.sequence).collect();
     assert_eq!(sequences, (1..=last).collect::<Vec<_>>());
     assert!(log.is_sorted_by_key(|event| event.commit_time));
 
-    let logs = Logs::read(player, &Scope::Session(key.clone())).await;
-    let mut own = own_keys(read(player, key, Some(0), every_event()).await.state.unwrap());
+    let logs = Logs::read(observer, &Scope::Session(key.clone())).await;
+    let mut own = own_keys(read(observer, key, Some(0), every_event()).await.state.unwrap());
     assert!(own.values().all(|(_, version)| *version == 0));
     let mut history = start_of_history(&own);
     let mut shown: Vec<Vec<Sequence>> = vec![Vec::new()];
@@ -77,7 +77,7 @@ async fn session(player: &Player, key: &SessionKey) {
         let mut expected = logs.fold([versions.application, versions.user]);
         expected.extend(own.clone());
         let visible = EventSelection { filter: EventFilter::default(), ..every_event() };
-        let view = read(player, key, Some(n), visible).await;
+        let view = read(observer, key, Some(n), visible).await;
         assert_eq!(folded(&view.state.unwrap()), expected, "{key:?} as of {n}");
         let page = view.events.unwrap();
         let found: Vec<Sequence> = page.events.iter().map(|event| event.sequence).collect();
@@ -89,7 +89,7 @@ async fn session(player: &Player, key: &SessionKey) {
 
     assert_eq!(own_keys(now.state.unwrap()), own, "{key:?}");
     for name in KEYS.iter().filter(|name| !name.contains(':')) {
-        let changes = changes(player, &Scope::Session(key.clone()), name).await;
+        let changes = changes(observer, &Scope::Session(key.clone()), name).await;
         let listed = changes.into_iter().map(|change| (change.version, change.value)).rev();
         let made = history.remove(*name).unwrap_or_default();
         assert_eq!(listed.collect::<Vec<_>>(), made, "{key:?} {name}");
@@ -97,7 +97,7 @@ async fn session(player: &Player, key: &SessionKey) {
     assert!(history.is_empty(), "{history:?}");
 }
 
-/// By key, what it became at which version, oldest first.
+/// By key, its changes, oldest first.
 type History = BTreeMap<String, Vec<(Version, Option<Json>)>>;
 
 fn start_of_history(own: &Fold) -> History {
@@ -138,7 +138,7 @@ fn own_keys(state: State) -> Fold {
 }
 
 async fn read(
-    player: &Player,
+    observer: &Observer,
     key: &SessionKey,
     as_of: Option<Sequence>,
     selection: EventSelection,
@@ -148,22 +148,20 @@ async fn read(
         as_of,
         with_state: true,
         events: Some(selection),
-        now: player.now,
     };
-    player.store.read_session(query).await.unwrap()
+    observer.store.read_session(query).await.unwrap()
 }
 
 /// All changes of a key, newest first.
-async fn changes(player: &Player, scope: &Scope, name: &str) -> Vec<KeyChange> {
+async fn changes(observer: &Observer, scope: &Scope, name: &str) -> Vec<KeyChange> {
     let query = KeyChangeQuery {
         scope: scope.clone(),
         key: StateKey::new(name).unwrap(),
         before: None,
         max_items: usize::MAX,
         max_bytes: usize::MAX,
-        now: player.now,
     };
-    let page = player.store.list_key_changes(query).await.unwrap();
+    let page = observer.store.list_key_changes(query).await.unwrap();
     assert!(!page.more);
     assert!(page.changes.is_sorted_by(|a, b| a.version > b.version));
     page.changes
@@ -173,11 +171,11 @@ async fn changes(player: &Player, scope: &Scope, name: &str) -> Vec<KeyChange> {
 struct Logs(BTreeMap<StateKey, Vec<KeyChange>>);
 
 impl Logs {
-    async fn read(player: &Player, scope: &Scope) -> Self {
+    async fn read(observer: &Observer, scope: &Scope) -> Self {
         let mut logs = BTreeMap::new();
         for name in KEYS.iter().filter(|name| name.contains(':')) {
             let key = StateKey::new(*name).unwrap();
-            logs.insert(key, changes(player, scope, name).await);
+            logs.insert(key, changes(observer, scope, name).await);
         }
         Self(logs)
     }
@@ -186,7 +184,7 @@ impl Logs {
         self.0.iter().filter(move |(key, _)| key.scope() == Some(kind)).flat_map(|(_, log)| log)
     }
 
-    /// What they fold to at these versions of the application and the user.
+    /// Their fold at these versions of the application and the user.
     fn fold(&self, versions: [Version; 2]) -> Fold {
         let folded = self.0.iter().filter_map(|(key, log)| {
             let version = versions[usize::from(key.scope() == Some(ScopeKind::User))];
@@ -196,7 +194,7 @@ impl Logs {
         folded.collect()
     }
 
-    /// Checks that what an event did to wider scopes is in their logs, under the version that it left.
+    /// Checks that an event's changes of wider scopes are in their logs, under the versions that it left.
     fn hold(&self, event: &Event) {
         for (key, value) in changed(&event.changes) {
             let version = match key.scope() {

@@ -1,4 +1,4 @@
-//! Random histories: few names, so that everything happens to the same things.
+//! Random histories: few names, so that writes meet each other.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use sessiond::domain::{
@@ -8,16 +8,16 @@ use sessiond::domain::{
     scope::StateKey,
 };
 
-/// Where sessions are: the first user's three, of which one is hard to quote, another user's and another application's.
-const SESSIONS: [&str; 5] = ["a/u/s", "a/u/t", "a/u/%_'\"é\u{1}", "a/v/s", "b/u/s"];
+/// The addresses of sessions: one user's, of which one is hard to quote, another user's and another application's.
+const SESSIONS: [&str; 6] = ["a/u/s", "a/u/t", "a/u/f", "a/u/%_'\"é\u{1}", "a/v/s", "b/u/s"];
 
-/// Where forks go, mostly to what is not there from the beginning.
-const FORKS: [&str; 3] = ["t", "%_'\"é\u{1}", "s"];
+/// Targets of forks, mostly of sessions that do not exist from the beginning.
+const FORKS: [&str; 4] = ["t", "f", "%_'\"é\u{1}", "s"];
 
 /// The applications and the users.
 pub const WIDE: [&str; 5] = ["a", "b", "a/u", "a/v", "b/u"];
 
-/// Every key. The last letter tells what it mostly holds: a number, a list, an object; or anything.
+/// Every key. The last letter tells the type that it mostly holds: a number, a list, an object, or anything.
 pub const KEYS: [&str; 8] = ["n", "l", "K%", "app:n", "app:l", "app:", "user:n", "user:o"];
 
 const NUMBERS: [&str; 4] = ["1", "-7", "2.50", "9223372036854775806"];
@@ -25,28 +25,27 @@ const LISTS: [&str; 3] = ["[]", "[1, 2]", "[[null], {}]"];
 const OBJECTS: [&str; 3] = ["{}", r#"{ "a" : 1, "b":{"c":null} }"#, r#"{"a":1,"a":2}"#];
 const OTHERS: [&str; 3] = ["null", "\"x\\u00e9\"", "false"];
 
-/// One write, some seconds after the one before; clocks also go back.
+/// One write, some seconds after the one before. Clocks also go back.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub wait_secs: i64,
     pub write: Write,
 }
 
-/// A write, by names and small numbers.
 #[derive(Clone, Debug)]
 pub enum Write {
     Create {
         at: &'static str,
         state: Vec<(StateKey, Json)>,
         label: Label,
-        end: End,
+        end: Option<End>,
         found: bool,
     },
     Update {
         at: &'static str,
         name: Option<&'static str>,
         label: Option<Label>,
-        end: Option<End>,
+        end: Option<Option<End>>,
     },
     Delete {
         at: &'static str,
@@ -59,9 +58,11 @@ pub enum Write {
     Append {
         at: &'static str,
         bare: bool,
+        /// Answer with the state.
+        state: bool,
         events: Vec<Entry>,
         guard: Precondition,
-        ask: Ask,
+        ask: Option<Ask>,
     },
     Rewind {
         at: &'static str,
@@ -73,14 +74,14 @@ pub enum Write {
         at: &'static str,
         delta: Delta,
         guard: Precondition,
-        ask: Ask,
+        ask: Option<Ask>,
     },
     Sweep,
     /// Closes the store and opens it again.
     Restart,
 }
 
-/// An event: what is not its id decides whether it is the same again.
+/// An event. Everything but its id is its content.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub id: u8,
@@ -89,33 +90,40 @@ pub struct Entry {
     pub event_secs: Option<i64>,
     pub delta: Delta,
     pub body: Option<&'static str>,
+    /// It is to be refused unless it is a replay.
+    pub refused: bool,
 }
 
 /// The value of the label `l`, if there is one.
 pub type Label = Option<&'static str>;
 
-/// Seconds until the session ceases to exist; `None`: never.
-pub type End = Option<i64>;
+/// When the session ceases to exist, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// At an instant, which may lie in the past.
+    At(i64),
+    After(i64),
+}
 
 /// A request's id and content.
-pub type Ask = Option<(u8, u128)>;
+pub type Ask = (u8, u128);
 
-/// Events that a history may append: what an id stands for is the same each time, so that repetitions are repetitions.
-const EVENTS: usize = 24;
+/// Different events of a history. An id has the same content each time, so that repetitions are replays.
+const EVENTS: usize = 20;
 
-/// Histories of up to so many writes.
+/// Histories of at most `longest` writes, after three creations.
 pub fn histories(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     let contents = vec(entry(), EVENTS);
     (contents, vec(step(), longest / 4..=longest)).prop_map(|(contents, steps)| {
-        // There is something to write to from the beginning.
-        let mut history = vec![first(SESSIONS[0]), first(SESSIONS[3])];
+        let mut history: Vec<Step> = [0, 1, 4].map(|at| first(SESSIONS[at])).into();
         history.extend(steps);
         for step in &mut history {
             let Write::Append { events, .. } = &mut step.write else { continue };
             for event in events {
                 let (id, author) = (event.id, event.author);
-                *event = Entry { id, ..contents[usize::from(id)].clone() };
-                // Now and then another event comes under the same id.
+                let refused = event.refused;
+                *event = Entry { id, refused, ..contents[usize::from(id)].clone() };
+                // Sometimes the same id has other content.
                 if author == OTHER {
                     event.author = OTHER;
                 }
@@ -130,20 +138,26 @@ fn first(at: &'static str) -> Step {
     Step { wait_secs: 1, write }
 }
 
-/// Author of events whose content is not the one that their id stands for.
+/// Author of events whose content is not that of their id.
 const OTHER: &str = "other";
 
 /// An event's id, and whether its content is another.
-fn picked() -> impl Strategy<Value = Entry> {
+fn picked(ids: u8) -> impl Strategy<Value = Entry> {
     let author = prop_oneof![30 => Just(""), 1 => Just(OTHER)];
-    (0..EVENTS as u8, author).prop_map(|(id, author)| Entry {
+    (0..ids, author, proptest::bool::weighted(0.02)).prop_map(|(id, author, refused)| Entry {
         id,
         author,
         turn: None,
         event_secs: None,
         delta: Delta::default(),
         body: None,
+        refused,
     })
+}
+
+/// The events of an append: mostly few, sometimes many with the same id twice.
+fn batch() -> impl Strategy<Value = Vec<Entry>> {
+    prop_oneof![7 => vec(picked(EVENTS as u8), 1..4), 1 => vec(picked(9), 4..12)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -154,9 +168,9 @@ fn step() -> impl Strategy<Value = Step> {
 fn write() -> impl Strategy<Value = Write> {
     let session = || {
         // Mostly the first, so that its log grows, and the one that it is forked to.
-        prop_oneof![3 => Just(SESSIONS[0]), 2 => Just(SESSIONS[1]), 2 => select(&SESSIONS[..])]
+        prop_oneof![5 => Just(SESSIONS[0]), 3 => Just(SESSIONS[1]), 2 => select(&SESSIONS[..])]
     };
-    let create = (session(), vec(pair(), 0..4), label(), end(), any::<bool>()).prop_map(
+    let create = (session(), vec(initial(), 0..4), label(), end(), any::<bool>()).prop_map(
         |(at, mut state, label, end, found)| {
             state.sort_by(|a, b| a.0.cmp(&b.0));
             state.dedup_by(|a, b| a.0 == b.0);
@@ -166,12 +180,20 @@ fn write() -> impl Strategy<Value = Write> {
     let name = option::of(select(&["", "name", "'"][..]));
     let update = (session(), name, option::of(label()), option::weighted(0.3, end()))
         .prop_map(|(at, name, label, end)| Write::Update { at, name, label, end });
-    let fork = (session(), option::of(0..6u64), select(&FORKS[..]))
+    let fork = (session(), option::of(sequence()), select(&FORKS[..]))
         .prop_map(|(at, up_to, to)| Write::Fork { at, up_to, to });
-    let bare = proptest::bool::weighted(0.1);
-    let append = (session(), bare, vec(picked(), 1..4), guard(), ask())
-        .prop_map(|(at, bare, events, guard, ask)| Write::Append { at, bare, events, guard, ask });
-    let rewind = (session(), 0..6u64, 0..10u8, guard())
+    let bare = proptest::bool::weighted(0.3);
+    let append = (session(), bare, any::<bool>(), batch(), guard(), ask()).prop_map(
+        |(at, bare, state, events, guard, ask)| Write::Append {
+            at,
+            bare,
+            state,
+            events,
+            guard,
+            ask,
+        },
+    );
+    let rewind = (session(), sequence(), 0..10u8, guard())
         .prop_map(|(at, to, id, guard)| Write::Rewind { at, to, id, guard });
     let update_state =
         (select(&WIDE[..]), delta(), guard(), ask()).prop_map(|(at, mut delta, guard, ask)| {
@@ -188,12 +210,12 @@ fn write() -> impl Strategy<Value = Write> {
             Write::UpdateState { at, delta, guard, ask }
         });
     prop_oneof![
-        2 => create,
+        4 => create,
         1 => update,
-        1 => session().prop_map(|at| Write::Delete { at }),
-        3 => fork,
+        2 => session().prop_map(|at| Write::Delete { at }),
+        4 => fork,
         14 => append,
-        3 => rewind,
+        4 => rewind,
         3 => update_state,
         1 => Just(Write::Sweep),
         1 => Just(Write::Restart),
@@ -215,6 +237,7 @@ fn entry() -> impl Strategy<Value = Entry> {
             event_secs,
             delta,
             body,
+            refused: false,
         })
 }
 
@@ -245,7 +268,7 @@ fn operation() -> impl Strategy<Value = (StateKey, Operation)> {
     prop_oneof![1 => default, 3 => fitting]
 }
 
-/// What a key holds.
+/// The type of a key's values.
 enum Kind {
     Number,
     List,
@@ -253,7 +276,7 @@ enum Kind {
     Other,
 }
 
-/// Of this key, or of another one where it is not to fit.
+/// Of this key, or another type where it is not to fit.
 fn kind(key: &StateKey, fits: bool) -> Kind {
     match (key.as_str().as_bytes().last(), fits) {
         (Some(b'n'), true) | (Some(b'o'), false) => Kind::Number,
@@ -275,23 +298,34 @@ fn guard() -> impl Strategy<Value = Precondition> {
     ];
     let guard = (option::of(0..8u64), vec((key(), condition), 0..2))
         .prop_map(|(expected_sequence, keys)| Precondition { expected_sequence, keys });
-    prop_oneof![6 => Just(Precondition::default()), 1 => guard]
+    prop_oneof![5 => Just(Precondition::default()), 1 => guard]
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
-    option::weighted(0.2, (0..3u8, 0..2u128))
+fn ask() -> impl Strategy<Value = Option<Ask>> {
+    option::weighted(0.3, (0..3u8, 0..2u128))
+}
+
+/// Of an event, mostly one that is there.
+fn sequence() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0..4u64, 1 => 0..15u64]
 }
 
 fn label() -> impl Strategy<Value = Label> {
     option::of(select(&["1", "2"][..]))
 }
 
-fn end() -> impl Strategy<Value = End> {
-    option::weighted(0.15, -1..60i64)
+fn end() -> impl Strategy<Value = Option<End>> {
+    let end = prop_oneof![(-1..60i64).prop_map(End::At), (1..60i64).prop_map(End::After)];
+    option::weighted(0.15, end)
 }
 
 fn key() -> impl Strategy<Value = StateKey> {
     select(&KEYS[..]).prop_map(|name| StateKey::new(name).unwrap())
+}
+
+/// A key of the initial state, which may be one that is not stored.
+fn initial() -> impl Strategy<Value = (StateKey, Json)> {
+    prop_oneof![9 => pair(), 1 => Just((StateKey::new("temp:x").unwrap(), json("1")))]
 }
 
 /// A key with a value that mostly fits it.

@@ -1,6 +1,6 @@
-//! Everything that can be read of a store, as lines that are the same for all stores.
+//! Everything that can be read of a store, as lines that are the same for every store and for the model.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use sessiond::{
     domain::{
@@ -14,30 +14,45 @@ use sessiond::{
         token::Position,
     },
     store::{
-        EventQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
+        EventQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, Store,
         WatchQuery,
     },
 };
 
 use crate::{
     history::{KEYS, WIDE},
-    play::{Player, labels, scope, sort_marker},
+    requests::{Names, labels, scope},
 };
 
+/// A store that is looked at.
+pub struct Observer {
+    pub store: Arc<dyn Store>,
+    pub now: Time,
+    pub names: Names,
+    /// Its pages end. Those of the model hold everything.
+    pub pages: bool,
+}
+
+impl Observer {
+    fn items(&self, max_items: usize) -> usize {
+        if self.pages { max_items } else { usize::MAX }
+    }
+}
+
 /// Reads everything. `round` picks among filters, pages and points of the past, of which there are too many for every step.
-pub async fn observe(player: &mut Player, round: usize) -> Vec<String> {
+pub async fn observe(observer: &mut Observer, round: usize) -> Vec<String> {
     let mut seen = Vec::new();
     for app in ["a", "b"] {
-        lists(player, &mut seen, app, round).await;
+        lists(observer, &mut seen, app, round).await;
     }
-    for key in live_sessions(player).await {
-        session(player, &mut seen, &key, round).await;
-        history_of(player, &mut seen, Scope::Session(key.clone())).await;
-        follow(player, &mut seen, Scope::Session(key), round).await;
+    for key in live_sessions(observer).await {
+        session(observer, &mut seen, &key, round).await;
+        history_of(observer, &mut seen, Scope::Session(key.clone())).await;
+        follow(observer, &mut seen, Scope::Session(key), round).await;
     }
     for path in WIDE {
-        history_of(player, &mut seen, scope(path)).await;
-        follow(player, &mut seen, scope(path), round).await;
+        history_of(observer, &mut seen, scope(path)).await;
+        follow(observer, &mut seen, scope(path), round).await;
     }
     seen
 }
@@ -47,7 +62,7 @@ fn line(seen: &mut Vec<String>, what: &str, found: impl Debug) {
 }
 
 /// A list of sessions: everything, as far as nothing else is said.
-fn every_session(app: &str, now: Time) -> SessionsQuery {
+fn every_session(app: &str) -> SessionsQuery {
     let Scope::Application(app_name) = scope(app) else { panic!("no application: {app}") };
     SessionsQuery {
         app_name,
@@ -58,15 +73,14 @@ fn every_session(app: &str, now: Time) -> SessionsQuery {
         max_items: usize::MAX,
         max_bytes: usize::MAX,
         with_state: false,
-        now,
     }
 }
 
 /// The addresses of all live sessions.
-pub async fn live_sessions(player: &Player) -> Vec<SessionKey> {
+pub async fn live_sessions(observer: &Observer) -> Vec<SessionKey> {
     let mut keys = Vec::new();
     for app in ["a", "b"] {
-        let page = player.store.list_sessions(every_session(app, player.now)).await.unwrap();
+        let page = observer.store.list_sessions(every_session(app)).await.unwrap();
         keys.extend(page.sessions.into_iter().map(|(info, _)| info.key));
     }
     keys.sort();
@@ -86,25 +100,25 @@ pub fn every_event() -> EventSelection {
     }
 }
 
-async fn lists(player: &mut Player, seen: &mut Vec<String>, app: &str, round: usize) {
-    let all = every_session(app, player.now);
+async fn lists(observer: &mut Observer, seen: &mut Vec<String>, app: &str, round: usize) {
+    let all = every_session(app);
     let mut query = SessionsQuery {
         user_id: ["u", "v"].get(round % 4).map(|user| UserId::new(*user).unwrap()),
         labels: [None, Some("1"), None][round % 3].map_or(Labels::default(), |l| labels(Some(l))),
         order: [SessionOrder::MostRecent, SessionOrder::LeastRecent][round % 2],
-        max_items: 1 + round % 3,
+        max_items: observer.items(1 + round % 3),
         with_state: round.is_multiple_of(2),
         ..all.clone()
     };
     let mut found = Vec::new();
     for _ in 0..50 {
-        let page = player.store.list_sessions(query.clone()).await.unwrap();
+        let page = observer.store.list_sessions(query.clone()).await.unwrap();
         assert!(page.sessions.len() <= query.max_items);
         found.extend(page.sessions);
         query.after = page.rest;
         if query.after.is_none() {
-            found.extend(player.store.list_sessions(all).await.unwrap().sessions);
-            found.iter_mut().for_each(|(info, _)| player.name_life(info));
+            found.extend(observer.store.list_sessions(all).await.unwrap().sessions);
+            found.iter_mut().for_each(|(info, _)| observer.names.rename(info));
             found.into_iter().for_each(|session| line(seen, "listed", session));
             return;
         }
@@ -112,15 +126,14 @@ async fn lists(player: &mut Player, seen: &mut Vec<String>, app: &str, round: us
     panic!("the pages of sessions do not end");
 }
 
-async fn session(player: &mut Player, seen: &mut Vec<String>, key: &SessionKey, round: usize) {
+async fn session(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey, round: usize) {
     let all = SessionQuery {
         session: SessionRef::Full(key.clone()),
         as_of: None,
         with_state: true,
         events: Some(every_event()),
-        now: player.now,
     };
-    let view = player.store.read_session(all.clone()).await.unwrap();
+    let view = observer.store.read_session(all.clone()).await.unwrap();
     let last = view.info.last_sequence;
     let bare = SessionQuery { session: SessionRef::Bare(key.session_id.clone()), ..all.clone() };
     let then = round as Sequence % (last + 2);
@@ -128,21 +141,20 @@ async fn session(player: &mut Player, seen: &mut Vec<String>, key: &SessionKey, 
     let visible = EventSelection { filter: EventFilter::default(), ..every_event() };
     let shown = SessionQuery { events: Some(visible), as_of: Some(then.min(last)), ..all.clone() };
     for query in [all, bare, past, shown] {
-        let mut view = player.store.read_session(query).await;
+        let mut view = observer.store.read_session(query).await;
         if let Ok(view) = &mut view {
-            player.name_life(&mut view.info);
-            view.events.iter_mut().flat_map(|page| &mut page.events).for_each(sort_marker);
+            observer.names.rename(&mut view.info);
         }
         line(seen, "session", view);
     }
-    pages(player, seen, key, round).await;
+    pages(observer, seen, key, round).await;
 }
 
 /// Some selection of events, page by page.
-async fn pages(player: &mut Player, seen: &mut Vec<String>, key: &SessionKey, round: usize) {
+async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey, round: usize) {
     let some = |one_in: usize| round % one_in == 1;
     let filter = EventFilter {
-        after_time: some(3).then_some(player.now),
+        after_time: some(3).then_some(observer.now),
         include_rewound: some(2),
         author: some(4).then(|| Author::new("x").unwrap()),
         invocation_id: some(5).then(|| InvocationId::new("1").unwrap()),
@@ -153,18 +165,17 @@ async fn pages(player: &mut Player, seen: &mut Vec<String>, key: &SessionKey, ro
         up_to: some(6).then_some(7),
         recent: some(3).then_some(round as u64 % 5),
         descending: !round.is_multiple_of(3),
-        max_items: 1 + round % 4,
+        max_items: observer.items(1 + round % 4),
         max_bytes: if some(5) { 400 } else { usize::MAX },
     };
-    let mut query = EventQuery { key: key.clone(), as_of: None, selection, now: player.now };
+    let mut query = EventQuery { key: key.clone(), as_of: None, selection };
     for at in 0..200 {
-        let (mut info, mut page) = player.store.list_events(query.clone()).await.unwrap();
+        let (mut info, page) = observer.store.list_events(query.clone()).await.unwrap();
         assert!(page.events.len() <= query.selection.max_items);
         if at == 0 {
-            player.name_life(&mut info);
+            observer.names.rename(&mut info);
             line(seen, "events of", info);
         }
-        page.events.iter_mut().for_each(sort_marker);
         page.events.into_iter().for_each(|event| line(seen, "event", event));
         let Some(rest) = page.rest else { return };
         query.selection.after = rest.after;
@@ -175,14 +186,14 @@ async fn pages(player: &mut Player, seen: &mut Vec<String>, key: &SessionKey, ro
 }
 
 /// State with its versions, some of its keys, and how they came to be.
-async fn history_of(player: &mut Player, seen: &mut Vec<String>, scope: Scope) {
-    let all = StateQuery { scope: scope.clone(), keys: None, now: player.now };
+async fn history_of(observer: &mut Observer, seen: &mut Vec<String>, scope: Scope) {
+    let all = StateQuery { scope: scope.clone(), keys: None };
     let keys = ["user:k", "app:", "k", "missing"].map(|name| StateKey::new(name).unwrap());
     let some = StateQuery { keys: Some(keys.to_vec()), ..all.clone() };
     for query in [all, some] {
-        let mut view = player.store.read_state(query).await.unwrap();
-        view.position.incarnation = player.life(view.position.incarnation);
-        view.info.iter_mut().for_each(|info| player.name_life(info));
+        let mut view = observer.store.read_state(query).await.unwrap();
+        view.position.incarnation = observer.names.number(view.position.incarnation);
+        view.info.iter_mut().for_each(|info| observer.names.rename(info));
         line(seen, "state", view);
     }
     for name in KEYS {
@@ -190,27 +201,27 @@ async fn history_of(player: &mut Player, seen: &mut Vec<String>, scope: Scope) {
             scope: scope.clone(),
             key: StateKey::new(name).unwrap(),
             before: None,
-            max_items: 3,
+            max_items: observer.items(3),
             max_bytes: usize::MAX,
-            now: player.now,
         };
         loop {
-            let mut page = player.store.list_key_changes(query.clone()).await.unwrap();
-            page.incarnation = player.life(page.incarnation);
+            let page = observer.store.list_key_changes(query.clone()).await.unwrap();
+            if query.before.is_none() {
+                line(seen, name, observer.names.number(page.incarnation));
+            }
             query.before = page.changes.last().map(|change| change.version);
-            let more = page.more;
-            line(seen, name, page);
-            if !more {
+            page.changes.into_iter().for_each(|change| line(seen, name, change));
+            if !page.more {
                 break;
             }
         }
     }
 }
 
-/// What follows a position, from the beginning and from somewhere else, in small pages.
-async fn follow(player: &mut Player, seen: &mut Vec<String>, scope: Scope, round: usize) {
-    let query = StateQuery { scope: scope.clone(), keys: Some(Vec::new()), now: player.now };
-    let end = player.store.read_state(query).await.unwrap().position;
+/// Follows a scope in small pages, from the beginning or from a later position.
+async fn follow(observer: &mut Observer, seen: &mut Vec<String>, scope: Scope, round: usize) {
+    let query = StateQuery { scope: scope.clone(), keys: Some(Vec::new()) };
+    let end = observer.store.read_state(query).await.unwrap().position;
     let part = |version: u64| version * (round as u64 % 3) / 3;
     let start = Position {
         incarnation: end.incarnation,
@@ -223,15 +234,13 @@ async fn follow(player: &mut Player, seen: &mut Vec<String>, scope: Scope, round
     let mut query = WatchQuery {
         scope,
         position: start,
-        max_items: 1 + round % 5,
+        max_items: observer.items(1 + round % 5),
         max_bytes: if round.is_multiple_of(7) { 500 } else { usize::MAX },
-        now: player.now,
     };
     for _ in 0..500 {
-        let mut page = player.store.read_changes(query.clone()).await.unwrap();
+        let page = observer.store.read_changes(query.clone()).await.unwrap();
         assert!(page.events.len() + page.changes.len() <= query.max_items);
         query.position = page.position;
-        page.events.iter_mut().for_each(sort_marker);
         page.events.into_iter().for_each(|event| line(seen, "event", event));
         page.changes.into_iter().for_each(|change| line(seen, "change", change));
         if page.complete {

@@ -1,4 +1,4 @@
-//! The client commands against a running server: what they print, how they exit, and that import and export lose nothing.
+//! The client commands against a running server: their output, their exit codes, and that import and export lose nothing.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ impl Shell {
             .unwrap()
     }
 
-    /// Runs a command that works; what it prints, a value a line.
+    /// Runs a command that succeeds. Returns the lines that it prints.
     fn run(&self, arguments: &[&str]) -> Vec<Value> {
         let output = self.output(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -44,7 +44,7 @@ impl Shell {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Runs a command that does not work; its exit code and what it says.
+    /// Runs a command that fails. Returns its exit code and its errors.
     fn fails(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.output(arguments);
         assert!(output.stdout.is_empty(), "{arguments:?} prints an answer");
@@ -142,7 +142,7 @@ fn exit_codes_tell_usage_from_refusals() {
     shell.stop();
 }
 
-/// As Python writes them (snake case, with its delta), as Java and TypeScript do (camel case, milliseconds), and as old ones are.
+/// Files of ADK for Python (snake case), for Java and TypeScript (camel case, milliseconds), and of an old version.
 const FILES: [(&str, &str); 3] = [
     (
         "python.session.json",
@@ -167,12 +167,12 @@ const FILES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A file as an export wrote it, without what a second life of the session has of its own: the time of its creation.
+/// An exported file without its creation time: an import creates the session anew.
 fn comparable(path: &Path) -> Value {
     let mut file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let session = file["sessiond"]["session"].as_object_mut().unwrap();
     assert!(session.remove("create_time").is_some());
-    // Nor what it found in its application and its user when it was created.
+    // Nor the wider state at creation, which depends on the server.
     if let Some(initial) = file["sessiond"]["initial_state"].as_object_mut() {
         initial.retain(|key, _| !key.starts_with("app:") && !key.starts_with("user:"));
     }
@@ -201,7 +201,7 @@ fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session()
     assert!(second.iter().all(|line| line["events_imported"] == json!(0)), "{second:?}");
     assert_eq!(shell.run(&get), before);
 
-    // What the kits' form cannot say as well: a removal, a rewind, labels.
+    // Also what the form of ADK cannot express: a removal, a rewind, labels.
     let p = ["--app", "my_app", "--user", "alice", "--session", "p"];
     let append = [&["event", "append"], &p[..], &["--author", "a", "--remove", "kept"]].concat();
     shell.run(&append);
@@ -212,7 +212,14 @@ fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session()
     assert_eq!(exported.len(), 3);
     let files: Vec<String> =
         exported.iter().map(|line| line["file"].as_str().unwrap().to_owned()).collect();
-    // On another server, for what sessions share is not their own: it would be there already on this one.
+    // Over the exported sessions themselves nothing is left to import.
+    let mut again = vec!["import"];
+    again.extend(files.iter().map(String::as_str));
+    for line in shell.run(&again) {
+        assert_eq!(line["events_imported"], json!(0), "{line}");
+        assert_eq!(line["state_keys_corrected"], json!(0), "{line}");
+    }
+    // On another server: this one already has the state that the sessions share.
     let other = Shell::new();
     let paths: Vec<_> = files.iter().map(|file| shell.folder.path().join(file)).collect();
     let mut restore = vec!["import"];
@@ -232,6 +239,8 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
     let shell = Shell::new();
     for workload in [
         &["append", "--in-flight", "4"][..],
+        &["hot", "--in-flight", "4"],
+        &["spread", "--in-flight", "4", "--existing", "20", "--active", "5"],
         &["stream", "--streams", "2", "--outstanding", "4"],
         &["read", "--in-flight", "2"],
         &["length", "--events", "10,40"],
@@ -244,7 +253,7 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
             assert_eq!(line["errors"], json!(0), "{line}");
             assert!(line["operations"].as_u64().unwrap() > 0, "{line}");
         }
-        // What was made is removed at the end.
+        // The fixture is removed at the end.
         assert_eq!(shell.run(&["session", "list", "--app", "bench_app"]), [json!(null); 0]);
     }
     shell.stop();

@@ -1,4 +1,4 @@
-//! Stopping: what is under way comes to its end, and everybody is told.
+//! Graceful shutdown: requests in flight complete, and streams end with DRAINING.
 
 use std::{
     io::{Read as _, Write as _},
@@ -101,7 +101,7 @@ async fn a_stop_ends_watches_and_streams_finishes_calls_and_exits_with_zero() {
     assert!(ended.log.contains("every call was answered"), "{}", ended.log);
 }
 
-/// A client that has stopped dead, with nothing under way, holds nobody up: not for the time that calls have to finish.
+/// A client that hangs without a request in flight does not delay the shutdown, whatever its timeout.
 #[test]
 fn a_connection_that_never_answers_does_not_hold_up_a_stop() {
     let folder = TempDir::new().unwrap();

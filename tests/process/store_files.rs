@@ -141,7 +141,7 @@ async fn a_file_or_a_folder_that_may_not_be_written_is_refused() {
     let path = folder.path().join("test.db");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     let log = refused(&mut as_nobody(&program, &path));
-    assert!(log.contains("written") || log.contains("read-only"), "{log}");
+    assert!(log.contains("not writable") || log.contains("read-only"), "{log}");
     // A folder in which nothing may be made.
     let inner = folder.path().join("closed");
     fs::create_dir(&inner).unwrap();

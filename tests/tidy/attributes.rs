@@ -1,4 +1,4 @@
-//! Attributes that silence something say why, and none silences a test.
+//! Attributes that silence a lint give a reason, and no test is ignored.
 
 use crate::{
     Violation,

@@ -1,8 +1,8 @@
-//! Habits of code: no unwrap without a reason, nothing unfinished, no sleep that hopes.
+//! No unwrap without a reason, no unfinished code, no sleep in tests.
 
 use crate::{Violation, source::Source};
 
-/// Excuses the one sleep of the one helper that polls, on the same line or above it.
+/// Marks the sleep of the one helper that polls, on the same line or above it.
 const POLL: &str = "// Bounded poll:";
 
 fn violation(source: &Source, at: usize, says: &str) -> Violation {
@@ -33,7 +33,7 @@ pub fn unwraps(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// What says that it will be written later.
+/// Macros and statuses of unfinished code.
 pub fn unfinished(source: &Source) -> Vec<Violation> {
     let later = |at: usize, word: &str| match word {
         "todo" | "dbg" => source.text(at + 1) == "!",

@@ -1,72 +1,71 @@
-//! Dependencies point down: main, server, rpc, engine, store, domain.
+//! Dependencies point down: main, server, rpc, engine, store, commit, domain; and cli, domain.
 
 use crate::{
     Violation,
-    source::{Kind, Source},
+    paths::{leaves, module_at, module_of},
+    source::Source,
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 10] = [
-    ("main", &["server", "rpc", "engine", "store", "domain", "cli", "config", "telemetry"]),
-    ("server", &["rpc", "engine", "store", "domain", "proto", "config", "telemetry"]),
-    ("rpc", &["engine", "store", "domain", "proto"]),
-    ("engine", &["store", "domain"]),
-    ("store", &["domain"]),
+const KNOWS: [(&str, &[&str]); 11] = [
+    (
+        "main",
+        &["server", "rpc", "engine", "store", "commit", "domain", "cli", "config", "telemetry"],
+    ),
+    ("server", &["rpc", "engine", "store", "commit", "domain", "proto", "config", "telemetry"]),
+    ("rpc", &["engine", "store", "commit", "domain", "proto"]),
+    ("engine", &["store", "commit", "domain"]),
+    ("store", &["commit", "domain"]),
+    ("commit", &["domain"]),
     ("domain", &[]),
-    // The client sees of the server what every client sees.
-    ("cli", &["proto"]),
+    // The commands are a client; they check values by the domain's rules.
+    ("cli", &["domain", "proto"]),
     ("config", &["domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),
 ];
 
-fn knows(room: &str) -> Option<&'static [&'static str]> {
-    KNOWS.iter().find(|(name, _)| *name == room).map(|(_, known)| *known)
+fn knows(layer: &str) -> Option<&'static [&'static str]> {
+    KNOWS.iter().find(|(name, _)| *name == layer).map(|(_, known)| *known)
 }
 
-/// Names of other layers that `source` has no business with.
+/// Dependencies of `source` on layers that it must not know.
 pub fn arrows(source: &Source) -> Vec<Violation> {
     let Some(inside) = source.path.strip_prefix("src/") else {
         return Vec::new();
     };
-    let room = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    let layer = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     // The root declares the parts and its documentation links to all of them.
-    if room == "lib" {
+    if layer == "lib" {
         return Vec::new();
     }
     let violation = |line, says: String| Violation::new(&source.path, line, says);
-    let Some(known) = knows(room) else {
-        return vec![violation(
-            1,
-            format!("src/{room} is no layer that tests/tidy/layers.rs knows"),
-        )];
+    let Some(known) = knows(layer) else {
+        return vec![violation(1, format!("src/{layer} is not a layer of tests/tidy/layers.rs"))];
     };
     let mut found = Vec::new();
     for attribute in source.attributes() {
         if source.text(attribute.inside.start) == "path" {
             found.push(violation(
                 attribute.line,
-                "a module lies where its name says, without #[path]".into(),
+                "remove #[path]: a module's file has its name".into(),
             ));
         }
     }
-    for path in paths(source, room) {
+    for path in paths(source, layer) {
         let line = path.line;
         match path.target.first().map(String::as_str) {
             None | Some("*" | "self") => {
-                found.push(violation(
-                    line,
-                    "the root of the crate hides which layer is meant; name it".into(),
-                ));
+                found.push(violation(line, "name the layer instead of the crate's root".into()));
             }
-            Some(target) if target == room || known.contains(&target) => {}
+            Some(target) if target == layer || known.contains(&target) => {}
             Some(target) if knows(target).is_none() => {
                 found.push(violation(
                     line,
-                    format!("crate::{target} is no layer that tests/tidy/layers.rs knows"),
+                    format!("crate::{target} is not a layer of tests/tidy/layers.rs"),
                 ));
             }
-            Some(target) => found.push(violation(line, format!("{room} must not know {target}"))),
+            Some(target) => found.push(violation(line, format!("{layer} must not know {target}"))),
         }
     }
     found
@@ -79,8 +78,8 @@ struct CratePath {
 }
 
 /// Every path of `source` that begins with `crate`, `sessiond`, `self` or `super`.
-fn paths(source: &Source, room: &str) -> Vec<CratePath> {
-    let modules = inline_modules(source);
+fn paths(source: &Source, layer: &str) -> Vec<CratePath> {
+    let module = module_of("src/", &source.path);
     let mut found = Vec::new();
     for (at, token) in source.idents() {
         let head = token.text.as_str();
@@ -91,16 +90,13 @@ fn paths(source: &Source, room: &str) -> Vec<CratePath> {
             continue;
         }
         // The program is a crate of its own beside the library, and its one file.
-        if room == "main" && head != "sessiond" {
+        if layer == "main" && head != "sessiond" {
             continue;
         }
-        let mut base = module_of(&source.path);
-        base.extend(
-            modules.iter().filter(|(_, range)| range.contains(&at)).map(|(name, _)| name.clone()),
-        );
-        for segments in tree(source, at) {
+        let base = module_at(source, &module, at);
+        for leaf in leaves(source, at) {
             let mut target = base.clone();
-            for segment in segments {
+            for segment in leaf.segments {
                 match segment.as_str() {
                     "crate" | "sessiond" if target == base => target.clear(),
                     "self" => {}
@@ -112,49 +108,6 @@ fn paths(source: &Source, room: &str) -> Vec<CratePath> {
         }
     }
     found
-}
-
-/// The paths of the `use` tree, or the one path, that begins at `at`.
-fn tree(source: &Source, mut at: usize) -> Vec<Vec<String>> {
-    let mut path = vec![source.text(at).to_owned()];
-    while source.text(at + 1) == "::" {
-        at += 2;
-        match source.tokens.get(at) {
-            Some(token) if token.kind == Kind::Ident => path.push(token.text.clone()),
-            Some(token) if token.text == "*" => path.push("*".into()),
-            Some(token) if token.text == "{" => {
-                let mut found = Vec::new();
-                let mut next = at + 1;
-                while next < token.mate {
-                    let branches = tree(source, next).into_iter();
-                    found.extend(branches.map(|branch| [path.clone(), branch].concat()));
-                    while next < token.mate && source.text(next) != "," {
-                        next =
-                            if source.text(next) == "{" { source.tokens[next].mate } else { next }
-                                + 1;
-                    }
-                    next += 1;
-                }
-                return found;
-            }
-            _ => break,
-        }
-    }
-    vec![path]
-}
-
-/// The module that a file is, as its path from the root of the crate.
-fn module_of(path: &str) -> Vec<String> {
-    let path = path.trim_start_matches("src/").trim_end_matches(".rs");
-    path.split('/').filter(|part| *part != "mod").map(Into::into).collect()
-}
-
-fn inline_modules(source: &Source) -> Vec<(String, std::ops::Range<usize>)> {
-    let heads =
-        source.idents().filter(|(at, token)| token.text == "mod" && source.text(at + 2) == "{");
-    heads
-        .map(|(at, _)| (source.text(at + 1).to_owned(), at + 2..source.tokens[at + 2].mate))
-        .collect()
 }
 
 #[test]
@@ -174,9 +127,11 @@ fn arrows_to_the_left_are_seen_however_they_are_written() {
         ("src/engine.rs", "fn f() { assert!(crate::rpc::ok()) }"),
         ("src/engine.rs", "macro_rules! m { () => { $crate::rpc::f() } }"),
         ("src/store/sqlite/mod.rs", "use crate::engine;"),
+        ("src/commit/append.rs", "use crate::store::Queue;"),
+        ("src/domain/session.rs", "use crate::commit::Overlay;"),
         ("src/domain/id.rs", "impl From<crate::store::Error> for X {}"),
         ("src/cli/mod.rs", "use crate::engine::Engine;"),
-        ("src/cli/mod.rs", "use crate::domain::limits;"),
+        ("src/cli/mod.rs", "use crate::store::Store;"),
         ("src/rpc/mod.rs", "use crate::config::Config;"),
         ("src/main.rs", "use sessiond::proto::v1;"),
         ("src/main.rs", "use sessiond as domain;"),
@@ -215,7 +170,12 @@ fn arrows_to_the_right_are_free() {
             "mod tests { use super::*; fn f(&self) { self.rpc(); Self::server(); x::crate_::rpc() } }",
         ),
         ("src/engine.rs", "// use crate::rpc;\nconst X: &str = \"crate::rpc::X\"; use rpc::y;"),
-        ("src/cli/session.rs", "use super::client; use crate::{cli::output, proto::v1};"),
+        ("src/store/group.rs", "use crate::{commit::Request, domain::Key};"),
+        ("src/commit/append.rs", "use super::Overlay; use crate::domain::Key;"),
+        (
+            "src/cli/session.rs",
+            "use super::client; use crate::{cli::output, domain::limits, proto::v1};",
+        ),
         ("tests/e2e.rs", "use sessiond::server; use crate::common;"),
     ] {
         assert_eq!(arrows(&Source::parse(path, text)), [], "{path}: {text}");

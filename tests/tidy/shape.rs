@@ -1,24 +1,20 @@
-//! A file reads like a page: it says first what it is, and it ends.
+//! A file begins with a line that says what it is, and has at most 400 lines.
 
 use crate::Violation;
 
-/// What a file may have, its tests included.
+/// Of a file, its tests included.
 const MAX_LINES: usize = 400;
 
-/// A first line that does not say what the file is, and lines beyond the page.
+/// A missing `//!` line, and a file that is too long.
 pub fn shape(path: &str, text: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     let first = text.lines().next().unwrap_or_default();
     if first.strip_prefix("//! ").is_none_or(|says| says.trim().is_empty()) {
-        found.push(Violation::new(path, 1, "the first line says what the file is: `//! …`"));
+        found.push(Violation::new(path, 1, "the first line must say what the file is: `//! …`"));
     }
     let lines = text.lines().count();
     if lines > MAX_LINES {
-        found.push(Violation::new(
-            path,
-            lines,
-            format!("{lines} lines; {MAX_LINES} are a file's most"),
-        ));
+        found.push(Violation::new(path, lines, format!("{lines} lines; {MAX_LINES} are allowed")));
     }
     found
 }

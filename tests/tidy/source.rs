@@ -82,6 +82,12 @@ impl Source {
             .collect()
     }
 
+    /// Every `use` item, up to its semicolon.
+    pub fn use_trees(&self) -> Vec<Range<usize>> {
+        let uses = self.idents().filter(|(_, token)| token.text == "use");
+        uses.map(|(at, _)| at..self.end_of_item(at)).collect()
+    }
+
     /// The parts of the file that exist in tests only; all of it where its name says so.
     pub fn test_code(&self) -> Vec<Range<usize>> {
         let path = &self.path;

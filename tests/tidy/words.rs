@@ -1,10 +1,10 @@
-//! Words that belong into no file: hosts of registries, places on somebody's machine, promises.
+//! Words that no file may contain: hosts of registries, paths of a machine, notes to do something later.
 //!
-//! They are put together here, so that this file passes its own checks.
+//! They are concatenated here, so that this file passes its own checks.
 
 use crate::Violation;
 
-/// Parts of the names of hosts that packages come from. Which one is used is a matter of each machine's settings.
+/// Parts of the host names of package registries. Each machine configures its own.
 const REGISTRIES: [&str; 12] = [
     concat!("crates", ".io"),
     concat!("npm", "js."),
@@ -20,7 +20,7 @@ const REGISTRIES: [&str; 12] = [
     concat!("repo1", ".maven"),
 ];
 
-/// Where machines keep the files of the people who work on them.
+/// Home and work folders.
 const MACHINES: [&str; 5] = [
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
@@ -55,7 +55,7 @@ pub fn registries(path: &str, text: &str) -> Vec<Violation> {
     if path.rsplit('/').next() == Some("Cargo.lock") {
         return Vec::new();
     }
-    let says = "which registry serves a package is for each machine to say";
+    let says = "each machine configures its own registry";
     lines_with(path, &text.to_lowercase(), &REGISTRIES, |_, _, _| true, says)
 }
 

@@ -1,4 +1,4 @@
-//! Workers that call as fast as they are answered, until it is enough.
+//! Workers that send their next call as soon as the last is answered.
 
 use std::{
     collections::VecDeque,
@@ -10,210 +10,193 @@ use std::{
     time::{Duration, Instant},
 };
 
-use prost::bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 
-use super::{
-    raw::{Call, RawClient},
-    tally::Tally,
+use super::histogram::Results;
+use crate::{
+    cli::{connect::Server, system::instant},
+    proto::v1::{self, append_event_stream_response::Outcome},
 };
-use crate::{cli::ambient::instant, proto::v1::AppendFailure};
 
-const APPEND_STREAM: &str = "/sessiond.v1.EventService/AppendEventStream";
+/// The wait after an error, so that a server that is down is not flooded.
+const AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// How much is to be measured.
+/// A call that is sent many times.
+#[derive(Debug, Clone)]
+pub enum Call {
+    Append(Box<v1::AppendEventRequest>),
+    Read(v1::GetSessionRequest),
+    List(v1::ListSessionsRequest),
+}
+
+impl Call {
+    async fn send(&self, server: &Server) -> Result<(), Status> {
+        match self.clone() {
+            Self::Append(request) => server.events().append_event(*request).await.map(drop),
+            Self::Read(request) => server.sessions().get_session(request).await.map(drop),
+            Self::List(request) => server.sessions().list_sessions(request).await.map(drop),
+        }
+    }
+}
+
+/// How long a round lasts.
 #[derive(Debug, Clone, Copy)]
-pub enum Measure {
-    /// As many calls as fit into this time.
-    For(Duration),
-    /// So many calls.
+pub enum Limit {
+    Time(Duration),
     Calls(u64),
 }
 
-/// When the workers of one measurement are done.
+/// The bound that the workers of one measurement share.
 #[derive(Debug)]
-pub struct Pace {
+pub struct Round {
     started: Instant,
     until: Option<Instant>,
-    left: AtomicU64,
-    /// Set from outside when nobody wants to wait any longer.
+    calls_left: AtomicU64,
+    /// Set by an interrupt.
     stop: Arc<AtomicBool>,
 }
 
-impl Pace {
-    /// Begins a measurement.
-    pub fn start(measure: Measure, stop: &Arc<AtomicBool>) -> Arc<Self> {
+impl Round {
+    pub fn start(limit: Limit, stop: &Arc<AtomicBool>) -> Arc<Self> {
         let started = instant();
-        let (until, left) = match measure {
-            Measure::For(time) => (Some(started + time), u64::MAX),
-            Measure::Calls(calls) => (None, calls),
+        let (until, calls) = match limit {
+            Limit::Time(time) => (Some(started + time), u64::MAX),
+            Limit::Calls(calls) => (None, calls),
         };
-        let (left, stop) = (AtomicU64::new(left), Arc::clone(stop));
-        Arc::new(Self { started, until, left, stop })
+        let (calls_left, stop) = (AtomicU64::new(calls), Arc::clone(stop));
+        Arc::new(Self { started, until, calls_left, stop })
     }
 
     /// Whether one more call may begin `now`.
-    fn go_on(&self, now: Instant) -> bool {
+    fn take(&self, now: Instant) -> bool {
         if self.stop.load(Ordering::Relaxed) || self.until.is_some_and(|until| now >= until) {
             return false;
         }
-        let take = |left: u64| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        let less = |left: u64| left.checked_sub(1);
+        self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 
-/// Runs all workers to their end. Returns how long it took, and what they measured.
-pub async fn gather<F>(pace: &Pace, workers: impl Iterator<Item = F>) -> (Duration, Tally)
+/// Runs all workers to their end. Returns how long that took and their results.
+pub async fn gather<F>(round: &Round, workers: impl Iterator<Item = F>) -> (Duration, Results)
 where
-    F: Future<Output = Tally> + Send + 'static,
+    F: Future<Output = Results> + Send + 'static,
 {
-    let mut running: JoinSet<Tally> = workers.collect();
-    let mut all = Tally::new();
+    let mut running: JoinSet<Results> = workers.collect();
+    let mut all = Results::new();
     while let Some(ended) = running.join_next().await {
         match ended {
-            Ok(tally) => all.add(tally),
-            Err(error) => all.failed(|| error.to_string()),
+            Ok(results) => all.add(results),
+            Err(error) => all.error(|| error.to_string()),
         }
     }
-    (instant().duration_since(pace.started), all)
+    (instant().duration_since(round.started), all)
 }
 
-/// Sends one call after the other.
-pub async fn one_by_one(pace: Arc<Pace>, mut client: RawClient, call: Call) -> Tally {
-    let mut tally = Tally::new();
-    let mut begun = instant();
-    while pace.go_on(begun) {
-        let outcome = client.unary(&call).await;
-        let ended = instant();
+/// Sends one call after the other. The workers of a round go through `calls` together: each sends every `workers`-th,
+/// beginning at its own number, again and again.
+pub async fn one_by_one(
+    round: Arc<Round>,
+    server: Server,
+    calls: Arc<[Call]>,
+    worker: usize,
+    workers: usize,
+) -> Results {
+    let mut results = Results::new();
+    let mut sent = instant();
+    let mut next = worker;
+    while round.take(sent) {
+        let outcome = calls[next % calls.len()].send(&server).await;
+        let answered = instant();
         match outcome {
-            Ok(_) => tally.answered(ended.duration_since(begun)),
+            Ok(()) => results.success(answered.duration_since(sent)),
             Err(status) => {
-                tally.failed(|| format!("{:?}: {}", status.code(), status.message()));
-                // A server that is away refuses at once: let it be, rather than count how fast.
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                results.error(|| text_of(&status));
+                tokio::time::sleep(AFTER_ERROR).await;
             }
         }
-        begun = ended;
+        sent = answered;
+        next += workers;
     }
-    tally
+    results
 }
 
-/// Appends over one stream, with `outstanding` unanswered requests at a time.
-pub async fn windowed(
-    pace: Arc<Pace>,
-    mut client: RawClient,
-    request: Bytes,
+/// Sends the same append over one stream, with `outstanding` unanswered requests at a time.
+pub async fn pipelined(
+    round: Arc<Round>,
+    server: Server,
+    append: v1::AppendEventRequest,
     outstanding: usize,
-) -> Tally {
-    let mut tally = Tally::new();
+) -> Results {
+    let mut results = Results::new();
+    let request = v1::AppendEventStreamRequest { append: Some(append) };
     let (requests, stream) = mpsc::channel(outstanding);
-    let mut begun = VecDeque::with_capacity(outstanding);
-    while begun.len() < outstanding {
-        let now = instant();
-        // The channel has room for exactly these.
-        if !pace.go_on(now) || requests.try_send(request.clone()).is_err() {
-            break;
+    // When each unanswered request was sent. Answers come in the order of the requests.
+    let mut unanswered = VecDeque::with_capacity(outstanding);
+    let send = |unanswered: &mut VecDeque<Instant>, now| {
+        let sent = round.take(now) && requests.try_send(request.clone()).is_ok();
+        if sent {
+            unanswered.push_back(now);
         }
-        begun.push_back(now);
-    }
-    let mut answers = match client.stream(APPEND_STREAM, ReceiverStream::new(stream)).await {
-        Ok(answers) => answers,
-        Err(status) => {
-            tally.failed(|| status.to_string());
-            return tally;
-        }
+        sent
     };
-    // Answers come in the order of the requests.
-    while let Some(sent) = begun.pop_front() {
-        let answer = match answers.message().await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => {
-                tally.failed(|| "the server ended the stream".to_owned());
-                return tally;
+    while unanswered.len() < outstanding && send(&mut unanswered, instant()) {}
+    let exchange = async {
+        let answers = server.events().append_event_stream(ReceiverStream::new(stream)).await?;
+        let mut answers = answers.into_inner();
+        while let Some(sent) = unanswered.pop_front() {
+            let answer = answers.message().await?;
+            let now = instant();
+            match answer.map(|answer| answer.outcome) {
+                None => return Err(Status::unavailable("the server ended the stream")),
+                Some(Some(Outcome::Failure(failure))) => {
+                    results.error(|| format!("{}: {}", failure.reason, failure.message));
+                }
+                Some(_) => results.success(now.duration_since(sent)),
             }
-            Err(status) => {
-                tally.failed(|| status.to_string());
-                return tally;
-            }
-        };
-        let now = instant();
-        match failure_of(&answer) {
-            None => tally.answered(now.duration_since(sent)),
-            Some(failure) => tally.failed(|| format!("{}: {}", failure.reason, failure.message)),
+            send(&mut unanswered, now);
         }
-        if pace.go_on(now) && requests.try_send(request.clone()).is_ok() {
-            begun.push_back(now);
-        }
+        Ok(())
+    };
+    if let Err(status) = exchange.await {
+        results.error(|| text_of(&status));
     }
-    tally
+    results
 }
 
-/// An answer of AppendEventStream of which only the failure is read.
-#[derive(Clone, PartialEq, prost::Message)]
-struct OutcomeOnly {
-    #[prost(message, optional, tag = "3")]
-    failure: Option<AppendFailure>,
-}
-
-fn failure_of(answer: &Bytes) -> Option<AppendFailure> {
-    let outcome = <OutcomeOnly as prost::Message>::decode(answer.clone());
-    match outcome {
-        Ok(outcome) => outcome.failure,
-        Err(error) => {
-            Some(AppendFailure { message: error.to_string(), ..AppendFailure::default() })
-        }
-    }
+fn text_of(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
 }
 
 #[cfg(test)]
 mod tests {
-    use prost::Message as _;
-
     use super::*;
-    use crate::proto::v1::{
-        AppendEventResponse, AppendEventStreamResponse, append_event_stream_response::Outcome,
-    };
 
     #[tokio::test]
     async fn workers_share_the_number_of_calls() {
         let stop = Arc::new(AtomicBool::new(false));
-        let pace = Pace::start(Measure::Calls(10), &stop);
-        let worker = |pace: Arc<Pace>| async move {
-            let mut tally = Tally::new();
-            while pace.go_on(instant()) {
-                tally.answered(Duration::from_micros(5));
+        let round = Round::start(Limit::Calls(10), &stop);
+        let worker = |round: Arc<Round>| async move {
+            let mut results = Results::new();
+            while round.take(instant()) {
+                results.success(Duration::from_micros(5));
                 tokio::task::yield_now().await;
             }
-            tally
+            results
         };
-        let (_, tally) = gather(&pace, (0..3).map(|_| worker(Arc::clone(&pace)))).await;
-        let row =
-            super::super::tally::Row::new("x", Default::default(), Duration::from_secs(1), &tally);
-        assert_eq!(serde_json::to_value(row).unwrap()["operations"], 10);
+        let (_, results) = gather(&round, (0..3).map(|_| worker(Arc::clone(&round)))).await;
+        assert_eq!(results.operations(), 10);
     }
 
     #[test]
-    fn time_and_a_request_to_stop_end_a_measurement() {
+    fn time_and_an_interrupt_end_a_round() {
         let stop = Arc::new(AtomicBool::new(false));
-        let pace = Pace::start(Measure::For(Duration::from_secs(3600)), &stop);
-        assert!(pace.go_on(pace.started));
-        assert!(!pace.go_on(pace.started + Duration::from_secs(3600)));
+        let round = Round::start(Limit::Time(Duration::from_secs(3600)), &stop);
+        assert!(round.take(round.started));
+        assert!(!round.take(round.started + Duration::from_secs(3600)));
         stop.store(true, Ordering::Relaxed);
-        assert!(!pace.go_on(pace.started));
-    }
-
-    #[test]
-    fn a_failure_is_read_from_the_answer_of_a_stream() {
-        let encoded = |outcome| {
-            Bytes::from(
-                AppendEventStreamResponse { index: 3, outcome: Some(outcome) }.encode_to_vec(),
-            )
-        };
-        let appended = AppendEventResponse { replayed: true, ..AppendEventResponse::default() };
-        assert_eq!(failure_of(&encoded(Outcome::Appended(appended))), None);
-        let failure = AppendFailure { code: 5, reason: "R".to_owned(), message: "m".to_owned() };
-        assert_eq!(failure_of(&encoded(Outcome::Failure(failure.clone()))), Some(failure));
-        assert!(failure_of(&Bytes::from_static(b"\xff")).is_some());
+        assert!(!round.take(round.started));
     }
 }

@@ -1,4 +1,4 @@
-//! A session as a file of the kits, written while its events come.
+//! Writes a session as an ADK session file while its events arrive.
 
 use std::io::{self, Write};
 
@@ -6,43 +6,38 @@ use prost_types::Timestamp;
 
 use crate::{
     cli::{
+        adk_file::{Entry, FORMAT, ForkNote, Hidden, Metadata, Rewind, state_of, write_stamp},
         failure::Failure,
-        import::entry_of,
-        json,
-        kit::{FORMAT, ForkNote, Head, Hidden, Rewind, put_together, write_stamp},
         time,
     },
-    proto::v1::{Event, ForkOrigin, Session, SessionKey, session},
+    domain::json::Json,
+    proto::v1::{self, session},
 };
 
-/// What a file says about a session beside its events.
+/// Everything about a session but its events.
 #[derive(Debug)]
 pub struct Overview {
-    /// Whose session it is.
-    pub key: SessionKey,
-    /// Merged state that it ends with: one object.
-    pub state: String,
-    /// Merged state at creation: one object.
-    pub initial_state: String,
+    key: v1::SessionKey,
+    /// Merged state: one object.
+    state: String,
+    initial_state: String,
     last_event_time: Option<Timestamp>,
-    head: Head,
+    metadata: Metadata,
 }
 
 impl Overview {
-    /// Takes over what an answer says, with both states as text.
-    pub fn new(session: Session, initial_state: String) -> Self {
-        let state = state_text(session.state_form);
+    /// From the session as it is now and as it was created.
+    pub fn new(session: v1::Session, created: &v1::Session) -> Result<Self, Failure> {
         let expire_time = match session.expiration {
             Some(session::Expiration::ExpireTime(time)) => Some(time::format(time)),
-            // Never in an answer.
             Some(session::Expiration::Ttl(_)) | None => None,
         };
-        Self {
+        Ok(Self {
+            state: state_of(&session)?,
+            initial_state: state_of(created)?,
             key: session.key.unwrap_or_default(),
-            state,
-            initial_state,
             last_event_time: session.last_event_time,
-            head: Head {
+            metadata: Metadata {
                 format: FORMAT,
                 display_name: session.display_name,
                 labels: session.labels.into_iter().collect(),
@@ -50,99 +45,67 @@ impl Overview {
                 create_time: session.create_time.map(time::format),
                 forked_from: session.forked_from.map(fork_note),
             },
-        }
+        })
     }
 }
 
-/// The text of a state that was asked for as text.
-pub fn state_text(state: Option<session::StateForm>) -> String {
-    match state {
-        Some(session::StateForm::StateJson(text)) => text,
-        Some(session::StateForm::State(_)) | None => "{}".to_owned(),
-    }
-}
-
-fn fork_note(origin: ForkOrigin) -> ForkNote {
-    let ForkOrigin { key, sequence } = origin;
-    let SessionKey { app_name, user_id, session_id } = key.unwrap_or_default();
+fn fork_note(origin: v1::ForkOrigin) -> ForkNote {
+    let v1::ForkOrigin { key, sequence } = origin;
+    let v1::SessionKey { app_name, user_id, session_id } = key.unwrap_or_default();
     ForkNote { app_name, user_id, session_id, sequence }
 }
 
-/// Writes one file. What kits do not read is held back until their part is complete.
+/// Writes one file. The parts of its last member, `sessiond`, are collected until the end.
 pub struct FileWriter<W: Write> {
     to: W,
-    /// Events written or held back so far, rewinds included.
+    /// Events so far, rewinds included.
     pub events: u64,
     notes: List,
     hidden: List,
     rewinds: List,
-    visible: bool,
+    separator: &'static str,
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written.
     pub fn begin(mut to: W, overview: &Overview) -> io::Result<Self> {
-        let SessionKey { app_name, user_id, session_id } = &overview.key;
-        writeln!(to, "{{\n\"id\": {},", json::quote(session_id))?;
-        writeln!(to, "\"app_name\": {},", json::quote(app_name))?;
-        writeln!(to, "\"user_id\": {},", json::quote(user_id))?;
+        let v1::SessionKey { app_name, user_id, session_id } = &overview.key;
+        writeln!(to, "{{\n\"id\": {},", Json::string(session_id))?;
+        writeln!(to, "\"app_name\": {},", Json::string(app_name))?;
+        writeln!(to, "\"user_id\": {},", Json::string(user_id))?;
         writeln!(to, "\"state\": {},", overview.state)?;
         if let Some(time) = overview.last_event_time {
             writeln!(to, "\"last_update_time\": {},", write_stamp(time))?;
         }
         write!(to, "\"events\": [")?;
-        Ok(Self {
-            to,
-            events: 0,
-            notes: List::default(),
-            hidden: List::default(),
-            rewinds: List::default(),
-            visible: false,
-        })
+        let list = List::default;
+        Ok(Self { to, events: 0, notes: list(), hidden: list(), rewinds: list(), separator: "" })
     }
 
     /// Adds the next event of the log.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written, or is not what a server stores.
-    pub fn event(&mut self, event: Event) -> Result<(), Failure> {
+    pub fn event(&mut self, event: v1::Event) -> Result<(), Failure> {
         self.events += 1;
-        let sequence = event.sequence;
+        let (sequence, hidden) = (event.sequence, event.rewound);
         if let Some(to_sequence) = event.rewind_to_sequence {
-            return self.rewinds.push(&Rewind {
-                sequence,
-                to_sequence,
-                event_id: event.event_id,
-                author: event.author,
-            });
+            let v1::Event { event_id, author, .. } = event;
+            return self.rewinds.push(&Rewind { sequence, to_sequence, event_id, author });
         }
-        let hidden = event.rewound;
-        let (text, note) = put_together(&entry_of(event)?, sequence).map_err(|error| {
-            Failure::Failed(format!("event {sequence} cannot be written down: {error}"))
-        })?;
+        let (text, note) = Entry::from_event(event)?
+            .write(sequence)
+            .map_err(|error| Failure::Failed(format!("cannot write event {sequence}: {error}")))?;
         if hidden {
             let entry = serde_json::from_str(&text).map_err(io::Error::from)?;
             return self.hidden.push(&Hidden { note, entry });
         }
-        write!(self.to, "{}\n{text}", if self.visible { "," } else { "" })?;
-        self.visible = true;
+        write!(self.to, "{}\n{text}", self.separator)?;
+        self.separator = ",";
         self.notes.push(&note)
     }
 
-    /// Ends the file, and hands back what it was written to.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written.
+    /// Ends the file and returns its target.
     pub fn end(mut self, overview: &Overview) -> Result<W, Failure> {
-        let head = serde_json::to_string(&overview.head).map_err(io::Error::from)?;
+        let metadata = serde_json::to_string(&overview.metadata).map_err(io::Error::from)?;
         let mut to = self.to;
-        writeln!(to, "\n],\n\"sessiond\": {{\n\"session\": {head},")?;
+        writeln!(to, "\n],\n\"sessiond\": {{\n\"session\": {metadata},")?;
         writeln!(to, "\"initial_state\": {},", overview.initial_state)?;
         writeln!(to, "\"events\": {},", self.notes.close())?;
         writeln!(to, "\"hidden\": {},", self.hidden.close())?;
@@ -151,7 +114,7 @@ impl<W: Write> FileWriter<W> {
     }
 }
 
-/// A JSON list that grows.
+/// The text of a JSON list that grows.
 #[derive(Default)]
 struct List(String);
 
@@ -172,14 +135,14 @@ impl List {
 mod tests {
     use super::*;
     use crate::{
-        cli::kit::{SessionFile, Step},
+        cli::adk_file::{SessionFile, Step},
         proto::v1::{StateDelta, event::BodyForm, state_delta::SetForm},
     };
 
     fn overview() -> Overview {
         let time = |seconds| Some(Timestamp { seconds, nanos: 7 });
-        let session = Session {
-            key: Some(SessionKey {
+        let session = v1::Session {
+            key: Some(v1::SessionKey {
                 app_name: "a\"".to_owned(),
                 user_id: "u/1".to_owned(),
                 session_id: "s\n".to_owned(),
@@ -192,14 +155,15 @@ mod tests {
             expiration: time(9).map(session::Expiration::ExpireTime),
             display_name: "Ü".to_owned(),
             labels: [("k".to_owned(), "v".to_owned())].into(),
-            forked_from: Some(ForkOrigin::default()),
-            ..Session::default()
+            forked_from: Some(v1::ForkOrigin::default()),
+            ..Default::default()
         };
-        Overview::new(session, "{\"n\":0}".to_owned())
+        let form = Some(session::StateForm::StateJson("{\"n\":0}".to_owned()));
+        Overview::new(session, &v1::Session { state_form: form, ..Default::default() }).unwrap()
     }
 
-    fn event(sequence: i64, body: &str) -> Event {
-        Event {
+    fn event(sequence: i64, body: &str) -> v1::Event {
+        v1::Event {
             event_id: format!("e{sequence}"),
             sequence,
             author: "me".to_owned(),
@@ -210,11 +174,11 @@ mod tests {
                 operations: Vec::new(),
             }),
             body_form: Some(BodyForm::BodyJson(body.to_owned())),
-            ..Event::default()
+            ..Default::default()
         }
     }
 
-    fn write(events: &[Event]) -> String {
+    fn write(events: &[v1::Event]) -> String {
         let overview = overview();
         let mut writer = FileWriter::begin(Vec::new(), &overview).unwrap();
         for event in events {
@@ -224,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_everything_again_when_it_is_read() {
-        let hidden = Event { rewound: true, ..event(2, "{\"partial\": true}") };
-        let marker = Event { rewound: true, rewind_to_sequence: Some(1), ..event(3, "{}") };
+    fn what_is_written_is_read_again() {
+        let hidden = v1::Event { rewound: true, ..event(2, "{\"partial\": true}") };
+        let marker = v1::Event { rewound: true, rewind_to_sequence: Some(1), ..event(3, "{}") };
         let events = [
             event(1, "{ \"x\":\n1.00 }"),
             hidden,
@@ -238,9 +202,9 @@ mod tests {
         assert_eq!((file.app_name.as_str(), file.user_id.as_str()), ("a\"", "u/1"));
         assert_eq!(file.session_id, "s\n");
         let state = file.state.as_ref().unwrap();
-        assert_eq!(state[0], ("n".to_owned(), "1.00".to_owned()));
+        assert_eq!((state[0].0.as_str(), state[0].1.as_str()), ("n", "1.00"));
         let steps: Vec<_> = file.steps().map(Result::unwrap).collect();
-        let entry = |event: &Event| Step::Event(entry_of(event.clone()).unwrap());
+        let entry = |event: &v1::Event| Step::Event(Entry::from_event(event.clone()).unwrap());
         let rewind = Rewind {
             sequence: 3,
             to_sequence: 1,
@@ -259,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kit_sees_its_own_members_and_what_is_visible() {
-        let hidden = Event { rewound: true, ..event(2, "{}") };
+    fn adk_sees_its_own_members_and_visible_events() {
+        let hidden = v1::Event { rewound: true, ..event(2, "{}") };
         let file: serde_json::Value =
             serde_json::from_str(&write(&[event(1, "{\"content\":{}}"), hidden])).unwrap();
         assert_eq!(file["id"], "s\n");

@@ -1,41 +1,39 @@
-//! What importing a file will do, worked out from the file alone, before anything is sent.
+//! The plan of an import, made from the file alone before anything is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost_types::Timestamp;
+use serde_json::json;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    cli::{
-        json,
-        kit::{SessionFile, Step, pairs},
+    cli::adk_file::{SessionFile, Step, state_text},
+    domain::{
+        json::{Json, fingerprint, same_value},
+        scope::Prefix,
     },
     proto::v1::{StateDelta, state_delta::SetForm},
 };
 
-/// What the file asks for beside its steps.
+/// Everything that an import does beside the steps of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// State to create the session with: one object.
     pub initial_state: String,
-    /// What the user's and the application's state end with, where the log alone does not lead there.
+    /// Changes of user and application state that the log does not make.
     pub wider: Changes,
-    /// What the session's own state ends with; none where the file does not say.
-    pub own_state: Option<Pairs>,
-    /// Id of the last step, empty where there is none.
+    /// The session's own state at the end; `None` if the file has no state.
+    pub own_state: Option<Vec<(String, Json)>>,
+    /// Id of the last step; empty if there is none.
     pub last_id: String,
     /// Time of the last event that has one.
     pub last_time: Option<Timestamp>,
 }
 
-/// Keys and value texts.
-pub type Pairs = Vec<(String, String)>;
-
 /// New values and removals.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New values as JSON text.
-    pub set: Pairs,
-    /// Keys to remove.
+    pub set: Vec<(String, Json)>,
     pub remove: Vec<String>,
 }
 
@@ -45,32 +43,25 @@ impl Changes {
         self.set.len() + self.remove.len()
     }
 
-    /// The delta as the contract has it; none where nothing changes.
+    /// `None` if nothing changes.
     pub fn delta(&self) -> Option<StateDelta> {
-        let set = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        (self.len() > 0).then(|| StateDelta {
-            set_form: (!self.set.is_empty()).then(|| SetForm::SetJson(json::write_object(set))),
-            remove: self.remove.clone(),
-            operations: Vec::new(),
-        })
+        let set_form = (!self.set.is_empty()).then(|| SetForm::SetJson(state_text(&self.set)));
+        let delta = StateDelta { set_form, remove: self.remove.clone(), operations: Vec::new() };
+        (self.len() > 0).then_some(delta)
     }
 }
 
 impl Plan {
-    /// Reads every step of the file, so that what is wrong with one shows before the first is sent.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong, and where.
+    /// Reads every step, so that a bad one is found before the first is sent.
     pub fn of(file: &SessionFile<'_>) -> Result<Self, String> {
         let mut plan = Self::default();
-        // What the deltas of the log leave; none: removed.
-        let mut left: BTreeMap<String, Option<String>> = BTreeMap::new();
+        // The state that the log leads to. `None`: removed.
+        let mut end: BTreeMap<String, Option<Json>> = BTreeMap::new();
         for step in file.steps() {
             match step? {
                 Step::Event(entry) => {
-                    left.extend(entry.set.into_iter().map(|(key, value)| (key, Some(value))));
-                    left.extend(entry.remove.into_iter().map(|key| (key, None)));
+                    end.extend(entry.set.into_iter().map(|(key, value)| (key, Some(value))));
+                    end.extend(entry.remove.into_iter().map(|key| (key, None)));
                     plan.last_id = entry.event_id;
                     plan.last_time = entry.event_time.or(plan.last_time);
                 }
@@ -79,95 +70,86 @@ impl Plan {
             }
         }
         let state = file.state.as_deref();
-        let initial = match &file.extra {
-            Some(extra) => pairs(&json::Object::read(extra.initial_state.get())?),
-            // What no delta touches can only have been there from the start.
-            None => state
-                .unwrap_or_default()
-                .iter()
-                .filter(|(key, _)| !left.contains_key(key))
-                .cloned()
-                .collect(),
+        let initial: Vec<_> = match &file.extra {
+            Some(extra) => Json::from_stored(extra.initial_state.get().to_owned()).members(),
+            // A key that no delta touches was there from the start.
+            None => {
+                let state = state.unwrap_or_default().iter();
+                state.filter(|(key, _)| !end.contains_key(key)).cloned().collect()
+            }
         };
-        plan.initial_state =
-            json::write_object(initial.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        plan.initial_state = state_text(&initial);
         if let Some(state) = state {
             for (key, value) in initial {
-                left.entry(key).or_insert(Some(value));
+                end.entry(key).or_insert(Some(value));
             }
-            plan.wider = wider_changes(&left, state, file.extra.is_some());
-            plan.own_state =
-                Some(state.iter().filter(|(key, _)| !is_wider(key)).cloned().collect());
+            plan.wider = wider_changes(&end, state, file.extra.is_some());
+            let own = state.iter().filter(|(key, _)| !is_wider(key));
+            plan.own_state = Some(own.cloned().collect());
         }
         Ok(plan)
     }
 
-    /// Id of the event that corrects the session's own state after the last step: the same for
-    /// the same file, so that a second import finds it.
+    /// Id of the event that corrects the session's own state. It depends on the file alone, so that a second import
+    /// finds the event.
     pub fn correction_id(&self) -> String {
-        let mut text = self.last_id.clone();
-        let own = self.own_state.as_deref().unwrap_or_default();
-        let own: BTreeMap<_, _> = own.iter().map(|(k, v)| (k, json::canonical(v))).collect();
-        text.push_str(&serde_json::json!(own).to_string());
-        format!("import-state-{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
+        let own = state_text(self.own_state.as_deref().unwrap_or_default());
+        let own = fingerprint(&Json::from_stored(own));
+        hashed_id(&json!([self.last_id, format!("{own:032x}")]).to_string())
     }
 
-    /// Id of the request that changes the wider scopes, alike.
+    /// Id of the request that corrects user and application state, alike.
     pub fn wider_request_id(&self, session_id: &str) -> String {
-        let text = serde_json::json!([session_id, self.last_id, self.wider.set, self.wider.remove]);
-        let hash = xxhash_rust::xxh3::xxh3_128(text.to_string().as_bytes());
-        format!("import-state-{hash:032x}")
+        let set: Vec<_> = self.wider.set.iter().map(|(k, v)| (k, v.as_str())).collect();
+        hashed_id(&json!([session_id, self.last_id, set, self.wider.remove]).to_string())
     }
 
-    /// What leads from the state that the session has to the own state that the file ends with.
-    ///
-    /// # Errors
-    ///
-    /// When `actual` is no JSON object.
-    pub fn own_changes(&self, actual: &str) -> Result<Changes, String> {
+    /// The changes that turn the session's `actual` own state into the file's.
+    pub fn own_changes(&self, actual: Json) -> Changes {
         let Some(wanted) = &self.own_state else {
-            return Ok(Changes::default());
+            return Changes::default();
         };
-        let actual: BTreeMap<_, _> = pairs(&json::Object::read(actual)?).into_iter().collect();
-        let is_there = |(key, value): &&(String, String)| {
-            actual.get(key).is_some_and(|actual| json::same(actual, value))
+        let actual: BTreeMap<_, _> = actual.members().into_iter().collect();
+        let is_there = |(key, value): &&(String, Json)| {
+            actual.get(key).is_some_and(|actual| same_value(actual, value))
         };
+        let set = wanted.iter().filter(|pair| !is_there(pair)).cloned().collect();
         let keys: BTreeSet<_> = wanted.iter().map(|(key, _)| key).collect();
-        Ok(Changes {
-            set: wanted.iter().filter(|pair| !is_there(pair)).cloned().collect(),
-            remove: actual
-                .into_keys()
-                .filter(|key| !is_wider(key) && !key.starts_with("temp:") && !keys.contains(key))
-                .collect(),
-        })
+        let is_left = |key: &String| {
+            !is_wider(key) && !key.starts_with(Prefix::Temp.as_str()) && !keys.contains(key)
+        };
+        Changes { set, remove: actual.into_keys().filter(is_left).collect() }
     }
 }
 
-/// Whether the key belongs to the user or the application, whom others share.
-fn is_wider(key: &str) -> bool {
-    key.starts_with("app:") || key.starts_with("user:")
+fn hashed_id(text: &str) -> String {
+    format!("import-state-{:032x}", xxh3_128(text.as_bytes()))
 }
 
-/// What the wider scopes lack after the log. A kit's file may leave them out altogether, so that
-/// only an export can say that a key is gone.
+/// Whether the key belongs to the user or the application, which other sessions share.
+fn is_wider(key: &str) -> bool {
+    key.starts_with(Prefix::App.as_str()) || key.starts_with(Prefix::User.as_str())
+}
+
+/// The changes of user and application state that the log does not make. ADK may omit their keys, so only an export
+/// says that a key is removed.
 fn wider_changes(
-    left: &BTreeMap<String, Option<String>>,
-    state: &[(String, String)],
+    end: &BTreeMap<String, Option<Json>>,
+    state: &[(String, Json)],
     exported: bool,
 ) -> Changes {
-    let mut changes = Changes::default();
-    for (key, value) in state.iter().filter(|(key, _)| is_wider(key)) {
-        let there = left.get(key).and_then(Option::as_ref);
-        if !there.is_some_and(|there| json::same(there, value)) {
-            changes.set.push((key.clone(), value.clone()));
-        }
-    }
+    let differs = |key: &str, value| {
+        let there = end.get(key).and_then(Option::as_ref);
+        there.is_none_or(|there| !same_value(there, value))
+    };
+    let set = state.iter().filter(|(key, value)| is_wider(key) && differs(key, value));
+    let mut changes = Changes { set: set.cloned().collect(), remove: Vec::new() };
     if exported {
-        let ends_with: BTreeSet<_> = state.iter().map(|(key, _)| key).collect();
-        let gone = left
-            .iter()
-            .filter(|(key, value)| value.is_some() && is_wider(key) && !ends_with.contains(key));
-        changes.remove = gone.map(|(key, _)| key.clone()).collect();
+        let keys: BTreeSet<_> = state.iter().map(|(key, _)| key).collect();
+        let is_left = |(key, value): &(&String, &Option<Json>)| {
+            value.is_some() && is_wider(key) && !keys.contains(key)
+        };
+        changes.remove = end.iter().filter(is_left).map(|(key, _)| key.clone()).collect();
     }
     changes
 }
@@ -180,36 +162,39 @@ mod tests {
         Plan::of(&SessionFile::read(text).unwrap()).unwrap()
     }
 
-    fn owned(pairs: &[(&str, &str)]) -> Pairs {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    fn json(text: &str) -> Json {
+        Json::parse(text.to_owned()).unwrap()
     }
 
-    const KIT: &str = r#"{"state":{"start":1.0,"changed":2,"app:start":"x","app:late":5,"user:same":{"b":1,"a":2}},"events":[
+    fn owned(pairs: &[(&str, &str)]) -> Vec<(String, Json)> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), json(v))).collect()
+    }
+
+    const ADK: &str = r#"{"state":{"start":1.0,"changed":2,"app:start":"x","app:late":5,"user:same":{"b":1,"a":2}},"events":[
         {"id":"a","timestamp":7,"actions":{"state_delta":{"changed":1,"user:same":{"a":2,"b":1},"app:late":4,"gone":1}}},
         {"id":"b","actions":{"state_delta":{"changed":2,"app:untold":1}}}]}"#;
 
     #[test]
     fn what_no_delta_touches_was_there_from_the_start() {
-        let plan = plan(KIT);
+        let plan = plan(ADK);
         assert_eq!(plan.initial_state, r#"{"start":1.0,"app:start":"x"}"#);
         assert_eq!((plan.last_id.as_str(), plan.last_time.map(|t| t.seconds)), ("b", Some(7)));
     }
 
     #[test]
     fn wider_scopes_are_corrected_where_the_file_says_so() {
-        let plan = plan(KIT);
+        let plan = plan(ADK);
         assert_eq!(plan.wider.set, owned(&[("app:late", "5")]));
-        assert_eq!(plan.wider.remove, [""; 0], "a kit may leave wider keys out");
+        assert_eq!(plan.wider.remove, [""; 0], "ADK may omit wider keys");
     }
 
     #[test]
     fn own_state_is_compared_with_what_the_session_has() {
-        let changes = plan(KIT)
-            .own_changes(r#"{"start":1.0,"changed":3,"gone":1,"app:untold":1,"temp:x":1}"#)
-            .unwrap();
+        let changes = plan(ADK)
+            .own_changes(json(r#"{"start":1.0,"changed":3,"gone":1,"app:untold":1,"temp:x":1}"#));
         assert_eq!(changes.set, owned(&[("changed", "2")]));
         assert_eq!(changes.remove, ["gone"]);
-        let settled = plan(KIT).own_changes(r#"{ "changed":2, "start":1.0}"#).unwrap();
+        let settled = plan(ADK).own_changes(json(r#"{ "changed":2, "start":1.0}"#));
         assert_eq!(settled.delta(), None);
     }
 
@@ -217,7 +202,7 @@ mod tests {
     fn a_file_without_state_asks_for_none() {
         let plan = plan(r#"{"events":[{"id":"a","actions":{"stateDelta":{"k":1}}}]}"#);
         assert_eq!(plan.initial_state, "{}");
-        assert_eq!(plan.own_changes(r#"{"other":1}"#).unwrap().delta(), None);
+        assert_eq!(plan.own_changes(json(r#"{"other":1}"#)).delta(), None);
         assert_eq!(plan.wider.delta(), None);
     }
 
@@ -239,7 +224,7 @@ mod tests {
         assert_eq!(of(r#"{"state":{"a":1,"b":2}}"#), of(r#"{"state":{"b": 2,"a":1}}"#));
         assert_ne!(of(r#"{"state":{"a":1}}"#), of(r#"{"state":{"a":2}}"#));
         assert_ne!(of(r#"{"state":{}}"#), of(r#"{"state":{},"events":[{"id":"e"}]}"#));
-        let request = |id| plan(KIT).wider_request_id(id);
+        let request = |id| plan(ADK).wider_request_id(id);
         assert_ne!(request("s"), request("t"));
         assert!(request("s").len() <= 128);
     }

@@ -1,271 +1,238 @@
-//! The steps of a file on their way into a session, in batches.
+//! Sends the steps of a file into a session, events in batches.
 
 use std::collections::BTreeSet;
 
 use prost::Message as _;
+use serde::Serialize;
 
-use super::{existing::Existing, retry::retry};
+use super::existing::{Existing, Stored};
 use crate::{
     cli::{
+        adk_file::{Entry, Rewind, state_text},
         args::JSON_FORM,
         connect::Server,
         failure::Failure,
-        json,
-        kit::{Entry, Rewind},
+        retry::retry,
     },
-    proto::v1::{
-        AppendEventsRequest, Event, Precondition, RewindSessionRequest, SessionKey, StateDelta,
-        event::BodyForm, state_delta::SetForm,
-    },
+    domain::limits::{BATCH_BYTES, BATCH_EVENTS},
+    proto::v1::{self, event::BodyForm, state_delta::SetForm},
 };
 
-/// What the server takes in one call.
-const MAX_EVENTS: usize = 1000;
-/// Likewise, in bytes; counted with the envelopes, so that the message fits as well.
-const MAX_BYTES: usize = 3 << 20;
-
-/// What became of the steps.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Events and rewinds that were not there before.
-    pub imported: u64,
-    /// Those that were.
-    pub already_there: u64,
-    /// Fragments, which are not stored.
-    pub skipped: u64,
+/// Steps by their outcome.
+#[derive(Debug, Default, Serialize)]
+pub struct Counts {
+    /// New events and rewinds.
+    pub events_imported: u64,
+    pub events_already_there: u64,
+    /// Fragments of streamed answers.
+    pub fragments_skipped: u64,
 }
 
 /// Appends to one session.
 pub struct Sender<'a> {
     server: &'a Server,
-    key: SessionKey,
-    /// What was there before the import.
+    key: v1::SessionKey,
     existing: &'a Existing,
-    /// For an export, where each sequence must be what the file says: the sequence to come.
+    /// The sequence of the next step. Set for an export, whose log must become that of the session.
     next_sequence: Option<i64>,
     batch: Batch,
-    /// Of the newest event of the session, as far as is known.
     last_sequence: i64,
-    /// Id of the newest event of the session, as far as is known.
+    /// Id of the session's newest event.
     pub newest: String,
-    /// How it went so far.
-    pub tally: Tally,
+    pub counts: Counts,
 }
 
 impl<'a> Sender<'a> {
-    /// A sender into the session of `key`; `exactly` for a log that must come to be as in the file.
-    pub fn new(server: &'a Server, key: SessionKey, existing: &'a Existing, exactly: bool) -> Self {
+    /// `existing` is the session's log before the import. With `exact` the log must become the file's.
+    pub fn new(
+        server: &'a Server,
+        key: v1::SessionKey,
+        existing: &'a Existing,
+        exact: bool,
+    ) -> Self {
         Self {
             server,
             key,
             existing,
-            next_sequence: exactly.then_some(1),
+            next_sequence: exact.then_some(1),
             batch: Batch::default(),
             last_sequence: existing.last_sequence,
             newest: existing.newest.clone(),
-            tally: Tally::default(),
+            counts: Counts::default(),
         }
     }
 
-    /// Takes the next event, and sends those before it when the batch is full.
-    ///
-    /// # Errors
-    ///
-    /// When the session has another event in its place, or the server refuses.
     pub async fn event(&mut self, entry: Entry) -> Result<(), Failure> {
-        if let Some(stored) = self.existing.get(&entry.event_id) {
-            self.check_place(&entry.event_id, stored.sequence)?;
-            if !stored.is(&entry) {
-                return Err(Failure::Failed(format!(
-                    "the session has an event `{}` that differs from the file's",
-                    entry.event_id
-                )));
-            }
-            return self.found();
+        let event_id = &entry.event_id;
+        if let Some(stored) = self.lookup(event_id)? {
+            return self.found(event_id, stored.is(&entry));
         }
-        self.check_end(&entry.event_id)?;
-        self.newest.clone_from(&entry.event_id);
+        self.newest.clone_from(event_id);
         let event = event_of(entry);
-        if !self.batch.fits(&event) {
+        if !self.batch.takes(&event) {
             self.flush().await?;
         }
         self.batch.push(event);
         Ok(())
     }
 
-    /// Carries out a rewind.
-    ///
-    /// # Errors
-    ///
-    /// As [`Sender::event`].
     pub async fn rewind(&mut self, rewind: Rewind) -> Result<(), Failure> {
-        if let Some(stored) = self.existing.get(&rewind.event_id) {
-            self.check_place(&rewind.event_id, stored.sequence)?;
-            if stored.rewind_to != Some(rewind.to_sequence) {
-                return Err(Failure::Failed(format!(
-                    "the session has an event `{}` that differs from the file's rewind",
-                    rewind.event_id
-                )));
-            }
-            return self.found();
+        let Rewind { event_id, to_sequence, author, .. } = rewind;
+        if let Some(stored) = self.lookup(&event_id)? {
+            return self.found(&event_id, stored.rewind_to == Some(to_sequence));
         }
-        self.check_end(&rewind.event_id)?;
         self.flush().await?;
-        self.newest.clone_from(&rewind.event_id);
-        let request = RewindSessionRequest {
+        self.newest.clone_from(&event_id);
+        let request = v1::RewindSessionRequest {
             key: Some(self.key.clone()),
-            to_sequence: Some(rewind.to_sequence),
-            event_id: rewind.event_id,
-            author: rewind.author,
+            to_sequence: Some(to_sequence),
+            event_id,
+            author,
             precondition: self.precondition(),
             json_form: JSON_FORM,
         };
+        let server = self.server;
         let answer =
-            retry(async || Ok(self.server.sessions().rewind_session(request.clone()).await?))
-                .await?;
-        self.tally.imported += 1;
-        self.last_sequence = answer.into_inner().event.unwrap_or_default().sequence;
-        self.next_sequence = self.next_sequence.map(|_| self.last_sequence + 1);
+            retry(async || server.sessions().rewind_session(request.clone()).await).await?;
+        self.counts.events_imported += 1;
+        self.advance_to(answer.event.unwrap_or_default().sequence);
         Ok(())
     }
 
-    /// Sends what is still held back.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses.
+    /// Sends the batch.
     pub async fn flush(&mut self) -> Result<(), Failure> {
         if self.batch.events.is_empty() {
             return Ok(());
         }
         let events = std::mem::take(&mut self.batch).events;
         let sent = events.len();
-        let request = AppendEventsRequest {
+        let request = v1::AppendEventsRequest {
             key: Some(self.key.clone()),
             events,
             precondition: self.precondition(),
             return_state: false,
             json_form: JSON_FORM,
         };
-        let answer =
-            retry(async || Ok(self.server.events().append_events(request.clone()).await?)).await?;
-        // Not `replayed`: a repeated call is answered with replays of what it wrote itself, and
-        // a double in the file with the sequence of the first.
-        let sequences = answer.into_inner().events.into_iter().map(|event| event.sequence);
-        let fresh: BTreeSet<i64> =
+        let server = self.server;
+        let answer = retry(async || server.events().append_events(request.clone()).await).await?;
+        // Not `replayed`: the answer to a repeated call consists of replays of its own writes, and a duplicate in the
+        // file has the sequence of the first.
+        let sequences = answer.events.into_iter().map(|event| event.sequence);
+        let new: BTreeSet<i64> =
             sequences.filter(|sequence| *sequence > self.last_sequence).collect();
-        let imported = fresh.len().min(sent);
-        self.tally.imported += imported as u64;
-        self.tally.already_there += (sent - imported) as u64;
-        self.last_sequence = fresh.last().copied().unwrap_or(self.last_sequence);
-        self.next_sequence = self.next_sequence.map(|_| self.last_sequence + 1);
+        let imported = new.len().min(sent);
+        self.counts.events_imported += imported as u64;
+        self.counts.events_already_there += (sent - imported) as u64;
+        self.advance_to(new.last().copied().unwrap_or(self.last_sequence));
         Ok(())
     }
 
-    fn found(&mut self) -> Result<(), Failure> {
-        self.tally.already_there += 1;
+    fn advance_to(&mut self, last_sequence: i64) {
+        self.last_sequence = last_sequence;
+        self.next_sequence = self.next_sequence.map(|_| last_sequence + 1);
+    }
+
+    /// The event of that id, if the session has it. In an export it must stand in the same place of both logs.
+    fn lookup(&self, event_id: &str) -> Result<Option<&'a Stored>, Failure> {
+        let stored = self.existing.get(event_id);
+        if let Some(next) = self.next_sequence {
+            let expected = (next <= self.existing.last_sequence).then_some(next);
+            if stored.map(|stored| stored.sequence) != expected {
+                return Err(Failure::Failed(format!(
+                    "the session has another log: its event {next} is not the file's `{event_id}`. Delete the session first"
+                )));
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Counts a step whose event the session has.
+    fn found(&mut self, event_id: &str, same: bool) -> Result<(), Failure> {
+        if !same {
+            return Err(Failure::Failed(format!(
+                "the session has another event with the id `{event_id}`. Import the file into another session"
+            )));
+        }
+        self.counts.events_already_there += 1;
         self.next_sequence = self.next_sequence.map(|next| next + 1);
         Ok(())
     }
 
-    /// Of an export every event must stand where the file has it.
-    fn check_place(&self, event_id: &str, sequence: i64) -> Result<(), Failure> {
-        match self.next_sequence {
-            Some(expected) if expected != sequence => Err(other_log(event_id, expected)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Of an export nothing may be appended behind events that the file does not have.
-    fn check_end(&self, event_id: &str) -> Result<(), Failure> {
-        match self.next_sequence {
-            Some(expected) if expected <= self.existing.last_sequence => {
-                Err(other_log(event_id, expected))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn precondition(&self) -> Option<Precondition> {
-        self.next_sequence
-            .map(|next| Precondition { expected_sequence: Some(next - 1), keys: Vec::new() })
+    fn precondition(&self) -> Option<v1::Precondition> {
+        let expected_sequence = Some(self.next_sequence? - 1);
+        Some(v1::Precondition { expected_sequence, keys: Vec::new() })
     }
 }
 
-fn other_log(event_id: &str, sequence: i64) -> Failure {
-    Failure::Failed(format!(
-        "a session of that id has another log: event {sequence} is not the file's `{event_id}`; delete the session first"
-    ))
-}
-
-/// Events that go together.
+/// Events of one call.
 #[derive(Default)]
 struct Batch {
-    events: Vec<Event>,
+    events: Vec<v1::Event>,
+    /// With the envelopes, so that the message fits as well.
     bytes: usize,
 }
 
 impl Batch {
-    fn fits(&self, event: &Event) -> bool {
+    /// A single event of any size is left to the server to judge.
+    fn takes(&self, event: &v1::Event) -> bool {
         self.events.is_empty()
-            || (self.events.len() < MAX_EVENTS && self.bytes + event.encoded_len() <= MAX_BYTES)
+            || (self.events.len() < BATCH_EVENTS && self.bytes + event.encoded_len() <= BATCH_BYTES)
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: v1::Event) {
         self.bytes += event.encoded_len();
         self.events.push(event);
     }
 }
 
-fn event_of(entry: Entry) -> Event {
+fn event_of(entry: Entry) -> v1::Event {
     let Entry { event_id, invocation_id, author, branch, event_time, set, remove, body } = entry;
-    let set_json = (!set.is_empty()).then(|| {
-        let set = set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        SetForm::SetJson(json::write_object(set))
-    });
-    let delta = StateDelta { set_form: set_json, remove, operations: Vec::new() };
-    Event {
+    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(state_text(&set)));
+    let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
+    v1::Event {
         event_id,
         invocation_id,
         author,
         branch,
         event_time,
-        state_delta: (delta != StateDelta::default()).then_some(delta),
+        state_delta: (delta != v1::StateDelta::default()).then_some(delta),
         body_form: body.map(BodyForm::BodyJson),
-        ..Event::default()
+        ..Default::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::json::Json;
 
-    fn sized(bytes: usize) -> Event {
-        event_of(Entry { body: Some("x".repeat(bytes)), ..Entry::default() })
+    fn sized(bytes: usize) -> v1::Event {
+        event_of(Entry { body: Some("x".repeat(bytes)), ..Default::default() })
     }
 
     #[test]
     fn a_batch_is_bounded_by_number_and_by_bytes() {
         let mut batch = Batch::default();
-        assert!(batch.fits(&sized(MAX_BYTES * 2)), "a single one is the server's to judge");
+        assert!(batch.takes(&sized(BATCH_BYTES * 2)), "a single one is the server's to judge");
         batch.push(sized(1 << 20));
-        assert!(batch.fits(&sized(1 << 20)));
-        assert!(!batch.fits(&sized(2 << 20)));
+        assert!(batch.takes(&sized(1 << 20)));
+        assert!(!batch.takes(&sized(2 << 20)));
         let mut batch = Batch::default();
-        for _ in 0..MAX_EVENTS {
-            assert!(batch.fits(&sized(1)));
+        for _ in 0..BATCH_EVENTS {
+            assert!(batch.takes(&sized(1)));
             batch.push(sized(1));
         }
-        assert!(!batch.fits(&sized(1)));
+        assert!(!batch.takes(&sized(1)));
     }
 
     #[test]
     fn an_entry_is_sent_as_it_is() {
+        let json = |text: &str| Json::parse(text.to_owned()).unwrap();
         let event = event_of(Entry {
             event_id: "e".to_owned(),
-            set: vec![("a".to_owned(), "1.0".to_owned()), ("app:b".to_owned(), "{ }".to_owned())],
+            set: vec![("a".to_owned(), json("1.0")), ("app:b".to_owned(), json("{ }"))],
             body: Some("{ \"x\": 1.00 }".to_owned()),
-            ..Entry::default()
+            ..Default::default()
         });
         let delta = event.state_delta.unwrap();
         assert_eq!(delta.set_form, Some(SetForm::SetJson(r#"{"a":1.0,"app:b":{ }}"#.to_owned())));

@@ -1,36 +1,81 @@
-//! Sessions are read and listed.
+//! Commands that read and list sessions.
 
-use super::{GetArgs, ListArgs, Order, SelectionArgs};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
 use crate::{
     cli::{
-        args::{JSON_FORM, label_map},
-        connect::Server,
+        args::{AnyKeyArgs, JSON_FORM, PageArgs, SelectionArgs},
+        connect::{ConnectArgs, Server},
         failure::Failure,
-        output::Output,
-        view::{GetView, SessionView},
+        log::for_each_event,
+        message::AsJson,
+        output, parse,
     },
-    proto::v1::{
-        Event, EventSelection, GetSessionRequest, ListEventsRequest, ListSessionsRequest,
-        SessionKey, SessionOrder,
-    },
+    proto::v1,
 };
 
-impl SelectionArgs {
-    /// The selection as the contract has it.
-    pub fn selection(&self) -> EventSelection {
-        EventSelection {
-            recent: self.recent,
-            after_time: self.after_time,
-            after_sequence: self.after_sequence.unwrap_or_default(),
-            include_rewound: self.include_rewound,
-        }
-    }
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    key: AnyKeyArgs,
+    /// Also show its events, oldest first.
+    #[arg(long)]
+    events: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// As of this event; 0: as it was created.
+    #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
+    as_of: Option<i64>,
+    /// Also show the temp: keys of this invocation.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    invocation: String,
+    /// Omit the state.
+    #[arg(long)]
+    without_state: bool,
 }
 
-pub(super) fn get_request(args: &GetArgs) -> Result<GetSessionRequest, Failure> {
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Application.
+    #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
+    app: String,
+    /// Only sessions of this user (--user '' for all if SESSIOND_USER is set).
+    #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
+    user: Option<String>,
+    /// Only sessions that have this label; may be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse::label)]
+    labels: Vec<(String, String)>,
+    /// Order by the time of the last event.
+    #[arg(long, value_enum, default_value_t = Order::Oldest)]
+    order: Order,
+    /// Also show the merged state of each session.
+    #[arg(long)]
+    state: bool,
+    #[command(flatten)]
+    pages: PageArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Order {
+    /// Least recently used first.
+    Oldest,
+    /// Most recently used first.
+    Newest,
+}
+
+/// A session with all of its events, if they were asked for.
+#[derive(Debug, Serialize)]
+struct Found {
+    session: AsJson<v1::Session>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<Vec<AsJson<v1::Event>>>,
+}
+
+fn get_request(args: &GetArgs) -> Result<v1::GetSessionRequest, Failure> {
     let selection = args.selection.selection();
-    let wanted = args.events || selection != EventSelection::default();
-    Ok(GetSessionRequest {
+    let wanted = args.events || selection != v1::EventSelection::default();
+    Ok(v1::GetSessionRequest {
         key: Some(args.key.key()?),
         events: wanted.then_some(selection),
         as_of_sequence: args.as_of,
@@ -40,74 +85,48 @@ pub(super) fn get_request(args: &GetArgs) -> Result<GetSessionRequest, Failure> 
     })
 }
 
-pub(super) async fn get(request: GetSessionRequest, server: &Server) -> Result<(), Failure> {
+pub async fn get(args: GetArgs, connect: &ConnectArgs) -> Result<(), Failure> {
+    let request = get_request(&args)?;
+    let server = Server::connect(connect).await?;
     let selection = request.events;
     let answer = server.sessions().get_session(request).await?.into_inner();
     let session = answer.session.unwrap_or_default();
-    let mut events = answer.events;
-    if let (Some(selection), Some(key)) = (selection, &session.key) {
-        rest_of_events(server, key, selection, answer.next_page_token, &mut events).await?;
-    }
-    let view = GetView::new(session, selection.map(|_| events))?;
-    let mut output = Output::stdout();
-    output.line(&view)?;
-    output.flush()
-}
-
-/// Fetches the events that did not fit beside the state.
-async fn rest_of_events(
-    server: &Server,
-    key: &SessionKey,
-    selection: EventSelection,
-    mut token: String,
-    events: &mut Vec<Event>,
-) -> Result<(), Failure> {
-    while !token.is_empty() {
-        let request = ListEventsRequest {
-            key: Some(key.clone()),
-            page_size: 1000,
-            page_token: token,
-            selection: Some(selection),
-            json_form: JSON_FORM,
-            ..ListEventsRequest::default()
+    let (mut events, token) = (answer.events, answer.next_page_token);
+    if let (Some(selection), Some(key)) = (selection, &session.key)
+        && !token.is_empty()
+    {
+        // The events that did not fit beside the state.
+        let push = |event| {
+            events.push(event);
+            Ok(())
         };
-        let page = server.events().list_events(request).await?.into_inner();
-        events.extend(page.events);
-        token = page.next_page_token;
+        for_each_event(&server, key, selection, token, push).await?;
     }
-    Ok(())
+    let events = selection.map(|_| events.into_iter().map(AsJson).collect());
+    output::print(&Found { session: AsJson(session), events })
 }
 
-pub(super) async fn list(args: ListArgs, server: &Server) -> Result<(), Failure> {
-    let mut output = Output::stdout();
-    let mut request = ListSessionsRequest {
+pub async fn list(args: ListArgs, connect: &ConnectArgs) -> Result<(), Failure> {
+    let order = match args.order {
+        Order::Oldest => v1::SessionOrder::LastEventTimeAsc,
+        Order::Newest => v1::SessionOrder::LastEventTimeDesc,
+    };
+    let request = v1::ListSessionsRequest {
         app_name: args.app,
-        user_id: args.user,
-        order: match args.order {
-            Order::Oldest => SessionOrder::LastEventTimeAsc,
-            Order::Newest => SessionOrder::LastEventTimeDesc,
-        }
-        .into(),
-        labels: label_map(&args.labels),
+        user_id: args.user.unwrap_or_default(),
+        order: order.into(),
+        labels: args.labels.into_iter().collect(),
         include_state: args.state,
         json_form: JSON_FORM,
-        ..ListSessionsRequest::default()
+        ..Default::default()
     };
-    let mut seen = 0;
-    while let Some(page_size) = args.pages.next(seen) {
-        request.page_size = page_size;
-        let page = server.sessions().list_sessions(request.clone()).await?.into_inner();
-        for session in page.sessions {
-            output.line(&SessionView::try_from(session)?)?;
-            seen += 1;
-        }
-        output.flush()?;
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
-    }
-    Ok(())
+    let server = Server::connect(connect).await?;
+    let fetch = async |page_size, page_token| {
+        let request = v1::ListSessionsRequest { page_size, page_token, ..request.clone() };
+        let page = server.sessions().list_sessions(request).await?.into_inner();
+        Ok((page.sessions, page.next_page_token))
+    };
+    output::print_pages(args.pages, AsJson, fetch).await
 }
 
 #[cfg(test)]
@@ -122,7 +141,7 @@ mod tests {
         args: GetArgs,
     }
 
-    fn request(arguments: &[&str]) -> GetSessionRequest {
+    fn request(arguments: &[&str]) -> v1::GetSessionRequest {
         let line = [&["x", "--app", "", "--user", "", "--session", "s"], arguments].concat();
         get_request(&Get::try_parse_from(line).unwrap().args).unwrap()
     }
@@ -130,7 +149,7 @@ mod tests {
     #[test]
     fn events_come_when_asked_for_in_any_way() {
         assert_eq!(request(&[]).events, None);
-        assert_eq!(request(&["--events"]).events, Some(EventSelection::default()));
+        assert_eq!(request(&["--events"]).events, Some(v1::EventSelection::default()));
         assert_eq!(request(&["--recent", "0"]).events.unwrap().recent, Some(0));
         assert_eq!(request(&["--after-sequence", "3"]).events.unwrap().after_sequence, 3);
         assert!(request(&["--include-rewound"]).events.unwrap().include_rewound);

@@ -11,9 +11,10 @@ fn json(text: &str) -> Json {
 }
 
 fn resolve(delta: &Delta, state: &[(&str, &str)]) -> Result<Vec<(String, Option<String>)>, Error> {
-    let results = delta.clone().resolve("delta", |key| {
+    let state: Vec<(&str, Json)> = state.iter().map(|(name, value)| (*name, json(value))).collect();
+    let results = delta.resolve(&FieldPath::new("delta"), |key| {
         let found = state.iter().find(|(name, _)| *name == key.as_str());
-        Ok(found.map(|(_, value)| json(value)))
+        found.map(|(_, value)| value)
     })?;
     Ok(results
         .into_iter()
@@ -181,5 +182,5 @@ fn the_work_of_operations_is_bounded_as_a_whole() {
     let error = resolve(&delta(30), &[("list", &big)]).unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
     assert_eq!(violations[0].reason, Reason::ValueTooLarge);
-    assert_eq!(violations[0].field, "delta.operations");
+    assert_eq!(violations[0].field.as_str(), "delta.operations");
 }

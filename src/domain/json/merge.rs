@@ -1,171 +1,117 @@
-//! RFC 7396, JSON merge patch, over text: what the patch does not name keeps its bytes.
+//! JSON merge patch (RFC 7396) over text: members that the patch does not name keep their bytes.
 
-use super::members::Members;
+use std::borrow::Cow;
+
 use super::read::Reader;
-use super::write::push_string;
-use super::{Json, JsonType, MAX_NESTING, OperationFault};
+use super::{Json, JsonType, MAX_NESTING, ObjectWriter, OperationFault, value::Map};
 
-/// Merges the object `patch` into an object; no value counts as `{}`.
+/// Merges the object `patch` into an object; a missing value counts as `{}`.
 ///
-/// Members that the patch does not name keep their bytes and their order, new ones follow in the
-/// patch's order. Of a key that is there twice, on either side, the last value counts. One pass
-/// over each text.
+/// Members that the patch does not name keep their bytes and their order, new ones follow in the patch's order. If the patch, or
+/// the object at a key of the patch, has a key twice, the last value counts. One pass over each text.
 ///
 /// # Errors
 ///
-/// [`OperationFault::TypeMismatch`] when the value, or `patch`, is no object;
-/// [`OperationFault::TooDeep`] when the patch nests deeper than [`MAX_NESTING`]. The result never
-/// nests deeper than the deeper of the two, for a patch puts things where they stand in itself.
+/// [`OperationFault::TypeMismatch`] if the value or `patch` is not an object; [`OperationFault::TooDeep`] if the patch nests
+/// deeper than [`MAX_NESTING`]. The result never nests deeper than the deeper of the two.
 pub fn merge_patch(current: Option<&Json>, patch: &Json) -> Result<Json, OperationFault> {
-    for side in [current, Some(patch)].into_iter().flatten() {
+    for side in current.into_iter().chain([patch]) {
         let found = side.json_type();
         if found != JsonType::Object {
             return Err(OperationFault::TypeMismatch { found });
         }
     }
-    let changes = read_changes(&mut Reader::new(patch.as_str()), 1)?;
-    if let (Some(current), []) = (current, changes.entries()) {
+    let changes = read_patch(&mut Reader::new(patch.as_str()), 1)?;
+    if let (Some(current), true) = (current, changes.is_empty()) {
         return Ok(current.clone());
     }
     let target = current.map_or(EMPTY, Json::as_str);
-    let mut text = String::with_capacity(current.map_or(0, Json::len) + patch.len());
-    write_object(&merge_object(&mut Reader::new(target), &changes), &mut text);
-    Ok(Json(text))
+    Ok(Json::from_stored(merge_object(&mut Reader::new(target), &changes)))
 }
 
-/// What a patch that finds no object to merge into starts from.
 const EMPTY: &str = "{}";
 
-/// What a patch does at one key.
-enum Change<'p> {
+/// The effect of a patch at each of its keys.
+type Patch<'t> = Map<Cow<'t, str>, Change<'t>>;
+
+enum Change<'t> {
     Remove,
-    Put(&'p str),
-    Merge(Members<'p, Change<'p>>),
+    Put(&'t str),
+    Merge(Patch<'t>),
 }
 
-/// Reads an object of a patch, which makes `depth` levels with those around it.
-fn read_changes<'p>(
-    patch: &mut Reader<'p>,
-    depth: usize,
-) -> Result<Members<'p, Change<'p>>, OperationFault> {
+/// Reads a patch whose members are on level `depth`.
+fn read_patch<'t>(reader: &mut Reader<'t>, depth: usize) -> Result<Patch<'t>, OperationFault> {
     if depth > MAX_NESTING {
         return Err(OperationFault::TooDeep);
     }
-    patch.head();
-    let mut changes = Members::default();
-    while let Some(key) = patch.next_key() {
-        let change = if patch.peek() == b'{' {
-            Change::Merge(read_changes(patch, depth + 1)?)
-        } else {
-            match patch.skip_value() {
+    reader.head();
+    let mut patch = Patch::default();
+    while let Some(key) = reader.next_key() {
+        let change = match reader.peek() {
+            b'{' => Change::Merge(read_patch(reader, depth + 1)?),
+            _ => match reader.skip_value() {
                 "null" => Change::Remove,
                 value => Change::Put(value),
-            }
+            },
         };
-        changes.put(key.decode(), change);
+        patch.insert(key.decode(), change);
     }
-    Ok(changes)
+    Ok(patch)
 }
 
-/// A member of a merged object.
-struct Member<'t> {
-    key: Key<'t>,
-    value: Value<'t>,
-}
-
-enum Key<'t> {
-    /// As the target writes it, between the quotes.
-    Raw(&'t str),
-    /// Of the patch, decoded.
-    New(&'t str),
-}
-
-enum Value<'t> {
-    Removed,
-    Text(&'t str),
-    Object(Vec<Member<'t>>),
-}
-
-/// Merges into the object that `target` stands before. The recursion is as deep as the patch.
-fn merge_object<'t>(
-    target: &mut Reader<'t>,
-    changes: &'t Members<'t, Change<'t>>,
-) -> Vec<Member<'t>> {
+/// Merges into the object that is next in `target`. The recursion is as deep as the patch.
+fn merge_object(target: &mut Reader<'_>, patch: &Patch<'_>) -> String {
     target.head();
-    let mut members: Vec<Member<'t>> = Vec::new();
-    // Where the member of each change is, so that a key that comes again takes the same place.
-    let mut places = vec![None; changes.entries().len()];
-    while let Some(raw) = target.next_key() {
-        let key = Key::Raw(raw.raw());
-        let Some(position) = changes.position(&raw.decode()) else {
-            let value = Value::Text(target.skip_value());
-            members.push(Member { key, value });
+    // The keys as JSON text, and the values that are not removed.
+    let mut members: Vec<(Cow<'_, str>, Option<Cow<'_, str>>)> = Vec::new();
+    // The member of each change, so that a key that comes again takes the same place.
+    let mut places: Vec<Option<usize>> = vec![None; patch.len()];
+    while let Some(key) = target.next_key() {
+        let Some((index, _, change)) = patch.get_full(&key.decode()) else {
+            members.push((key.quoted().into(), Some(target.skip_value().into())));
             continue;
         };
-        let value = merge_value(target, &changes.entries()[position].1);
-        match places[position] {
-            Some(place) => {
-                let member: &mut Member<'t> = &mut members[place];
-                member.value = value;
-            }
-            None => {
-                places[position] = Some(members.len());
-                members.push(Member { key, value });
-            }
+        let value = merge_value(target, change);
+        if let Some(place) = places[index] {
+            members[place].1 = value;
+        } else {
+            places[index] = Some(members.len());
+            members.push((key.quoted().into(), value));
         }
     }
-    for ((key, change), place) in changes.entries().iter().zip(places) {
+    for ((key, change), place) in patch.iter().zip(places) {
         if place.is_none() {
-            let key = Key::New(key);
-            let value = merge_value(&mut Reader::new(EMPTY), change);
-            members.push(Member { key, value });
+            members.push((Json::string(key).into_string().into(), new_value(change)));
         }
     }
-    members
+    let mut object = ObjectWriter::new();
+    for (key, value) in members {
+        if let Some(value) = value {
+            object.quoted_member(&key, &value);
+        }
+    }
+    object.finish().into_string()
 }
 
-/// What the value that `target` stands before becomes.
-fn merge_value<'t>(target: &mut Reader<'t>, change: &'t Change<'t>) -> Value<'t> {
+/// Applies a change to the value that is next in `target`.
+fn merge_value<'t>(target: &mut Reader<'_>, change: &Change<'t>) -> Option<Cow<'t, str>> {
     match change {
-        Change::Merge(changes) if target.peek() == b'{' => {
-            return Value::Object(merge_object(target, changes));
+        Change::Merge(patch) if target.peek() == b'{' => Some(merge_object(target, patch).into()),
+        _ => {
+            target.skip_value();
+            new_value(change)
         }
-        _ => target.skip_value(),
-    };
-    match change {
-        Change::Remove => Value::Removed,
-        Change::Put(text) => Value::Text(text),
-        Change::Merge(changes) => Value::Object(merge_object(&mut Reader::new(EMPTY), changes)),
     }
 }
 
-fn write_object(members: &[Member<'_>], text: &mut String) {
-    text.push('{');
-    let mut first = true;
-    for member in members {
-        if let Value::Removed = member.value {
-            continue;
-        }
-        if !first {
-            text.push(',');
-        }
-        first = false;
-        match member.key {
-            Key::Raw(raw) => {
-                text.push('"');
-                text.push_str(raw);
-                text.push('"');
-            }
-            Key::New(key) => push_string(text, "", key),
-        }
-        text.push(':');
-        match &member.value {
-            Value::Removed => {}
-            Value::Text(value) => text.push_str(value),
-            Value::Object(members) => write_object(members, text),
-        }
+/// Applies a change to a value that is missing or not an object.
+fn new_value<'t>(change: &Change<'t>) -> Option<Cow<'t, str>> {
+    match change {
+        Change::Remove => None,
+        Change::Put(text) => Some(Cow::Borrowed(text)),
+        Change::Merge(patch) => Some(merge_object(&mut Reader::new(EMPTY), patch).into()),
     }
-    text.push('}');
 }
 
 #[cfg(test)]

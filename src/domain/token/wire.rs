@@ -1,12 +1,15 @@
-//! The bytes of tokens: fields of fixed order, a checksum, base64.
+//! The bytes of tokens: a kind, fields in fixed order and a checksum, as URL-safe base64.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::BadToken;
 use crate::domain::time::Time;
 
-/// Writes a token, field by field.
+/// The text is not a token of the expected kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadToken;
+
+/// Writes a token field by field.
 pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -31,6 +34,12 @@ impl Writer {
         self.number(number.unwrap_or(0));
     }
 
+    /// Writes a time even if there is none.
+    pub(super) fn optional_time(&mut self, time: Option<Time>) {
+        self.flag(time.is_some());
+        self.time(time.unwrap_or(Time::LAST));
+    }
+
     pub(super) fn time(&mut self, time: Time) {
         self.0.extend(time.secs().to_le_bytes());
         self.0.extend(time.nanos().to_le_bytes());
@@ -48,7 +57,7 @@ impl Writer {
     }
 }
 
-/// Reads a token back, field by field; whatever does not fit is a [`BadToken`].
+/// Reads a token field by field.
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -78,9 +87,10 @@ impl Reader<'_> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 
-    /// A sequence, a version or an identity: never beyond what a database's integer holds.
+    /// A sequence, a version or an identity: at most what a database's integer holds.
     pub(super) fn count(&mut self) -> Result<u64, BadToken> {
-        self.number().and_then(|count| i64::try_from(count).map(|_| count).map_err(|_| BadToken))
+        let count = self.number()?;
+        if i64::try_from(count).is_ok() { Ok(count) } else { Err(BadToken) }
     }
 
     pub(super) fn flag(&mut self) -> Result<bool, BadToken> {
@@ -97,6 +107,12 @@ impl Reader<'_> {
         Ok(present.then_some(number))
     }
 
+    pub(super) fn optional_time(&mut self) -> Result<Option<Time>, BadToken> {
+        let present = self.flag()?;
+        let time = self.time()?;
+        Ok(present.then_some(time))
+    }
+
     pub(super) fn time(&mut self) -> Result<Time, BadToken> {
         let secs = i64::from_le_bytes(self.bytes()?);
         let nanos = u32::from_le_bytes(self.bytes()?);
@@ -105,10 +121,7 @@ impl Reader<'_> {
 
     pub(super) fn text(&mut self) -> Result<String, BadToken> {
         let length = usize::try_from(self.number()?).map_err(|_| BadToken)?;
-        if length > self.0.len() {
-            return Err(BadToken);
-        }
-        let (text, rest) = self.0.split_at(length);
+        let (text, rest) = self.0.split_at_checked(length).ok_or(BadToken)?;
         self.0 = rest;
         String::from_utf8(text.to_vec()).map_err(|_| BadToken)
     }

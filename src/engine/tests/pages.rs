@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::{page::EventFilter, token::EventToken};
+use crate::store::RequestContext;
 
 impl World {
     async fn filled(&self, events: usize) -> SessionKey {
@@ -29,7 +30,8 @@ async fn pages_that_are_answered_in_part_still_go_on_without_gap_or_repetition()
             let mut token = None;
             loop {
                 let request = list(&session, descending, token);
-                let page = world.engine.list_events(request).await.unwrap();
+                let page =
+                    world.engine.list_events(&RequestContext::internal(), request).await.unwrap();
                 let taken = take.min(page.events.len());
                 seen.extend(page.events[..taken].iter().map(|event| event.sequence));
                 token = page.next_page_token(taken);
@@ -58,19 +60,19 @@ async fn a_session_read_goes_on_in_a_list_at_the_same_moment() {
         invocation_id: None,
         without_state: true,
     };
-    let answer = world.engine.get_session(request).await.unwrap();
+    let answer = world.engine.get_session(&RequestContext::internal(), request).await.unwrap();
     assert_eq!(answer.events.next_page_token(4), None);
     let token = answer.events.next_page_token(1);
     world.append(&session, None, Delta::default()).await.unwrap();
     for wanted in [EventsWanted::default(), wanted] {
         let request = ListEvents { wanted, ..list(&session, false, token.clone()) };
-        let page = world.engine.list_events(request).await.unwrap();
+        let page = world.engine.list_events(&RequestContext::internal(), request).await.unwrap();
         let sequences: Vec<_> = page.events.iter().map(|event| event.sequence).collect();
         assert_eq!(sequences, [3, 4, 5]);
     }
     // Where not even one event fitted, the list begins with the first.
     let request = list(&session, false, answer.events.next_page_token(0));
-    let page = world.engine.list_events(request).await.unwrap();
+    let page = world.engine.list_events(&RequestContext::internal(), request).await.unwrap();
     assert_eq!(page.events[0].sequence, 2);
 }
 
@@ -78,7 +80,11 @@ async fn a_session_read_goes_on_in_a_list_at_the_same_moment() {
 async fn a_token_is_refused_with_other_filters_another_order_and_another_life() {
     let world = world();
     let session = world.filled(5).await;
-    let page = world.engine.list_events(list(&session, false, None)).await.unwrap();
+    let page = world
+        .engine
+        .list_events(&RequestContext::internal(), list(&session, false, None))
+        .await
+        .unwrap();
     let token = page.next_page_token(3);
     assert!(token.is_some());
     let refused = |error: Error| {
@@ -86,13 +92,19 @@ async fn a_token_is_refused_with_other_filters_another_order_and_another_life() 
         violations[0].reason == crate::domain::error::Reason::BadPageToken
     };
     let other_order = list(&session, true, token.clone());
-    assert!(refused(world.engine.list_events(other_order).await.unwrap_err()));
+    assert!(refused(
+        world.engine.list_events(&RequestContext::internal(), other_order).await.unwrap_err()
+    ));
     let filter = EventFilter { include_rewound: true, ..EventFilter::default() };
     let wanted = EventsWanted { filter, ..EventsWanted::default() };
     let other_filter = ListEvents { wanted, ..list(&session, false, token.clone()) };
-    assert!(refused(world.engine.list_events(other_filter).await.unwrap_err()));
-    world.engine.delete_session(session.clone(), false).await.unwrap();
+    assert!(refused(
+        world.engine.list_events(&RequestContext::internal(), other_filter).await.unwrap_err()
+    ));
+    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
     world.filled(5).await;
     let other_life = list(&session, false, token);
-    assert!(refused(world.engine.list_events(other_life).await.unwrap_err()));
+    assert!(refused(
+        world.engine.list_events(&RequestContext::internal(), other_life).await.unwrap_err()
+    ));
 }

@@ -1,7 +1,8 @@
 //! `temp:` state.
 
 use super::*;
-use crate::domain::{delta::Operation, error::Bounded, json::Amount};
+use crate::domain::{delta::Operation, error::Bounded, field::FieldPath, json::Amount};
+use crate::store::RequestContext;
 
 fn add(name: &str) -> Delta {
     let operations = vec![(key(name), Operation::Increment(Amount::Whole(1)))];
@@ -26,7 +27,11 @@ async fn temp_keys_are_seen_within_their_invocation_and_nowhere_else() {
     );
     assert_eq!(world.state(&session, Some("other")).await, r#"{"a":1}"#);
     assert_eq!(world.state(&session, None).await, r#"{"a":1}"#);
-    world.engine.end_invocation(session.clone(), invocation("turn")).await.unwrap();
+    world
+        .engine
+        .end_invocation(&RequestContext::internal(), session.clone(), invocation("turn"))
+        .await
+        .unwrap();
     assert_eq!(world.state(&session, Some("turn")).await, r#"{"a":1}"#);
 }
 
@@ -92,7 +97,7 @@ async fn a_replay_does_not_change_temp_keys_again() {
     let world = world();
     let session = world.create("alice", "s").await;
     let event_id = Some(crate::domain::id::EventId::new("e").unwrap());
-    let event = EventDraft { event_id, ..draft(Some("turn"), add("temp:n")) };
+    let event = EventRequest { event_id, ..event(Some("turn"), add("temp:n")) };
     for replayed in [false, true, true] {
         let answer = world.append_all(&session, vec![event.clone()]).await.unwrap();
         assert_eq!(answer.events[0].replayed, replayed);
@@ -118,7 +123,7 @@ async fn a_session_created_anew_has_no_temp_keys_of_its_former_life() {
     let world = world();
     let session = world.create("alice", "s").await;
     world.append(&session, Some("turn"), set(&[("temp:x", "1")])).await.unwrap();
-    world.engine.delete_session(session.clone(), false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
     world.create("alice", "s").await;
     assert_eq!(world.state(&session, Some("turn")).await, "{}");
 }
@@ -146,8 +151,8 @@ async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
     let world = world();
     let session = world.create("alice", "s").await;
     let partial =
-        EventDraft { partial: true, ..draft(Some("turn"), set(&[("a", "1"), ("temp:b", "1")])) };
-    let stored = draft(Some("turn"), set(&[("c", "1")]));
+        EventRequest { partial: true, ..event(Some("turn"), set(&[("a", "1"), ("temp:b", "1")])) };
+    let stored = event(Some("turn"), set(&[("c", "1")]));
     let answer =
         world.append_all(&session, vec![partial.clone(), stored, partial.clone()]).await.unwrap();
     let sequences: Vec<_> = answer.events.iter().map(|it| it.event.sequence).collect();
@@ -157,14 +162,16 @@ async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
         operations: vec![(key("c"), Operation::Increment(Amount::Whole(i64::MAX)))],
         ..Delta::default()
     };
-    let error = world.append_all(&session, vec![partial, draft(None, wrong)]).await.unwrap_err();
+    let field = FieldPath::new("events[1].state_delta");
+    let wrong = EventRequest { field, ..event(None, wrong) };
+    let error = world.append_all(&session, vec![partial, wrong]).await.unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
-    assert!(violations[0].field.starts_with("events[1]."), "{violations:?}");
+    assert!(violations[0].field.as_str().starts_with("events[1]."), "{violations:?}");
 }
 
-fn named(id: &str, turn: &str, delta: Delta) -> EventDraft {
+fn named(id: &str, turn: &str, delta: Delta) -> EventRequest {
     let event_id = Some(crate::domain::id::EventId::new(id).unwrap());
-    EventDraft { event_id, ..draft(Some(turn), delta) }
+    EventRequest { event_id, ..event(Some(turn), delta) }
 }
 
 #[tokio::test]
@@ -216,7 +223,11 @@ async fn a_retry_is_a_replay_also_where_there_is_no_room_for_its_temp_part() {
     let session = world.create("alice", "s").await;
     let first = named("e1", "a", set(&[("temp:x", "1")]));
     world.append_all(&session, vec![first.clone()]).await.unwrap();
-    world.engine.end_invocation(session.clone(), invocation("a")).await.unwrap();
+    world
+        .engine
+        .end_invocation(&RequestContext::internal(), session.clone(), invocation("a"))
+        .await
+        .unwrap();
     world.append(&session, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
     let answer = world.append_all(&session, vec![first.clone()]).await.unwrap();
     assert!(answer.events[0].replayed);

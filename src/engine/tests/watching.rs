@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::domain::{scope::Scope, token::Cursor};
+use crate::store::RequestContext;
 
 impl World {
     async fn watch(&self, key: &SessionKey, from: WatchFrom) -> Result<Watch, Error> {
-        self.engine.watch(Scope::Session(key.clone()), from).await
+        self.engine.watch(&RequestContext::internal(), Scope::Session(key.clone()), from).await
     }
 }
 
@@ -100,7 +101,11 @@ async fn a_deleted_session_ends_its_watch_also_when_it_is_created_anew() {
         let session = world.create("alice", "s").await;
         let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
         assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
-        world.engine.delete_session(session.clone(), false).await.unwrap();
+        world
+            .engine
+            .delete_session(&RequestContext::internal(), session.clone(), false)
+            .await
+            .unwrap();
         if anew {
             world.create("alice", "s").await;
         }
@@ -148,7 +153,7 @@ async fn cursors_of_others_are_refused() {
     world.append(&session, None, Delta::default()).await.unwrap();
     let ahead = cursor_of(&world, &session).await;
     assert!(!refused(&session, &cursor).await);
-    world.engine.delete_session(session.clone(), false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
     world.create("alice", "s").await;
     assert!(refused(&session, &ahead).await);
     let elsewhere = world_of_another_store();
@@ -160,7 +165,8 @@ async fn cursors_of_others_are_refused() {
 
 fn world_of_another_store() -> World {
     let World { engine: _, clock } = world();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreId([2; 16])));
+    let store: Arc<dyn Store> =
+        Arc::new(MemoryStore::new(StoreId([2; 16]), Arc::clone(&clock) as Arc<dyn Clock>));
     let options = EngineOptions::default();
     let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, options);
     World { engine: Arc::new(engine), clock }

@@ -1,11 +1,11 @@
-//! Between the contract's messages and the model's words: the only place that reads and writes fields.
+//! Converts between the contract's messages and the model. No other code reads or writes their fields.
 //!
-//! Every message is destructured completely, so that a new field does not compile until somebody has decided about it.
+//! Every message is destructured completely, so that a new field does not compile until it is handled.
 
 pub mod decode;
 pub mod encode;
 
-/// How an answer writes free-form JSON.
+/// The form of free-form JSON in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As `google.protobuf.Struct`.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::{DOMAIN, outline, status};
+use super::{outline, status, truncate::DOMAIN};
 use crate::domain::{
-    error::{Bounded, Error, Reason, SequenceConflict, Violation},
+    error::{Bounded, Cause, Error, Reason, SequenceConflict, Violation},
+    field::Path,
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
     scope::{ScopeKind, SessionKey, StateKey},
@@ -25,8 +26,21 @@ fn session(part: &str) -> SessionKey {
     }
 }
 
-/// One row: an error and the code, the reason and the metadata that it has to become.
+/// An error, and the code, the reason and the metadata that it has to become.
 type Row = (Error, Code, &'static str, &'static [(&'static str, &'static str)]);
+
+/// The reasons that may be repeated as they are, and those that may be repeated with the same id.
+const RETRYABLE: [&str; 5] =
+    ["OVERLOADED", "STARTING", "DRAINING", "STORE_UNAVAILABLE", "EXPIRED_IN_QUEUE"];
+const RETRYABLE_WITH_SAME_ID: [&str; 1] = ["OUTCOME_UNKNOWN"];
+
+fn retryable(reason: &str) -> &'static str {
+    match reason {
+        _ if RETRYABLE.contains(&reason) => "yes",
+        _ if RETRYABLE_WITH_SAME_ID.contains(&reason) => "same_id",
+        _ => "no",
+    }
+}
 
 fn conflict(sequence: Option<(u64, u64)>, keys: &[&str]) -> Error {
     Error::Conflict {
@@ -43,7 +57,7 @@ fn rows() -> Vec<Row> {
     let missing = Error::MissingStateKey(vec!["a".into(), "b".into()]);
     let beyond = Error::BeyondLastSequence { asked: 9, last_sequence: 4 };
     let overloaded = Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: 250 };
-    let internal = Error::Internal("/var/lib/x.db: SQL logic error".into());
+    let internal = Error::internal("/var/lib/x.db: SQL logic error");
     let address: &[_] = &[("app_name", "s"), ("user_id", "s"), ("session_id", "s")];
     vec![
         (whole, Code::NotFound, "SESSION_NOT_FOUND", address),
@@ -67,8 +81,9 @@ fn rows() -> Vec<Row> {
         (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "write_queue"), ("retry_after_millis", "250")]),
         (Error::Starting, Code::Unavailable, "STARTING", &[]),
         (Error::Draining, Code::Unavailable, "DRAINING", &[]),
-        (Error::StoreUnavailable, Code::Unavailable, "STORE_UNAVAILABLE", &[]),
-        (Error::OutcomeUnknown, Code::Unknown, "OUTCOME_UNKNOWN", &[]),
+        (Error::StoreUnavailable(Cause::new("disk I/O error")), Code::Unavailable, "STORE_UNAVAILABLE", &[]),
+        (Error::OutcomeUnknown(Cause::new("disk I/O error")), Code::Unknown, "OUTCOME_UNKNOWN", &[]),
+        (Error::ExpiredInQueue, Code::DeadlineExceeded, "EXPIRED_IN_QUEUE", &[]),
         (internal, Code::Internal, "INTERNAL", &[("request_id", "r-1")]),
     ]
 }
@@ -92,21 +107,25 @@ const FAULTS: [Reason; 15] = [
     Reason::KeyOutsideScope,
 ];
 
+/// The metadata beside `retryable`, which every status has.
 fn metadata(status: &Status) -> BTreeMap<String, String> {
-    let info = status.get_details_error_info().expect("every status has one");
+    let mut info = status.get_details_error_info().expect("every status has one");
     assert_eq!(info.domain, DOMAIN);
+    assert_eq!(info.metadata.remove("retryable").as_deref(), Some(retryable(&info.reason)));
     info.metadata.into_iter().collect()
 }
 
-/// Whole sentences, of which the last one tells what to do.
+/// One or two whole sentences.
 fn assert_sentences(message: &str) {
-    assert!(message.ends_with('.') && message.contains("; "), "no advice: {message}");
+    assert!(message.ends_with('.') && message.len() > 20, "no sentence: {message}");
+    assert!(!message.contains(';'), "two sentences in one: {message}");
+    assert!(message.matches(". ").count() <= 1, "more than two sentences: {message}");
 }
 
 #[test]
 fn every_row_of_the_table() {
     for (error, code, reason, expected) in rows() {
-        let status = status(error, "r-1");
+        let status = status(&error, "r-1");
         let (actual, actual_reason, message) = outline(&status);
         assert_eq!((actual, actual_reason.as_str()), (code, reason), "{message}");
         assert_sentences(message);
@@ -119,7 +138,7 @@ fn every_row_of_the_table() {
 #[test]
 fn every_variable_part_of_a_message_is_in_the_metadata() {
     for (error, _, reason, _) in rows() {
-        let status = status(error, "r-1");
+        let status = status(&error, "r-1");
         let mut known = Vec::new();
         for value in metadata(&status).into_values() {
             match serde_json::from_str::<Vec<String>>(&value) {
@@ -149,16 +168,16 @@ fn no_reason_is_missing_from_the_table() {
 fn a_fault_of_the_request_names_its_field_and_keeps_the_first_reason() {
     for reason in FAULTS {
         let violations = vec![
-            Violation::new("events[2].event_id", reason, "It has 9 bytes; shorten it.")
+            Violation::new("events[2].event_id", reason, "It has 9 bytes. Shorten it.")
                 .with("bytes", 9),
-            Violation::new("key", Reason::BadMask, "It is wrong; mend it."),
+            Violation::new("key", Reason::BadMask, "It is wrong. Fix it."),
         ];
-        let status = status(Error::Invalid(violations), "r-1");
+        let status = status(&Error::Invalid(violations), "r-1");
         let (code, actual, message) = outline(&status);
         assert_eq!((code, actual.as_str()), (Code::InvalidArgument, reason.as_str()));
         assert_eq!(
             message,
-            "events[2].event_id: It has 9 bytes; shorten it. And 1 more, which the field violations name."
+            "events[2].event_id: It has 9 bytes. Shorten it. The field violations list 1 more."
         );
         let expected = [("bytes", "9"), ("field", "events[2].event_id"), ("more", "1")];
         assert_eq!(metadata(&status), expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
@@ -170,8 +189,8 @@ fn a_fault_of_the_request_names_its_field_and_keeps_the_first_reason() {
         assert_eq!(
             fields,
             [
-                ("events[2].event_id", reason.as_str(), "It has 9 bytes; shorten it."),
-                ("key", "BAD_MASK", "It is wrong; mend it.")
+                ("events[2].event_id", reason.as_str(), "It has 9 bytes. Shorten it."),
+                ("key", "BAD_MASK", "It is wrong. Fix it.")
             ]
         );
     }
@@ -181,12 +200,12 @@ fn a_fault_of_the_request_names_its_field_and_keeps_the_first_reason() {
 fn at_most_twenty_violations_are_named_and_the_rest_is_counted() {
     let violation = |at: usize| {
         Violation::new(
-            format!("event.state_delta.operations[{at}].increment"),
+            Path::REQUEST.field("event.state_delta.operations").index(at).field("increment"),
             Reason::MissingField,
-            "An increment needs an amount, by or by_double; set one of them.",
+            "The increment has no amount. Set by or by_double.",
         )
     };
-    let status = status(Error::Invalid((0..25).map(violation).collect()), "r-1");
+    let status = status(&Error::Invalid((0..25).map(violation).collect()), "r-1");
     let fields = status.get_details_bad_request().unwrap().field_violations;
     assert_eq!(fields.len(), 21);
     assert_eq!(fields[19].field, "event.state_delta.operations[19].increment");
@@ -196,15 +215,23 @@ fn at_most_twenty_violations_are_named_and_the_rest_is_counted() {
 #[test]
 fn a_list_in_metadata_is_cut_alike() {
     let keys = (0..23).map(|at| format!("key-{at}")).collect();
-    let status = status(Error::MissingStateKey(keys), "r-1");
+    let status = status(&Error::MissingStateKey(keys), "r-1");
     let keys: Vec<String> = serde_json::from_str(&metadata(&status)["keys"]).unwrap();
     assert_eq!((keys.len(), keys[19].as_str(), keys[20].as_str()), (21, "key-19", "and 3 more"));
 }
 
 #[test]
+fn whole_keys_reach_programs_in_lists() {
+    let keys = ["k", "l", "m"].map(|letter| letter.repeat(512));
+    let status = status(&Error::MissingStateKey(keys.to_vec()), "r-1");
+    let shown: Vec<String> = serde_json::from_str(&metadata(&status)["keys"]).unwrap();
+    assert_eq!(shown, [&keys[0], &keys[1], "and 1 more"]);
+}
+
+#[test]
 fn whole_ids_reach_programs_where_a_message_cuts_them() {
     let long = "x".repeat(512);
-    let status = status(Error::SessionExists(session(&long)), "r-1");
+    let status = status(&Error::SessionExists(session(&long)), "r-1");
     assert_eq!(metadata(&status)["user_id"], long);
     assert!(!status.message().contains(&"x".repeat(65)));
 }
@@ -212,10 +239,10 @@ fn whole_ids_reach_programs_where_a_message_cuts_them() {
 #[test]
 fn an_overload_says_when_to_come_back_and_an_inner_cause_says_nothing() {
     let overloaded =
-        status(Error::Overloaded { what: Bounded::Watches, retry_after_millis: 1500 }, "r-1");
+        status(&Error::Overloaded { what: Bounded::Watches, retry_after_millis: 1500 }, "r-1");
     let delay = overloaded.get_details_retry_info().unwrap().retry_delay;
     assert_eq!(delay, Some(std::time::Duration::from_millis(1500)));
-    let internal = status(Error::Internal("secret path".into()), "r-1");
+    let internal = status(&Error::internal("secret path"), "r-1");
     assert!(!format!("{internal:?}").contains("secret"));
     assert!(!String::from_utf8_lossy(internal.details()).contains("secret"));
 }

@@ -1,4 +1,4 @@
-//! A store whose appends wait for leave, and that remembers the order in which they came.
+//! A store that holds appends back until the test lets them pass, and records the order of their arrival.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,15 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::memory;
 use crate::{
-    domain::{
-        error::Error, page::EventPage, scope::SessionKey, session::SessionInfo, time::Time,
-        token::StoreId,
-    },
+    commit::{Answer, Request},
+    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
     store::{
-        Append, Appended, CreateSession, Created, EventQuery, ForkSession, KeyChangePage,
-        KeyChangeQuery, RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView,
-        SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store, WatchPage,
-        WatchQuery, memory::MemoryStore, tails::Tails,
+        EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
+        WatchQuery, memory::MemoryStore,
     },
 };
 
@@ -38,12 +35,12 @@ impl GatedStore {
         }
     }
 
-    /// Lets so many appends pass.
+    /// Lets this many appends pass.
     pub fn open(&self, appends: usize) {
         self.gate.add_permits(appends);
     }
 
-    /// Ids of the events whose append has come, in that order, as soon as there are so many.
+    /// Ids of the appended events in order of arrival, as soon as `many` have arrived.
     pub async fn came(&self, many: usize) -> Vec<String> {
         loop {
             let changed = self.came_changed.notified();
@@ -67,40 +64,18 @@ impl Store for GatedStore {
         self.inner.id()
     }
 
-    fn tails(&self) -> &Tails {
-        self.inner.tails()
+    fn notifier(&self) -> &Notifier {
+        self.inner.notifier()
     }
 
-    async fn create_session(&self, create: CreateSession) -> Result<Created, Error> {
-        self.inner.create_session(create).await
-    }
-
-    async fn update_session(&self, update: SessionUpdate) -> Result<SessionInfo, Error> {
-        self.inner.update_session(update).await
-    }
-
-    async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
-        self.inner.delete_session(key, now).await
-    }
-
-    async fn fork_session(&self, fork: ForkSession) -> Result<SessionView, Error> {
-        self.inner.fork_session(fork).await
-    }
-
-    async fn append(&self, append: Append) -> Result<Appended, Error> {
-        let id = append.events[0].event_id.to_string();
-        self.came.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        self.came_changed.notify_waiters();
-        self.gate.acquire().await.unwrap().forget();
-        self.inner.append(append).await
-    }
-
-    async fn rewind_session(&self, rewind: RewindSession) -> Result<Appended, Error> {
-        self.inner.rewind_session(rewind).await
-    }
-
-    async fn update_state(&self, update: StateUpdate) -> Result<StateUpdated, Error> {
-        self.inner.update_state(update).await
+    async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
+        if let Request::Append(append) = &request {
+            let id = append.events[0].event_id.to_string();
+            self.came.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            self.came_changed.notify_waiters();
+            self.gate.acquire().await.unwrap().forget();
+        }
+        self.inner.commit(context, request).await
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
@@ -125,10 +100,6 @@ impl Store for GatedStore {
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
         self.inner.read_changes(query).await
-    }
-
-    async fn sweep(&self, now: Time) -> Result<bool, Error> {
-        self.inner.sweep(now).await
     }
 
     async fn close(&self) {

@@ -1,61 +1,69 @@
-//! Reads of what changed: how a key came to its value, and what follows a position.
+//! Reads of what changed: the history of a key, and what follows a position.
 
-use super::{room::Room, session::Session, wide::Wide, world::World};
+use super::{
+    budget::Budget,
+    scope::{KeyVersion, ScopeRecord},
+    session::Session,
+    world::World,
+};
 use crate::{
     domain::{
-        Version, delta,
+        Sequence, Version, delta,
         error::Error,
         event::{Changes, Event},
         id::Author,
         json::Json,
         limits::PAGE_SCANNED,
-        scope::{Scope, ScopeKind, StateKey},
+        scope::{Scope, ScopeKind, SessionKey, StateKey},
         session::Incarnation,
+        time::Time,
     },
     store::{KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery},
 };
 
 impl World {
     pub(super) fn list_key_changes(&self, query: &KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        let session = self.session_of(&query.scope, query.now)?;
+        let session = self.session_of(&query.scope)?;
         let kind = query.key.scope();
         let own = session.filter(|_| kind == Some(ScopeKind::Session));
-        let wide = kind.and_then(|kind| self.wides.get(&query.scope, kind));
-        let keys = own.map(|own| &own.keys).or_else(|| wide.map(|wide| &wide.keys));
-        let changes = keys.map_or(&[][..], |keys| keys.changes(query.key.name()));
-        let end = match query.before {
-            None => changes.len(),
-            Some(before) => changes.partition_point(|change| change.version < before),
+        let incarnation = own.map_or(Incarnation(0), |own| own.info.incarnation);
+        let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
+        let Some(scope) = kind.and_then(|kind| self.visible(&query.scope, session).scope(kind))
+        else {
+            return Ok(page);
         };
-        let mut room = Room::new(query.max_items, query.max_bytes);
-        let mut page = KeyChangePage {
-            changes: Vec::new(),
-            more: false,
-            incarnation: own.map_or(Incarnation(0), |own| own.info.incarnation),
-        };
-        for change in changes[..end].iter().rev() {
-            let value = change.value.as_deref();
-            if !room.take(value.map_or(0, Json::len)) {
+        let changes = scope.changes(query.key.name());
+        let is_before = |change: &KeyVersion| query.before.is_none_or(|it| change.version < it);
+        let end = changes.partition_point(is_before);
+        let mut budget = Budget::new(query.max_items, query.max_bytes);
+        for KeyVersion { version, value } in changes[..end].iter().rev() {
+            if !budget.take(value.as_deref().map_or(0, Json::len)) {
                 page.more = true;
                 break;
             }
-            let (version, value) = (change.version, value.cloned());
-            page.changes.extend(match own {
-                Some(own) => Some(own.key_change(version, value)),
-                None => wide.and_then(|wide| wide.key_change(version, value)),
-            });
+            let origin = match own {
+                Some(own) => Some(own.origin(*version)),
+                None => scope.origin(*version),
+            };
+            page.changes.extend(origin.map(|(commit_time, author, source)| KeyChange {
+                version: *version,
+                value: value.as_deref().cloned(),
+                commit_time,
+                author,
+                source,
+            }));
         }
         Ok(page)
     }
 
     pub(super) fn read_changes(&self, query: &WatchQuery) -> Result<WatchPage, Error> {
-        let session = self.session_of(&query.scope, query.now)?;
+        let session = self.session_of(&query.scope)?;
         if let (Scope::Session(key), Some(session)) = (&query.scope, session)
             && session.info.incarnation != query.position.incarnation
         {
             return Err(Error::not_found(key));
         }
-        let mut room = Room::new(query.max_items, query.max_bytes);
+        let mut budget = Budget::new(query.max_items, query.max_bytes);
         let mut page = WatchPage {
             events: Vec::new(),
             changes: Vec::new(),
@@ -63,41 +71,43 @@ impl World {
             complete: false,
             expire_time: session.and_then(|session| session.info.expire_time),
         };
-        page.complete = session.is_none_or(|session| session.follow(&mut page, &mut room));
+        // Changes of wider scopes come when no event is left: those that events overwrote are not sent.
+        page.complete = session.is_none_or(|session| session.follow(&mut page, &mut budget));
         let own = session.map(|session| session.info.incarnation);
+        let visible = self.visible(&query.scope, session);
         let versions = &mut page.position.versions;
         for (kind, position) in [
             (ScopeKind::Application, &mut versions.application),
             (ScopeKind::User, &mut versions.user),
         ] {
-            if let Some(wide) = self.wides.get(&query.scope, kind)
+            if let Some(scope) = visible.scope(kind)
                 && page.complete
             {
-                page.complete = wide.follow(kind, own, position, &mut page.changes, &mut room);
+                page.complete = scope.follow(kind, own, position, &mut page.changes, &mut budget);
             }
         }
         Ok(page)
     }
 }
 
+/// When and by whom a version was made, and by which event.
+type Origin = (Time, Author, Option<(SessionKey, Sequence)>);
+
 impl Session {
-    /// How one of its own keys changed. Version 0 is the creation.
-    fn key_change(&self, version: Version, value: Option<Json>) -> KeyChange {
-        let event = self.event(version);
-        KeyChange {
-            version,
-            value,
-            commit_time: event.map_or(self.info.create_time, |event| event.commit_time),
-            author: event.map_or_else(|| Author::from_stored(""), |event| event.author.clone()),
-            source: event.map(|event| (self.info.key.clone(), event.sequence)),
+    /// Of a version of its own state. Version 0 is the creation.
+    fn origin(&self, version: Version) -> Origin {
+        let key = &self.info.key;
+        match self.log.event(version) {
+            None => (self.info.create_time, Author::from_stored(""), None),
+            Some(event) => (event.commit_time, event.author.clone(), Some((key.clone(), version))),
         }
     }
 
-    /// Takes the events behind a position; whether none is left.
-    fn follow(&self, page: &mut WatchPage, room: &mut Room) -> bool {
-        let visible = self.visible(self.info.last_sequence);
-        while let Some(event) = self.event(page.position.sequence.saturating_add(1)) {
-            if !room.take(event.bytes()) {
+    /// Takes the events after a position. Returns whether none is left.
+    fn follow(&self, page: &mut WatchPage, budget: &mut Budget) -> bool {
+        let visible = self.log.visible(self.info.last_sequence);
+        while let Some(event) = self.log.event(page.position.sequence.saturating_add(1)) {
+            if !budget.take(event.bytes()) {
                 return false;
             }
             page.position.sequence = event.sequence;
@@ -108,66 +118,52 @@ impl Session {
     }
 }
 
-impl Wide {
-    /// How one of its keys changed.
-    fn key_change(&self, version: Version, value: Option<Json>) -> Option<KeyChange> {
-        let stamp = &self.row(version)?.stamp;
-        let source = stamp.source.as_ref();
-        Some(KeyChange {
-            version,
-            value,
-            commit_time: stamp.commit_time,
-            author: stamp.author.clone(),
-            source: source.map(|source| (source.session.clone(), source.sequence)),
-        })
+impl ScopeRecord {
+    /// Of a version of an application or a user.
+    fn origin(&self, version: Version) -> Option<Origin> {
+        let row = self.row(version)?;
+        let source = row.source.as_ref().map(|source| (source.key.clone(), source.sequence));
+        Some((row.commit_time, row.author.clone(), source))
     }
 
-    /// Takes the changes behind a position that are still the newest of their keys, but for those that the session `own` made by
-    /// itself; whether none is left.
+    /// Takes the changes after a position that are still the newest of their keys, except those that the session `own` made. Returns
+    /// whether none is left.
     fn follow(
         &self,
         kind: ScopeKind,
         own: Option<Incarnation>,
         position: &mut Version,
         changes: &mut Vec<ScopeChange>,
-        room: &mut Room,
+        budget: &mut Budget,
     ) -> bool {
-        let mut scanned = 0;
-        while let Some(row) = self.row(position.saturating_add(1)) {
-            if scanned == PAGE_SCANNED {
-                return false;
-            }
-            let version = *position + 1;
-            let source = row.stamp.source.as_ref();
-            let by_itself = source.is_some_and(|source| Some(source.incarnation) == own);
-            let newest = match by_itself {
+        for _ in 0..PAGE_SCANNED {
+            let version = position.saturating_add(1);
+            let Some(row) = self.row(version) else {
+                return true;
+            };
+            let is_own = row.source.as_ref().is_some_and(|source| Some(source.incarnation) == own);
+            let newest = match is_own {
                 true => Changes::default(),
-                false => self.newest(&row.names, kind, version),
+                false => self.newest(&row.keys, version),
             };
             if !newest.is_empty() {
-                if !room.take(newest.text_len()) {
+                if !budget.take(newest.text_len()) {
                     return false;
                 }
-                changes.push(ScopeChange {
-                    scope: kind,
-                    version,
-                    changes: newest,
-                    commit_time: row.stamp.commit_time,
-                });
+                let commit_time = row.commit_time;
+                changes.push(ScopeChange { scope: kind, version, changes: newest, commit_time });
             }
             *position = version;
-            scanned += 1;
         }
-        true
+        false
     }
 
-    /// What these keys became by a change, as far as nothing has changed them since.
-    fn newest(&self, names: &[String], kind: ScopeKind, version: Version) -> Changes {
-        let newest = names.iter().filter_map(|name| {
-            let last = self.keys.changes(name).last()?;
-            let key = StateKey::in_scope(kind, name);
-            (last.version == version).then(|| (key, last.value.as_deref().cloned()))
+    /// The part of a change that nothing has changed since.
+    fn newest(&self, keys: &[StateKey], version: Version) -> Changes {
+        let newest = keys.iter().filter_map(|key| {
+            let last = self.changes(key.name()).last()?;
+            (last.version == version).then(|| (key.clone(), last.value.as_deref().cloned()))
         });
-        delta::changes(&newest.collect::<Vec<_>>())
+        delta::changes(newest.collect::<Vec<_>>().iter())
     }
 }

@@ -1,48 +1,50 @@
-//! The store in memory: the specification of a store, and a good one where nothing has to outlive the process.
+//! The store in memory: the shortest backend. It keeps nothing beyond the process.
 //!
-//! One lock around plain data. A write works out all that it does before it changes anything, so that one that is refused, or
-//! panics, leaves nothing behind; nothing waits while the lock is held.
+//! One lock around plain data. Every request is a group of its own: it loads copies of what it needs, is decided on them, and its
+//! change set is applied to the data. So a decision that is refused, or panics, cannot leave anything behind.
 
-mod draft;
+mod backend;
+mod budget;
 mod events;
 mod history;
-mod keys;
-mod life;
+mod load;
 mod read;
-mod room;
+mod scope;
 mod session;
 mod sessions;
-mod wide;
 mod world;
-mod write;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
 
 use self::world::World;
 use super::{
-    Append, Appended, CreateSession, Created, EventQuery, ForkSession, KeyChangePage,
-    KeyChangeQuery, RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView,
-    SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store, WatchPage, WatchQuery,
-    tails::Tails,
+    Clock, EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    group::{self, Submission},
 };
-use crate::domain::{
-    error::Error, page::EventPage, scope::SessionKey, session::SessionInfo, time::Time,
-    token::StoreId,
+use crate::{
+    commit::{Answer, Request},
+    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
 };
 
 /// Sessions and state for as long as the process lives.
 pub struct MemoryStore {
     id: StoreId,
-    tails: Tails,
+    notifier: Notifier,
     world: Mutex<World>,
 }
 
 impl MemoryStore {
     /// An empty store. No other store may have this id.
-    pub fn new(id: StoreId) -> Self {
-        Self { id, tails: Tails::default(), world: Mutex::default() }
+    pub fn new(id: StoreId, clock: Arc<dyn Clock>) -> Self {
+        Self { id, notifier: Notifier::default(), world: Mutex::new(World::new(clock)) }
     }
 
     fn open(&self) -> Result<MutexGuard<'_, World>, Error> {
@@ -54,7 +56,6 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        // What a call that panicked worked out is lost, and nothing else.
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,38 +66,21 @@ impl Store for MemoryStore {
         self.id
     }
 
-    fn tails(&self) -> &Tails {
-        &self.tails
+    fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
-    async fn create_session(&self, create: CreateSession) -> Result<Created, Error> {
-        self.open()?.create(create, &self.tails)
-    }
-
-    async fn update_session(&self, update: SessionUpdate) -> Result<SessionInfo, Error> {
-        self.open()?.update(update, &self.tails)
-    }
-
-    async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
-        // The lock is free again when a long log goes.
-        let deleted = self.open()?.delete(&key, now, &self.tails);
-        Ok(deleted.is_some())
-    }
-
-    async fn fork_session(&self, fork: ForkSession) -> Result<SessionView, Error> {
-        self.open()?.fork(fork, &self.tails)
-    }
-
-    async fn append(&self, append: Append) -> Result<Appended, Error> {
-        self.open()?.append(append, &self.tails)
-    }
-
-    async fn rewind_session(&self, rewind: RewindSession) -> Result<Appended, Error> {
-        self.open()?.rewind(rewind, &self.tails)
-    }
-
-    async fn update_state(&self, update: StateUpdate) -> Result<StateUpdated, Error> {
-        self.open()?.update_state(update, &self.tails)
+    async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
+        let (reply, mut answer) = oneshot::channel();
+        let mut group = vec![Submission { context: context.clone(), request, reply }];
+        let mut world = self.open()?;
+        // It never waits here. A failure is also the answer.
+        let _ = group::execute(&mut *world, &mut group, &self.notifier).now_or_never();
+        let removed = mem::take(&mut world.removed);
+        // Others go on while a long log is dropped.
+        drop(world);
+        drop(removed);
+        answer.try_recv().unwrap_or_else(|_| Err(group::abandoned()))
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
@@ -123,13 +107,10 @@ impl Store for MemoryStore {
         self.open()?.read_changes(&query)
     }
 
-    async fn sweep(&self, now: Time) -> Result<bool, Error> {
-        let (swept, more) = self.open()?.sweep(now, &self.tails);
-        drop(swept);
-        Ok(more)
-    }
-
     async fn close(&self) {
         self.lock().closed = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

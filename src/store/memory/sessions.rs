@@ -1,4 +1,4 @@
-//! Where the sessions are: by address, by bare id, by expiry.
+//! Sessions by incarnation, address, bare id and expiry.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -10,42 +10,47 @@ use crate::domain::{
     error::Error,
     id::{AppName, SessionId, UserId},
     scope::{SessionKey, SessionRef},
-    session::Incarnation,
+    session::{Incarnation, SessionInfo},
     time::Time,
 };
 
-/// Every session, expired ones as well until they are swept.
+/// Every session; expired ones stay until they are swept.
 #[derive(Default)]
 pub(super) struct Sessions {
-    by_key: BTreeMap<SessionKey, Session>,
-    /// Where each session id is in use.
-    by_id: HashMap<SessionId, BTreeSet<SessionKey>>,
+    rows: HashMap<Incarnation, Session>,
+    addresses: BTreeMap<SessionKey, Incarnation>,
+    /// Every address with a session id.
+    bare: HashMap<SessionId, BTreeSet<SessionKey>>,
     /// Those with an expiry, soonest first.
-    expiring: BTreeSet<(Time, SessionKey)>,
-    /// How many there ever were, which is the last incarnation.
-    incarnations: u64,
+    expiring: BTreeSet<(Time, Incarnation)>,
 }
 
 impl Sessions {
-    /// The live session at an address.
+    pub(super) fn get(&self, incarnation: Incarnation) -> Option<&Session> {
+        self.rows.get(&incarnation)
+    }
+
+    pub(super) fn get_mut(&mut self, incarnation: Incarnation) -> Option<&mut Session> {
+        self.rows.get_mut(&incarnation)
+    }
+
+    /// The session at an address, expired or not.
+    pub(super) fn at(&self, key: &SessionKey) -> Option<&Session> {
+        self.get(*self.addresses.get(key)?)
+    }
+
+    /// Errors: [`Error::SessionNotFound`].
     pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<&Session, Error> {
-        let session = self.by_key.get(key);
+        let session = self.at(key);
         session.filter(|session| !session.info.expired(now)).ok_or_else(|| Error::not_found(key))
     }
 
-    /// As [`Sessions::live`], to be written to.
-    pub(super) fn live_mut(&mut self, key: &SessionKey, now: Time) -> Result<&mut Session, Error> {
-        let session = self.by_key.get_mut(key);
-        session.filter(|session| !session.info.expired(now)).ok_or_else(|| Error::not_found(key))
-    }
-
-    /// The live session that is meant.
+    /// Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
     pub(super) fn find(&self, session: &SessionRef, now: Time) -> Result<&Session, Error> {
         match session {
             SessionRef::Full(key) => self.live(key, now),
             SessionRef::Bare(id) => {
-                let keys = self.by_id.get(id).into_iter().flatten();
-                let mut live = keys.filter_map(|key| self.live(key, now).ok());
+                let mut live = self.with_id(id).filter_map(|key| self.live(key, now).ok());
                 match (live.next(), live.next()) {
                     (None, _) => Err(Error::not_found_bare(id)),
                     (Some(session), None) => Ok(session),
@@ -55,74 +60,71 @@ impl Sessions {
         }
     }
 
+    /// Every address with a session id.
+    pub(super) fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
+        self.bare.get(id).into_iter().flatten()
+    }
+
     /// The live sessions of an application, or of one of its users.
-    pub(super) fn of<'a>(
+    pub(super) fn list<'a>(
         &'a self,
         app_name: &'a AppName,
         user_id: Option<&'a UserId>,
         now: Time,
     ) -> impl Iterator<Item = &'a Session> {
-        // No id is empty, so nothing of theirs lies before this.
+        // No id is empty, so this is before all of theirs.
         let first = SessionKey {
             app_name: app_name.clone(),
             user_id: user_id.cloned().unwrap_or_else(|| UserId::from_stored("")),
             session_id: SessionId::from_stored(""),
         };
-        self.by_key
+        self.addresses
             .range((Bound::Included(first), Bound::Unbounded))
             .take_while(move |(key, _)| {
                 key.app_name == *app_name && user_id.is_none_or(|user| key.user_id == *user)
             })
-            .map(|(_, session)| session)
+            .filter_map(|(_, incarnation)| self.get(*incarnation))
             .filter(move |session| !session.info.expired(now))
     }
 
-    /// Identity of the next session.
-    pub(super) fn next_incarnation(&mut self) -> Incarnation {
-        self.incarnations += 1;
-        Incarnation(self.incarnations)
+    /// The sessions that have expired, those first that expired first.
+    pub(super) fn expired(&self, now: Time) -> impl Iterator<Item = &SessionInfo> {
+        let expired = self.expiring.iter().take_while(move |(at, _)| *at <= now);
+        expired.filter_map(|(_, incarnation)| Some(&self.get(*incarnation)?.info))
     }
 
-    /// Puts a session at its address, in the place of an expired one.
+    /// Puts a session at its address, which is free: a decision ends an expired session before it takes its address.
     pub(super) fn insert(&mut self, session: Session) {
-        let key = session.info.key.clone();
-        self.remove(&key);
-        if let Some(at) = session.info.expire_time {
-            self.expiring.insert((at, key.clone()));
-        }
-        let same_id = self.by_id.entry(key.session_id.clone()).or_default();
-        same_id.insert(key.clone());
-        self.by_key.insert(key, session);
+        let SessionInfo { key, incarnation, expire_time, .. } = &session.info;
+        self.addresses.insert(key.clone(), *incarnation);
+        self.bare.entry(key.session_id.clone()).or_default().insert(key.clone());
+        self.expiring.extend(expire_time.map(|at| (at, *incarnation)));
+        self.rows.insert(*incarnation, session);
     }
 
-    /// Takes a session away, whether it has expired or not.
-    pub(super) fn remove(&mut self, key: &SessionKey) -> Option<Session> {
-        let session = self.by_key.remove(key)?;
-        if let Some(at) = session.info.expire_time {
-            self.expiring.remove(&(at, key.clone()));
+    pub(super) fn update(&mut self, info: &SessionInfo) {
+        if let Some(session) = self.rows.get_mut(&info.incarnation) {
+            if let Some(at) = session.info.expire_time {
+                self.expiring.remove(&(at, info.incarnation));
+            }
+            self.expiring.extend(info.expire_time.map(|at| (at, info.incarnation)));
+            session.info.clone_from(info);
         }
-        if let Some(same_id) = self.by_id.get_mut(&key.session_id) {
-            same_id.remove(key);
-            if same_id.is_empty() {
-                self.by_id.remove(&key.session_id);
+    }
+
+    pub(super) fn remove(&mut self, incarnation: Incarnation) -> Option<Session> {
+        let session = self.rows.remove(&incarnation)?;
+        let key = &session.info.key;
+        self.addresses.remove(key);
+        if let Some(at) = session.info.expire_time {
+            self.expiring.remove(&(at, incarnation));
+        }
+        if let Some(addresses) = self.bare.get_mut(&key.session_id) {
+            addresses.remove(key);
+            if addresses.is_empty() {
+                self.bare.remove(&key.session_id);
             }
         }
         Some(session)
-    }
-
-    /// Files a session under another expiry.
-    pub(super) fn refile(&mut self, key: &SessionKey, from: Option<Time>, to: Option<Time>) {
-        if let Some(from) = from {
-            self.expiring.remove(&(from, key.clone()));
-        }
-        if let Some(to) = to {
-            self.expiring.insert((to, key.clone()));
-        }
-    }
-
-    /// The session that expired first.
-    pub(super) fn first_expired(&self, now: Time) -> Option<&SessionKey> {
-        let (at, key) = self.expiring.first()?;
-        (*at <= now).then_some(key)
     }
 }

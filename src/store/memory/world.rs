@@ -1,118 +1,141 @@
-//! All that the store holds, and what is visible from where.
+//! The data of the store, and what is visible from each scope.
 
-use super::{keys::Keys, session::Session, sessions::Sessions, wide::Wides};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    scope::ScopeRecord,
+    session::{Log, Session},
+    sessions::Sessions,
+};
 use crate::{
+    commit::{Loaded, ScopeKey},
     domain::{
         Version,
         error::Error,
         event::ScopeVersions,
         json::Json,
-        precondition::Precondition,
         scope::{Scope, ScopeKind, StateKey},
-        session::State,
+        session::{Incarnation, State, StateEntry},
         time::Time,
     },
-    store::tails::Tails,
+    store::Clock,
 };
 
-/// Every kind of scope in the order of the merge; `kind as usize` is its place.
-pub(super) const KINDS: [ScopeKind; 3] =
-    [ScopeKind::Application, ScopeKind::User, ScopeKind::Session];
-
-/// Everything. How it is written is in `write.rs`, how it is read in `read.rs`.
-#[derive(Default)]
+/// Everything. `backend.rs` writes it, the other files read it.
 pub(super) struct World {
-    pub(super) wides: Wides,
+    clock: Arc<dyn Clock>,
     pub(super) sessions: Sessions,
+    /// Applications and users that were written to.
+    pub(super) scopes: HashMap<ScopeKey, ScopeRecord>,
+    /// Targets of forks that are not finished. No read finds them.
+    pub(super) forks: BTreeMap<Incarnation, PendingFork>,
+    /// The next incarnation.
+    pub(super) next_id: u64,
+    /// Loaded for the current request.
+    pub(super) loaded: Loaded,
+    /// Removed by the current request, to be dropped after the lock is released.
+    pub(super) removed: Vec<Log>,
     pub(super) closed: bool,
 }
 
-/// The keys of the scopes that are visible from one, from wide to narrow.
+pub(super) struct PendingFork {
+    pub(super) log: Log,
+    /// When it is given up unless another piece is copied before.
+    pub(super) lease_end: Time,
+}
+
+/// The scopes that are visible from one, from wide to narrow. `None`: never written to, or no scope of that kind.
 #[derive(Clone, Copy)]
-pub(super) struct Sight<'a>(pub(super) [Option<&'a Keys>; 3]);
+pub(super) struct VisibleScopes<'a>(pub(super) [Option<&'a ScopeRecord>; 3]);
 
 impl World {
-    /// The live session that a scope is, if it is one.
-    pub(super) fn session_of(&self, scope: &Scope, now: Time) -> Result<Option<&Session>, Error> {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let loaded = Loaded::new(clock.now(), 1);
+        Self {
+            clock,
+            sessions: Sessions::default(),
+            scopes: HashMap::new(),
+            forks: BTreeMap::new(),
+            next_id: 1,
+            loaded,
+            removed: Vec::new(),
+            closed: false,
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The live session that a scope is, if it is one. Errors: [`Error::SessionNotFound`].
+    pub(super) fn session_of(&self, scope: &Scope) -> Result<Option<&Session>, Error> {
         match scope {
-            Scope::Session(key) => self.sessions.live(key, now).map(Some),
+            Scope::Session(key) => self.sessions.live(key, self.now()).map(Some),
             Scope::User(..) | Scope::Application(_) => Ok(None),
         }
     }
 
-    /// What is visible from a scope; `session` is the session that it is.
-    pub(super) fn sight<'a>(&'a self, scope: &Scope, session: Option<&'a Session>) -> Sight<'a> {
-        let wide = |kind| self.wides.get(scope, kind).map(|wide| &wide.keys);
-        let own = session.map(|session| &session.keys);
-        Sight([wide(ScopeKind::Application), wide(ScopeKind::User), own])
-    }
-
-    /// What is visible from a session.
-    pub(super) fn sight_of<'a>(&'a self, session: &'a Session) -> Sight<'a> {
-        self.sight(&session.scope(), Some(session))
-    }
-
-    /// Wakes those who wait for a scope that has changed, or for a wider one where that changed with it.
-    pub(super) fn announce(
-        &self,
-        tails: &Tails,
+    /// The keys that are visible from a scope; `session` is the session that it is.
+    pub(super) fn visible<'a>(
+        &'a self,
         scope: &Scope,
-        session: Option<Version>,
-        before: ScopeVersions,
-    ) {
-        if !tails.is_watched() {
-            return;
-        }
-        let after = self.wides.versions(scope);
-        if let Some(version) = session {
-            tails.advance(scope, version);
-        }
-        if after.application != before.application {
-            let application = Scope::Application(scope.app_name().clone());
-            tails.advance(&application, after.application);
-        }
-        if after.user != before.user
-            && let Some(user_id) = scope.user_id()
-        {
-            let user = Scope::User(scope.app_name().clone(), user_id.clone());
-            tails.advance(&user, after.user);
+        session: Option<&'a Session>,
+    ) -> VisibleScopes<'a> {
+        let [application, user] = wide_keys(scope).map(|key| self.scopes.get(&key?));
+        VisibleScopes([application, user, session.map(|session| &session.log.own)])
+    }
+
+    /// The keys that are visible from a session.
+    pub(super) fn visible_from<'a>(&'a self, session: &'a Session) -> VisibleScopes<'a> {
+        self.visible(&Scope::Session(session.info.key.clone()), Some(session))
+    }
+}
+
+impl<'a> VisibleScopes<'a> {
+    pub(super) fn scope(&self, kind: ScopeKind) -> Option<&'a ScopeRecord> {
+        self.0[kind as usize]
+    }
+
+    pub(super) fn entry(&self, key: StateKey) -> Option<StateEntry> {
+        let (value, version) = self.scope(key.scope()?)?.get(key.name())?;
+        let value = value.clone();
+        Some(StateEntry { key, value, version })
+    }
+
+    /// All keys now.
+    pub(super) fn state(&self) -> State {
+        self.state_at([Version::MAX; 3])
+    }
+
+    /// All keys, each scope as it was at a version.
+    pub(super) fn state_at(&self, versions: [Version; 3]) -> State {
+        let parts = ScopeKind::ALL.into_iter().filter_map(|kind| {
+            let entries = self.scope(kind)?.entries(versions[kind as usize]);
+            Some(entries.map(move |(name, value, version)| entry(kind, name, value, version)))
+        });
+        State(parts.flatten().collect())
+    }
+
+    /// Versions of the wider scopes; 0 for those that were never written to.
+    pub(super) fn versions(&self) -> ScopeVersions {
+        let version = |kind| self.scope(kind).map_or(0, |scope| scope.version);
+        ScopeVersions {
+            application: version(ScopeKind::Application),
+            user: version(ScopeKind::User),
         }
     }
 }
 
-impl<'a> Sight<'a> {
-    /// A scope's keys, where it is visible.
-    pub(super) fn keys(&self, kind: ScopeKind) -> Option<&'a Keys> {
-        self.0[kind as usize]
-    }
+/// The application and the user that a scope is, or belongs to.
+pub(super) fn wide_keys(scope: &Scope) -> [Option<ScopeKey>; 2] {
+    let app = scope.app_name();
+    let user = scope.user_id().map(|user| ScopeKey::User(app.clone(), user.clone()));
+    [Some(ScopeKey::Application(app.clone())), user]
+}
 
-    /// A key's value and version.
-    pub(super) fn get(&self, key: &StateKey) -> Option<(&'a Json, Version)> {
-        self.keys(key.scope()?)?.get(key.name())
-    }
-
-    /// Compares a precondition with what is there; `version` is that of the scope that is written to.
-    pub(super) fn check(&self, precondition: &Precondition, version: Version) -> Result<(), Error> {
-        precondition.check(version, |key| {
-            Ok(self.get(key).map(|(value, version)| (value.clone(), version)))
-        })
-    }
-
-    /// All of it.
-    pub(super) fn state(&self) -> State {
-        let parts = KINDS.into_iter().filter_map(|kind| {
-            let keys = self.keys(kind)?;
-            Some(keys.entries(kind))
-        });
-        State(parts.flatten().collect())
-    }
-
-    /// All of it, each scope as it was at a version.
-    pub(super) fn state_as_of(&self, versions: [Version; 3]) -> State {
-        let parts = KINDS.into_iter().filter_map(|kind| {
-            let keys = self.keys(kind)?;
-            Some(keys.entries_as_of(kind, versions[kind as usize]))
-        });
-        State(parts.flatten().collect())
-    }
+fn entry(kind: ScopeKind, name: &str, value: &Json, version: Version) -> StateEntry {
+    StateEntry { key: StateKey::in_scope(kind, name), value: value.clone(), version }
 }

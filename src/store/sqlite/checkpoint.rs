@@ -1,286 +1,144 @@
-//! Moving what the log of commits holds into the database file, without callers having to wait for it.
+//! Checkpoints: moving pages of the log (WAL) into the database file.
 //!
-//! A thread of its own copies pages while the writer goes on writing. SQLite begins the log anew when everything in it is copied and
-//! the next commit comes. Where commits never pause, the writer copies the last few pages itself, between two groups. Only when
-//! the disk or readers do not keep up, and the log has grown beyond all measure, does the writer wait for them.
+//! A thread of its own, the checkpointer, moves most of them while the writer goes on writing. SQLite begins the log anew only when all of
+//! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 
 use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, hooks::Wal};
 use tracing::warn;
 
-use super::open::connect_writer;
+use super::file::connect_writer;
 
-/// Pages in the log above which copying begins: 16 MiB. Pages that are written again and again are copied once.
-const PAGES_BEGIN: u32 = 4_000;
+/// Pages in the log at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
+const BEGIN_PAGES: u32 = 4_000;
 
-/// Pages that the writer copies itself where it can: a few milliseconds.
-const PAGES_REST: u32 = 500;
+/// Pages that the writer moves itself: a few milliseconds. Above, the checkpointer goes another round.
+const REST_PAGES: u32 = 500;
 
-/// Times that the thread copies what has come in the meantime, before the writer copies the rest however much it is. Where commits
-/// never pause, the rest of a round is as long as the round took, and further rounds gain nothing.
+/// Rounds of the checkpointer before the writer moves the rest, however much it is: where commits never pause, the rest of a round
+/// is as long as the round took, and further rounds gain nothing.
 const ROUNDS: u32 = 3;
 
-/// Pages in the log above which the writer waits, for the thread that copies and for readers: 256 MiB.
-const PAGES_MAX: u32 = 64_000;
+/// Pages in the log at which the writer waits for the checkpointer and then moves everything: 256 MiB.
+const MAX_PAGES: u32 = 64_000;
 
-/// How long it waits for the thread: a disk that needs longer for 256 MiB is not helped by it.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How full the log is, and what is done about it.
-#[derive(Clone)]
+/// What the writer knows of the log, and its checkpointer.
 pub(super) struct Checkpoints {
+    /// Pages in the log after the last commit.
     pages: Arc<AtomicU32>,
-    copier: Arc<Copier>,
-}
-
-/// What the writer and the thread that copies tell each other.
-struct Copier {
-    work: Mutex<Work>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    /// So many pages of the log were copied when it was last tried; readers may keep the log from being begun anew nevertheless.
-    Nothing { copied: u32 },
-    /// Copy what is there, in this round, from 1.
-    Wanted { round: u32 },
-    /// It is done; so many pages of the log are copied.
-    Done { round: u32, copied: u32 },
-    /// End.
-    Closed,
-}
-
-impl Work {
-    /// What there is to do for a log that has just begun.
-    const NEW_LOG: Self = Self::Nothing { copied: 0 };
+    /// Asks for a round.
+    begin: SyncSender<()>,
+    /// Tells how many pages of the log have been moved after a round.
+    done: Receiver<u32>,
+    /// The round under way.
+    round: Option<u32>,
+    /// Pages of this log that have been moved, or tried to: a reader may keep the log from being begun anew.
+    moved: u32,
 }
 
 impl Checkpoints {
-    /// Starts the thread that copies.
+    /// Starts the checkpointer, which ends when this is dropped.
     pub(super) fn start(path: PathBuf) -> io::Result<(Self, JoinHandle<()>)> {
-        let copier = Arc::new(Copier { work: Mutex::new(Work::NEW_LOG), changed: Condvar::new() });
-        let copies = Arc::clone(&copier);
-        let thread = thread::Builder::new().name("sqlite-copy".into());
-        let handle = thread.spawn(move || copies.run(&path))?;
-        Ok((Self { pages: Arc::default(), copier }, handle))
+        let (begin, wanted) = sync_channel(1);
+        let (finished, done) = sync_channel(1);
+        let thread = thread::Builder::new().name("sqlite-checkpoint".into());
+        let handle = thread.spawn(move || run(&path, &wanted, &finished))?;
+        Ok((Self { pages: Arc::default(), begin, done, round: None, moved: 0 }, handle))
     }
 
-    /// Has a connection tell how full the log is after its commits.
+    /// Has a connection tell how long the log is after its commits.
     pub(super) fn follow(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let pages = Arc::clone(&self.pages);
-        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
+        connection.wal_hook(Some(move |_: &mut Wal, count: i32| {
             pages.store(count.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))
     }
 
-    /// Sees to it that the log is copied, when everybody in a group has been answered.
-    pub(super) fn after_commit(&self, connection: &Connection) {
+    /// Sees to the log after a group, when everybody in it has been answered.
+    pub(super) fn after_commit(&mut self, connection: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
-        let mut work = self.copier.lock();
-        if let Work::Nothing { copied } | Work::Done { copied, .. } = *work
-            && pages < copied
-        {
-            // The log was begun anew, and what was done belongs to the one before.
-            *work = Work::NEW_LOG;
+        if pages < self.moved {
+            // SQLite began the log anew.
+            self.moved = 0;
         }
-        if pages >= PAGES_MAX {
-            let copying = |work: &mut Work| matches!(work, Work::Wanted { .. });
-            let waited = self.copier.changed.wait_timeout_while(work, PATIENCE, copying);
-            work = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        match *work {
-            Work::Nothing { copied } if pages - copied <= PAGES_BEGIN && pages < PAGES_MAX => {
-                return;
+        let Some(round) = self.round else {
+            if pages - self.moved >= BEGIN_PAGES {
+                self.begin_round(1);
             }
-            Work::Nothing { .. } => *work = Work::Wanted { round: 1 },
-            Work::Done { round, copied }
-                if pages.saturating_sub(copied) > PAGES_REST
-                    && pages < PAGES_MAX
-                    && round < ROUNDS =>
+            return;
+        };
+        let moved = match pages < MAX_PAGES {
+            true => self.done.try_recv(),
+            false => self.done.recv().map_err(|_| TryRecvError::Disconnected),
+        };
+        match moved {
+            Err(TryRecvError::Empty) => {}
+            Ok(moved)
+                if pages.saturating_sub(moved) > REST_PAGES
+                    && round < ROUNDS
+                    && pages < MAX_PAGES =>
             {
-                *work = Work::Wanted { round: round + 1 };
+                self.begin_round(round + 1);
             }
-            Work::Done { .. } => {
-                *work = Work::Nothing { copied: pages };
-                drop(work);
-                let how = if pages < PAGES_MAX { "PASSIVE" } else { "RESTART" };
-                copy(connection, how);
-                return;
+            Ok(_) | Err(TryRecvError::Disconnected) => {
+                self.round = None;
+                self.moved = pages;
+                checkpoint(connection, if pages < MAX_PAGES { "PASSIVE" } else { "RESTART" });
             }
-            Work::Wanted { .. } | Work::Closed => return,
         }
-        drop(work);
-        self.copier.changed.notify_all();
     }
 
-    /// Ends the thread that copies.
-    pub(super) fn close(&self) {
-        *self.copier.lock() = Work::Closed;
-        self.copier.changed.notify_all();
-    }
-
-    /// Leaves no log behind.
-    pub(super) fn at_close(&self, connection: &Connection) {
-        copy(connection, "TRUNCATE");
+    fn begin_round(&mut self, round: u32) {
+        self.round = Some(round);
+        // A checkpointer that is gone answers nothing, and the writer moves the pages itself.
+        let _ = self.begin.try_send(());
     }
 }
 
-impl Copier {
-    fn run(&self, path: &Path) {
-        let mut connection = None;
-        while self.wait() {
-            let opened = match connection.take() {
-                Some(connection) => Ok(connection),
-                None => connect_writer(path),
-            };
-            let copied = match opened {
-                Ok(opened) => copy(connection.insert(opened), "PASSIVE"),
-                Err(error) => {
-                    warn!(%error, "the log could not be copied; that is tried again");
-                    None
-                }
-            };
-            let mut work = self.lock();
-            if let Work::Wanted { round } = *work {
-                *work = Work::Done { round, copied: copied.unwrap_or(0) };
-                self.changed.notify_all();
+fn run(path: &Path, wanted: &Receiver<()>, finished: &SyncSender<u32>) {
+    let mut connection = None;
+    while wanted.recv().is_ok() {
+        let opened = match connection.take() {
+            Some(connection) => Ok(connection),
+            None => connect_writer(path),
+        };
+        let moved = match opened {
+            Ok(opened) => checkpoint(connection.insert(opened), "PASSIVE"),
+            Err(error) => {
+                warn!(%error, "the checkpointer found no connection and will try again");
+                None
             }
+        };
+        if finished.send(moved.unwrap_or(0)).is_err() {
+            return;
         }
-    }
-
-    /// Waits for work; false: there will be none.
-    fn wait(&self) -> bool {
-        let mut work = self.lock();
-        loop {
-            match *work {
-                Work::Wanted { .. } => return true,
-                Work::Closed => return false,
-                Work::Nothing { .. } | Work::Done { .. } => {
-                    work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Copies pages into the database file; how many of the log are copied then. Failing does no harm: the log keeps what it has.
-fn copy(connection: &Connection, how: &str) -> Option<u32> {
+/// Leaves no log behind. The last connection is about to close.
+pub(super) fn at_close(connection: &Connection) {
+    checkpoint(connection, "TRUNCATE");
+}
+
+/// How many pages of the log have been moved then. A failure does no harm: the log keeps what it has.
+fn checkpoint(connection: &Connection, how: &str) -> Option<u32> {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
     match connection.query_row(&pragma, (), |row| row.get::<_, i64>(2)) {
         Ok(pages) => u32::try_from(pages).ok(),
         Err(error) => {
-            warn!(%error, how, "copying the log failed; it keeps what it has");
+            warn!(%error, how, "a checkpoint failed; the log keeps what it has");
             None
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-
-    /// A log of so many pages, and nobody who copies.
-    fn log_of(pages: u32) -> (TempDir, Connection, Checkpoints) {
-        let folder = TempDir::new().unwrap();
-        let mut connection = connect_writer(&folder.path().join("test.db")).unwrap();
-        let copier = Copier { work: Mutex::new(Work::NEW_LOG), changed: Condvar::new() };
-        let checkpoints = Checkpoints { pages: Arc::default(), copier: Arc::new(copier) };
-        checkpoints.follow(&mut connection).unwrap();
-        connection
-            .execute_batch(&format!("CREATE TABLE t AS SELECT zeroblob(4096 * {pages}) AS bytes"))
-            .unwrap();
-        assert!(checkpoints.pages.load(Ordering::Relaxed) >= pages);
-        (folder, connection, checkpoints)
-    }
-
-    /// Pages of the log that are not in the database file.
-    fn missing(connection: &Connection) -> i64 {
-        let counts = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
-        connection.query_row("PRAGMA wal_checkpoint(NOOP)", (), counts).unwrap()
-    }
-
-    fn after(connection: &Connection, checkpoints: &Checkpoints, work: Work) -> Work {
-        *checkpoints.copier.lock() = work;
-        checkpoints.after_commit(connection);
-        *checkpoints.copier.lock()
-    }
-
-    #[test]
-    fn a_short_log_is_left_alone() {
-        let (_folder, connection, checkpoints) = log_of(100);
-        assert_eq!(after(&connection, &checkpoints, Work::NEW_LOG), Work::NEW_LOG);
-    }
-
-    #[test]
-    fn the_writer_copies_what_is_left_when_it_is_little_or_the_rounds_are_over() {
-        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
-        let all = checkpoints.pages.load(Ordering::Relaxed);
-        let after = |work| after(&connection, &checkpoints, work);
-        assert_eq!(after(Work::NEW_LOG), Work::Wanted { round: 1 });
-        assert_eq!(after(Work::Wanted { round: 1 }), Work::Wanted { round: 1 });
-        assert_eq!(after(Work::Done { round: 1, copied: 0 }), Work::Wanted { round: 2 });
-        assert_eq!(missing(&connection), i64::from(all));
-        assert_eq!(after(Work::Done { round: ROUNDS, copied: 0 }), Work::Nothing { copied: all });
-        assert_eq!(missing(&connection), 0);
-        connection.execute_batch("CREATE TABLE u (x)").unwrap();
-        assert!(checkpoints.pages.load(Ordering::Relaxed) < PAGES_REST, "the log begins anew");
-
-        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
-        let all = checkpoints.pages.load(Ordering::Relaxed);
-        let rest = Work::Done { round: 1, copied: all - PAGES_REST };
-        assert_eq!(
-            super::tests::after(&connection, &checkpoints, rest),
-            Work::Nothing { copied: all }
-        );
-        assert_eq!(missing(&connection), 0);
-    }
-
-    #[test]
-    fn what_was_done_for_a_log_says_nothing_of_the_next_one() {
-        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
-        let copied = checkpoints.pages.load(Ordering::Relaxed);
-        let after = |work| after(&connection, &checkpoints, work);
-        // Nobody could begin the log anew: another attempt makes sense when there is as much to copy again.
-        assert_eq!(after(Work::Nothing { copied }), Work::Nothing { copied });
-        assert_eq!(after(Work::Nothing { copied: 0 }), Work::Wanted { round: 1 });
-        checkpoints.pages.store(10, Ordering::Relaxed);
-        assert_eq!(after(Work::Nothing { copied }), Work::NEW_LOG);
-        assert_eq!(after(Work::Done { round: 1, copied }), Work::NEW_LOG);
-        assert_eq!(after(Work::Wanted { round: 1 }), Work::Wanted { round: 1 });
-        assert_eq!(missing(&connection), i64::from(copied), "nothing was copied");
-    }
-
-    #[test]
-    fn the_writer_waits_for_the_thread_when_the_log_is_beyond_all_measure() {
-        let (_folder, connection, checkpoints) = log_of(PAGES_BEGIN + 1);
-        checkpoints.pages.store(PAGES_MAX, Ordering::Relaxed);
-        *checkpoints.copier.lock() = Work::Wanted { round: 1 };
-        let copier = Arc::clone(&checkpoints.copier);
-        let thread = thread::spawn(move || {
-            *copier.lock() = Work::Done { round: 1, copied: 0 };
-            copier.changed.notify_all();
-        });
-        checkpoints.after_commit(&connection);
-        thread.join().unwrap();
-        assert_eq!(*checkpoints.copier.lock(), Work::Nothing { copied: PAGES_MAX });
-        assert_eq!(missing(&connection), 0);
     }
 }

@@ -1,12 +1,9 @@
-//! Pages of a session's events: what rewinds hid is stepped over, and no step looks at more rows than it may.
+//! Pages of a session's events. Events that a rewind hid are skipped, and no step reads more rows than it may.
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 
 use super::{
-    fault::Outcome,
-    head::{LastRows, RowId, Walk},
-    lookup::Found,
-    row::{self, EventReader},
+    row::{self, EventReader, Found},
     schema::NodeId,
     statements::Reads,
 };
@@ -14,12 +11,12 @@ use crate::{
     domain::{
         Sequence,
         error::Error,
-        event::{Event, Fingerprint},
+        event::Event,
         limits::PAGE_SCANNED,
         page::{EventPage, EventSelection, Rest, narrow},
         scope::SessionKey,
         time::Time,
-        visible::{Marker, Visible},
+        visible::Visible,
     },
     store::{SessionQuery, SessionView},
 };
@@ -32,9 +29,9 @@ pub(super) struct Search {
     /// The newest event that is looked at.
     limit: Sequence,
     selection: EventSelection,
-    /// The last event of the first range that is still to be searched for the beginning of `recent`, and how many are missing.
+    /// From where the beginning of `recent` is still to be searched downwards, and how many events are missing.
     recent: Option<(Sequence, u64)>,
-    /// What earlier steps have found for the page.
+    /// Events that earlier steps have found for the page.
     found: Vec<Event>,
     bytes: usize,
 }
@@ -49,17 +46,15 @@ impl Search {
         Self { session, key, limit, selection, recent, found: Vec::new(), bytes: 0 }
     }
 
-    /// Goes on reading. `None`: the page is not there yet, call again, best in another snapshot.
-    pub(super) fn step(&mut self, reads: &mut Reads<'_>) -> Outcome<Option<EventPage>> {
+    /// Goes on reading. `None`: call again, best in another snapshot.
+    pub(super) fn step(&mut self, reads: &mut Reads<'_>) -> Result<Option<EventPage>, Error> {
         let alive = reads.session_exists.query_row([self.session], |_| Ok(())).optional()?;
         if alive.is_none() {
-            return Err(Error::not_found(&self.key).into());
+            return Err(Error::not_found(&self.key));
         }
         let visible = reads.visible(self.session, self.limit)?;
-        let last_rows = reads.last_rows(self.session)?;
-        let ranges = self.ranges(&visible);
         if let Some((from, missing)) = self.recent {
-            match self.find_recent(reads, &last_rows, &ranges, from, missing)? {
+            match self.find_recent(reads, &visible, from, missing)? {
                 Ok(after) => {
                     self.selection.after = self.selection.after.max(after);
                     self.recent = None;
@@ -70,12 +65,10 @@ impl Search {
                 }
             }
         }
-        // The beginning has moved, and with it the ranges.
-        let ranges = self.ranges(&visible);
-        self.page(reads, &last_rows, &visible, &ranges)
+        self.page(reads, &visible)
     }
 
-    /// What the selection and the rewinds leave of the log, as ranges `(after, up to]`, newest first.
+    /// The part of the log that the selection and the rewinds leave, as ranges `(after, up to]`, newest first.
     fn ranges(&self, visible: &Visible) -> Vec<(Sequence, Sequence)> {
         let after = self.selection.after;
         let end = self.selection.up_to.map_or(self.limit, |up_to| up_to.min(self.limit));
@@ -93,11 +86,10 @@ impl Search {
     fn find_recent(
         &self,
         reads: &mut Reads<'_>,
-        last_rows: &LastRows,
-        ranges: &[(Sequence, Sequence)],
+        visible: &Visible,
         from: Sequence,
         mut missing: u64,
-    ) -> Outcome<Result<Sequence, (Sequence, u64)>> {
+    ) -> Result<Result<Sequence, (Sequence, u64)>, Error> {
         let filter = &self.selection.filter;
         let all_pass = filter.author.is_none()
             && filter.invocation_id.is_none()
@@ -106,7 +98,7 @@ impl Search {
             return Ok(Ok(self.limit));
         }
         let mut scanned = 0;
-        for &(low, high) in ranges {
+        for (low, high) in self.ranges(visible) {
             let high = high.min(from);
             if low >= high {
                 continue;
@@ -118,84 +110,85 @@ impl Search {
                 missing -= high - low;
                 continue;
             }
-            let mut found = None;
-            let walk =
-                Walk { range: &mut reads.events_down, one: &mut reads.event, descending: true };
-            walk.rows(self.session, last_rows, (low, high), |row| {
+            let mut rows = reads.events_down.query(range(self.session, low, high))?;
+            while let Some(row) = rows.next()? {
                 let sequence = row::count(row, 0)?;
                 if scanned == PAGE_SCANNED {
-                    found = Some(Err((sequence, missing)));
-                    return Ok(false);
+                    return Ok(Err((sequence, missing)));
                 }
                 scanned += 1;
                 if row::passes(row, filter)? {
                     missing -= 1;
                     if missing == 0 {
-                        found = Some(Ok(sequence - 1));
-                        return Ok(false);
+                        return Ok(Ok(sequence - 1));
                     }
                 }
-                Ok(true)
-            })?;
-            if let Some(found) = found {
-                return Ok(found);
             }
         }
         Ok(Ok(0))
     }
 
-    /// Fills the page. `None`: so many rows were looked at that the next step goes on.
+    /// Fills the page. `None`: as many rows were read as one step may, and the next one goes on.
     fn page(
         &mut self,
         reads: &mut Reads<'_>,
-        last_rows: &LastRows,
         visible: &Visible,
-        ranges: &[(Sequence, Sequence)],
-    ) -> Outcome<Option<EventPage>> {
-        let EventSelection { filter, after, up_to, descending, max_items, max_bytes, .. } =
-            &self.selection;
-        let interval = Rest { after: *after, up_to: *up_to };
-        let (mut scanned, mut rest) = (0, None);
+    ) -> Result<Option<EventPage>, Error> {
+        let descending = self.selection.descending;
+        let mut ranges = self.ranges(visible);
+        if !descending {
+            ranges.reverse();
+        }
+        let interval = Rest { after: self.selection.after, up_to: self.selection.up_to };
+        let statement = if descending { &mut reads.events_down } else { &mut reads.events_up };
         let mut reader = EventReader::default();
-        let ordered: Box<dyn Iterator<Item = &(Sequence, Sequence)>> =
-            if *descending { Box::new(ranges.iter()) } else { Box::new(ranges.iter().rev()) };
-        let mut looked_at = None;
-        for &(low, high) in ordered {
-            let range = if *descending { &mut reads.events_down } else { &mut reads.events_up };
-            let walk = Walk { range, one: &mut reads.event, descending: *descending };
-            let whole = walk.rows(self.session, last_rows, (low, high), |row| {
-                if scanned == PAGE_SCANNED {
-                    return Ok(false);
+        let (mut scanned, mut seen) = (0, None);
+        for (low, high) in ranges {
+            let mut rows = statement.query(range(self.session, low, high))?;
+            while let Some(row) = rows.next()? {
+                let full = scanned == PAGE_SCANNED;
+                if full || !self.take(row, visible, &mut reader)? {
+                    // Rows read since the last event on this page did not pass, and need not be read again.
+                    let rest = seen.map(|seen| narrow(interval, descending, seen));
+                    if full && let Some(Rest { after, up_to }) = rest {
+                        (self.selection.after, self.selection.up_to) = (after, up_to);
+                        return Ok(None);
+                    }
+                    return Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest }));
                 }
                 scanned += 1;
-                let sequence = row::count(row, 0)?;
-                if row::passes(row, filter)? {
-                    if self.found.len() == *max_items {
-                        return Ok(false);
-                    }
-                    let event = reader.event(row, !visible.contains(sequence))?;
-                    let size = event.bytes();
-                    if !self.found.is_empty() && self.bytes + size > *max_bytes {
-                        return Ok(false);
-                    }
-                    self.bytes += size;
-                    self.found.push(event);
-                }
-                looked_at = Some(sequence);
-                Ok(true)
-            })?;
-            if !whole {
-                // What was looked at since the last event on this page did not pass: it need not be looked at again.
-                rest = looked_at.map(|last| narrow(interval, *descending, last));
-                break;
+                seen = Some(row::count(row, 0)?);
             }
         }
-        if let (PAGE_SCANNED, Some(Rest { after, up_to })) = (scanned, rest) {
-            (self.selection.after, self.selection.up_to) = (after, up_to);
-            return Ok(None);
-        }
-        Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest }))
+        Ok(Some(EventPage { events: std::mem::take(&mut self.found), rest: None }))
     }
+
+    /// Puts an event on the page if it passes the filter. Returns false if it passes and does not fit.
+    fn take(
+        &mut self,
+        row: &Row<'_>,
+        visible: &Visible,
+        reader: &mut EventReader,
+    ) -> Result<bool, Error> {
+        if !row::passes(row, &self.selection.filter)? {
+            return Ok(true);
+        }
+        if self.found.len() == self.selection.max_items {
+            return Ok(false);
+        }
+        let event = reader.event(row, !visible.contains(row::count(row, 0)?))?;
+        let size = event.bytes();
+        if !self.found.is_empty() && self.bytes + size > self.selection.max_bytes {
+            return Ok(false);
+        }
+        self.bytes += size;
+        self.found.push(event);
+        Ok(true)
+    }
+}
+
+fn range(session: NodeId, after: Sequence, up_to: Sequence) -> (NodeId, i64, i64) {
+    (session, after.cast_signed(), up_to.cast_signed())
 }
 
 impl Reads<'_> {
@@ -203,12 +196,13 @@ impl Reads<'_> {
     pub(super) fn read_session(
         &mut self,
         query: SessionQuery,
-    ) -> Outcome<(SessionView, Option<Search>)> {
-        let SessionQuery { session, as_of, with_state, events, now } = query;
+        now: Time,
+    ) -> Result<(SessionView, Option<Search>), Error> {
+        let SessionQuery { session, as_of, with_state, events } = query;
         let mut found = self.live_session(&session, now)?;
         let last_sequence = found.info.last_sequence;
         if let Some(asked) = as_of.filter(|&asked| asked > last_sequence) {
-            return Err(Error::BeyondLastSequence { asked, last_sequence }.into());
+            return Err(Error::BeyondLastSequence { asked, last_sequence });
         }
         let state = match (with_state, as_of) {
             (false, _) => None,
@@ -224,47 +218,12 @@ impl Reads<'_> {
             search = None;
         }
         if let Some(sequence) = as_of {
+            found.info.last_event_time = match sequence {
+                0 => found.info.create_time,
+                _ => self.times(found.id(), sequence)?.0,
+            };
             found.info.last_sequence = sequence;
-            found.info.last_event_time = self.last_event_time(&found, sequence)?;
         }
         Ok((SessionView { info: found.info, state, events: page }, search))
-    }
-
-    /// When a session was last used, as of an event.
-    fn last_event_time(&mut self, found: &Found, sequence: Sequence) -> rusqlite::Result<Time> {
-        if sequence == 0 {
-            return Ok(found.info.create_time);
-        }
-        let row = self.row_of(found.id(), sequence)?;
-        Ok(self.event_times(row)?.0)
-    }
-
-    /// What rewinds leave visible as of an event.
-    pub(super) fn visible(
-        &mut self,
-        session: NodeId,
-        as_of: Sequence,
-    ) -> rusqlite::Result<Visible> {
-        let mut markers = Vec::new();
-        let mut rows = self.markers.query((session, as_of.cast_signed()))?;
-        while let Some(row) = rows.next()? {
-            markers.push(Marker { sequence: row::count(row, 0)?, to: row::count(row, 1)? });
-        }
-        Ok(Visible::new(&markers, as_of))
-    }
-
-    /// The event of a row, with its fingerprint. `last` is the session's newest event.
-    pub(super) fn event(
-        &mut self,
-        session: NodeId,
-        sequence: Sequence,
-        row: RowId,
-        last: Sequence,
-    ) -> rusqlite::Result<(Event, Fingerprint)> {
-        let visible = self.visible(session, last)?;
-        self.event.query_row([row], |row| {
-            let event = EventReader::default().event(row, !visible.contains(sequence))?;
-            Ok((event, row::fingerprint(row, 12)?))
-        })
     }
 }

@@ -1,50 +1,37 @@
-//! The store in a file, for one process: SQLite in WAL mode, one thread that writes and a few that read.
+//! The SQLite store: a file in WAL mode for one process, one thread that writes and a few that read.
 //!
-//! * A write waits in a `queue`, and the `writer` commits whatever waits together. It works a write out in memory first, knowing
-//!   the heads of logs and the keys in use from its `cache`, and answers when the commit is durable.
+//! * A write waits in a queue. The `writer` executes the requests that wait as one group: it `load`s what their decisions need, from
+//!   its cache or from the tables, and `apply`s the change set that they leave.
 //! * A read is one snapshot on a thread of the `readers`.
-//! * `schema` says what the tables hold and which rules keep an append cheap, `history` how the past is read without walking
-//!   through a log.
-//! * Nothing of the driver leaves this folder: `fault` turns its errors into the domain's.
+//! * `schema` says what the tables hold, `snapshot` how the past is read.
+//! * Nothing of the driver leaves this folder: `error` turns its errors into the domain's.
 
-mod append;
-mod cache;
+mod apply;
 mod changes;
 mod checkpoint;
-mod command;
+mod error;
+mod event_ids;
 mod events;
-mod fault;
-mod find;
-mod fork;
-mod head;
-mod history;
+mod file;
+mod known;
 mod list;
-mod listed;
-mod log;
-mod lookup;
-mod moved;
-mod node;
+mod load;
+mod migrate;
 mod open;
+mod open_error;
 mod options;
-mod plan;
-mod queue;
+mod read;
 mod readers;
-mod replay;
-mod rewind;
 mod row;
 mod schema;
-mod sessions;
-mod state;
+mod snapshot;
 mod statements;
-mod sweep;
-mod update;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    fs::File,
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
 };
@@ -53,47 +40,38 @@ use async_trait::async_trait;
 use tokio::{sync::oneshot, task::spawn_blocking};
 use tracing::error;
 
-use self::{
-    checkpoint::Checkpoints,
-    command::{Command, Reply},
-    events::Search,
-    queue::{Queue, Rejected},
-    readers::Readers,
-};
+use self::{events::Search, readers::Readers};
 use super::{
-    Append, Appended, CreateSession, Created, EventQuery, ForkSession, KeyChangePage,
-    KeyChangeQuery, RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView,
-    SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store, WatchPage, WatchQuery,
-    tails::Tails,
+    Clock, EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    group::{Submission, abandoned},
+    queue::{Queue, Rejected},
 };
-use crate::domain::{
-    error::{Bounded, Error},
-    page::EventPage,
-    scope::SessionKey,
-    session::SessionInfo,
-    time::Time,
-    token::StoreId,
+use crate::{
+    commit::{Answer, Request},
+    domain::{
+        error::{Bounded, Error},
+        page::EventPage,
+        session::SessionInfo,
+        token::StoreId,
+    },
 };
-pub use open::OpenError;
+pub use migrate::dry_run;
+pub use open_error::OpenError;
 pub use options::{Crash, CrashPoint, SqliteOptions};
 
-/// Milliseconds after which a retry makes sense when too many writes wait: what a full queue takes.
+/// Milliseconds after which a retry makes sense when the write queue is full: the time that a full queue takes.
 const RETRY_AFTER_MILLIS: u64 = 200;
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {
     id: StoreId,
-    tails: Arc<Tails>,
-    writes: Arc<Queue<Command>>,
+    notifier: Arc<Notifier>,
+    clock: Arc<dyn Clock>,
+    writes: Arc<Queue<Submission>>,
     readers: Readers,
-    threads: Mutex<Threads>,
-}
-
-/// The threads, and the lock that nobody else may have before they have ended.
-struct Threads {
     /// Those that read, and last the one that writes.
-    handles: Vec<JoinHandle<()>>,
-    lock: Option<File>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Opens a store, or makes one.
@@ -109,64 +87,48 @@ fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         path,
         new_id,
         readers,
-        queue_commands,
+        queue_requests,
         queue_bytes,
-        group_commands,
+        group_requests,
         group_bytes,
         queue_reads,
         cache_bytes,
         crash,
+        clock,
     } = options;
     let open::Opened { path, connection, store_id, lock } = open::open(&path, new_id)?;
-    let tails = Arc::new(Tails::default());
-    let writes = Arc::new(Queue::new(queue_commands, queue_bytes));
+    let notifier = Arc::new(Notifier::default());
+    let writes = Arc::new(Queue::new(queue_requests, queue_bytes));
     let failed =
         |error: std::io::Error| OpenError::Failed { path: path.clone(), cause: error.to_string() };
-    let (checkpoints, copier) = Checkpoints::start(path.clone()).map_err(failed)?;
+    let (checkpoints, checkpointer) =
+        checkpoint::Checkpoints::start(path.clone()).map_err(failed)?;
     let shared = writer::Shared {
         path: path.clone(),
         queue: Arc::clone(&writes),
-        tails: Arc::clone(&tails),
-        group_commands,
+        notifier: Arc::clone(&notifier),
+        clock: Arc::clone(&clock),
+        group_requests,
         group_bytes,
         cache_bytes,
         crash,
         commits: 0,
-        checkpoints: checkpoints.clone(),
+        checkpoints,
     };
-    let readers = Readers::start(&path, readers, queue_reads);
-    // Where there are no readers the thread that copies ends as well: it has nothing to wait for.
-    let (readers, mut handles) = readers.inspect_err(|_| checkpoints.close()).map_err(failed)?;
+    let (readers, mut handles) = Readers::start(&path, readers, queue_reads).map_err(failed)?;
     let thread = thread::Builder::new().name("sqlite-write".into());
-    let spawned = thread.spawn(move || writer::run(connection, shared, copier));
-    // Where there is no writer the other threads end as well: they have nothing to wait for.
-    let spawned = spawned.inspect_err(|_| {
-        readers.close();
-        checkpoints.close();
+    // Without a writer the readers end as well: they have nothing to wait for.
+    let spawned = thread.spawn(move || {
+        writer::run(connection, shared, checkpointer);
+        // No other process may have the file before, also where the store was dropped.
+        drop(lock);
     });
-    handles.push(spawned.map_err(failed)?);
-    let threads = Mutex::new(Threads { handles, lock: Some(lock) });
-    Ok(SqliteStore { id: store_id, tails, writes, readers, threads })
+    handles.push(spawned.inspect_err(|_| readers.close()).map_err(failed)?);
+    Ok(SqliteStore { id: store_id, notifier, clock, writes, readers, threads: Mutex::new(handles) })
 }
 
 impl SqliteStore {
-    /// Has the writer do something and waits for the answer. What was accepted is done, also where the caller does not wait.
-    async fn write<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
-        let command = command(reply);
-        let bytes = command.bytes();
-        self.writes.push(command, bytes).map_err(|rejected| match rejected {
-            Rejected::Full => Error::Overloaded {
-                what: Bounded::WriteQueue,
-                retry_after_millis: RETRY_AFTER_MILLIS,
-            },
-            Rejected::Closed => Error::Draining,
-        })?;
-        // The writer answers everything unless it ends in the middle of something.
-        answer.await.unwrap_or(Err(Error::OutcomeUnknown))
-    }
-
-    /// Goes on with a read of events until a page is there.
+    /// Continues a read of events until a page is complete.
     async fn finish(&self, mut search: Search) -> Result<EventPage, Error> {
         loop {
             let step = move |reads: &mut statements::Reads<'_>| {
@@ -187,41 +149,29 @@ impl Store for SqliteStore {
         self.id
     }
 
-    fn tails(&self) -> &Tails {
-        &self.tails
+    fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
-    async fn create_session(&self, create: CreateSession) -> Result<Created, Error> {
-        self.write(|reply| Command::Create(create, reply)).await
-    }
-
-    async fn update_session(&self, update: SessionUpdate) -> Result<SessionInfo, Error> {
-        self.write(|reply| Command::Update(update, reply)).await
-    }
-
-    async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
-        self.write(|reply| Command::Delete(key, now, reply)).await
-    }
-
-    async fn fork_session(&self, fork: ForkSession) -> Result<SessionView, Error> {
-        self.write(|reply| Command::Fork(fork, reply)).await
-    }
-
-    async fn append(&self, append: Append) -> Result<Appended, Error> {
-        self.write(|reply| Command::Append(append, reply)).await
-    }
-
-    async fn rewind_session(&self, rewind: RewindSession) -> Result<Appended, Error> {
-        self.write(|reply| Command::Rewind(rewind, reply)).await
-    }
-
-    async fn update_state(&self, update: StateUpdate) -> Result<StateUpdated, Error> {
-        self.write(|reply| Command::UpdateState(update, reply)).await
+    async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
+        let (reply, answer) = oneshot::channel();
+        let bytes = request.bytes();
+        let submission = Submission { context: context.clone(), request, reply };
+        self.writes.push(submission, bytes).map_err(|rejected| match rejected {
+            Rejected::Full => Error::Overloaded {
+                what: Bounded::WriteQueue,
+                retry_after_millis: RETRY_AFTER_MILLIS,
+            },
+            Rejected::Closed => Error::Draining,
+        })?;
+        // The writer answers everything unless it ends in the middle of something.
+        answer.await.unwrap_or_else(|_| Err(abandoned()))
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        let read = self.readers.read(move |reads| reads.read_session(query));
-        let (mut view, search) = read.await?;
+        let now = self.clock.now();
+        let (mut view, search) =
+            self.readers.read(move |reads| reads.read_session(query, now)).await?;
         if let Some(search) = search {
             view.events = Some(self.finish(search).await?);
         }
@@ -229,10 +179,13 @@ impl Store for SqliteStore {
     }
 
     async fn list_sessions(&self, mut query: SessionsQuery) -> Result<SessionPage, Error> {
+        let now = self.clock.now();
         loop {
-            let (page, asked) =
-                self.readers.read(move |reads| Ok((reads.list_sessions(&query)?, query))).await?;
-            // None of those that it looked at passes: nobody wants to hear of it.
+            let (page, asked) = self
+                .readers
+                .read(move |reads| Ok((reads.list_sessions(&query, now)?, query)))
+                .await?;
+            // None of the sessions that were read passes: go on instead of answering an empty page.
             match (page.sessions.is_empty(), &page.rest) {
                 (true, Some(rest)) => query = SessionsQuery { after: Some(rest.clone()), ..asked },
                 _ => return Ok(page),
@@ -241,36 +194,33 @@ impl Store for SqliteStore {
     }
 
     async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        let EventQuery { key, as_of, selection, now } = query;
+        let EventQuery { key, as_of, selection } = query;
         let session = crate::domain::scope::SessionRef::Full(key);
         let events = Some(selection);
-        let query = SessionQuery { session, as_of, with_state: false, events, now };
+        let query = SessionQuery { session, as_of, with_state: false, events };
         let SessionView { info, state: _, events } = self.read_session(query).await?;
-        events.map(|page| (info, page)).ok_or_else(|| Error::Internal("no events were read".into()))
+        events.map(|page| (info, page)).ok_or_else(|| Error::internal("no events were read"))
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.readers.read(move |reads| reads.read_state(&query)).await
+        let now = self.clock.now();
+        self.readers.read(move |reads| reads.read_state(&query, now)).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.readers.read(move |reads| reads.list_key_changes(&query)).await
+        let now = self.clock.now();
+        self.readers.read(move |reads| reads.list_key_changes(&query, now)).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.readers.read(move |reads| reads.read_changes(&query)).await
-    }
-
-    async fn sweep(&self, now: Time) -> Result<bool, Error> {
-        self.write(|reply| Command::Sweep(now, reply)).await
+        let now = self.clock.now();
+        self.readers.read(move |reads| reads.read_changes(&query, now)).await
     }
 
     async fn close(&self) {
         self.readers.close();
-        let Threads { mut handles, lock } = {
-            let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *threads, Threads { handles: Vec::new(), lock: None })
-        };
+        let mut handles =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let writes = Arc::clone(&self.writes);
         let ended = spawn_blocking(move || {
             // The writer ends last: a reader may not remove the log when it is the last one to close the file.
@@ -280,7 +230,6 @@ impl Store for SqliteStore {
             }
             writes.close();
             writer.into_iter().for_each(join);
-            drop(lock);
         });
         if let Err(error) = ended.await {
             error!(%error, "closing the store was interrupted");

@@ -12,18 +12,16 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{
-    fault::{Fault, Outcome, driver_error},
-    queue::{Queue, Rejected},
-    schema,
-    statements::Reads,
+use super::{schema, statements::Reads};
+use crate::{
+    domain::error::{Bounded, Cause, Error},
+    store::queue::{Queue, Rejected},
 };
-use crate::domain::error::{Bounded, Error};
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
 const RETRY_AFTER_MILLIS: u64 = 50;
 
-/// Work for a reader: reads, and answers whoever asked. Whether the connection is still good.
+/// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&mut Reads<'_>) -> bool + Send>;
 
 /// The pool.
@@ -51,25 +49,22 @@ impl Readers {
     /// Reads in one snapshot.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Reads<'_>) -> Outcome<T> + Send + 'static,
+        work: impl FnOnce(&mut Reads<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(move |reads: &mut Reads<'_>| {
             if reply.is_closed() {
                 return true;
             }
-            let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(reads, work)));
-            let (good, result) = match result {
-                Ok(Ok(value)) => (true, Ok(value)),
-                Ok(Err(fault)) => {
-                    let good = matches!(fault, Fault::Refused(_));
-                    (good, Err(fault.into_error("read")))
-                }
-                Err(_) => (false, Err(Error::Internal("a read panicked".into()))),
-            };
-            // Nobody waits any more: reading for nothing is harmless.
+            let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(reads, work)))
+                .unwrap_or_else(|_| Err(Error::internal("a read panicked")));
+            let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
+            if failed && let Err(error) = &result {
+                error!(?error, "a read failed, replacing its connection");
+            }
+            // The caller may have gone, which is fine.
             let _ = reply.send(result);
-            good
+            !failed
         });
         self.queue.push(job, 0).map_err(|rejected| match rejected {
             Rejected::Full => Error::Overloaded {
@@ -78,7 +73,8 @@ impl Readers {
             },
             Rejected::Closed => Error::Draining,
         })?;
-        answer.await.unwrap_or(Err(Error::StoreUnavailable))
+        let gone = || Error::StoreUnavailable(Cause::new("the reader ended before it answered"));
+        answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
     pub(super) fn close(&self) {
@@ -88,8 +84,8 @@ impl Readers {
 
 fn in_snapshot<T>(
     reads: &mut Reads<'_>,
-    work: impl FnOnce(&mut Reads<'_>) -> Outcome<T>,
-) -> Outcome<T> {
+    work: impl FnOnce(&mut Reads<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
     reads.begin.execute(())?;
     let result = work(reads);
     let ended = reads.end.execute(());
@@ -109,7 +105,7 @@ fn run(path: &Path, queue: &Queue<Job>) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                let _ = driver_error(&error, "open a connection for reading");
+                error!(%error, "opening a connection for reading failed");
                 // One job is given up for every attempt, so that callers get an answer and the thread does not spin.
                 match queue.pop() {
                     None => return,
@@ -125,7 +121,6 @@ fn serve(connection: &Connection, queue: &Queue<Job>) -> rusqlite::Result<bool> 
     let mut reads = Reads::prepare(connection)?;
     while let Some(job) = queue.pop() {
         if !job(&mut reads) {
-            error!("a read failed; its connection is replaced");
             return Ok(false);
         }
     }

@@ -6,7 +6,6 @@ use rusqlite::{Row, types::ValueRef};
 
 use super::schema::NodeId;
 use crate::domain::{
-    Version,
     event::{Changes, Event, Fingerprint, ScopeVersions},
     id::{AppName, Author, Branch, DisplayName, EventId, InvocationId, SessionId, UserId},
     json::Json,
@@ -19,13 +18,16 @@ use crate::domain::{
 /// The columns that [`EventReader::event`] reads.
 pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
-    rewind_to, fingerprint, removed, set_json, body";
+    rewind_to, removed, set_json, body, fingerprint";
+
+/// The index of the fingerprint in [`EVENT_COLUMNS`].
+pub(super) const FINGERPRINT: usize = 15;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
-    create_secs, create_nanos, update_secs, update_nanos, expire_secs, expire_nanos, \
-    created_app_version, created_user_version, initial_bytes, display_name, labels, \
-    fork_session, fork_sequence";
+    last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
+    create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
+    display_name, labels, fork_session, fork_sequence";
 
 /// A column of text.
 pub(super) fn text<'r>(row: &'r Row<'_>, at: usize) -> rusqlite::Result<&'r str> {
@@ -87,82 +89,64 @@ pub(super) fn removed_text(keys: &[StateKey]) -> Option<String> {
 }
 
 /// A session's row.
-pub(super) struct SessionRow {
-    pub(super) id: NodeId,
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) info: SessionInfo,
     pub(super) app: NodeId,
     pub(super) user: NodeId,
-    pub(super) user_id: UserId,
-    pub(super) session_id: SessionId,
-    create_time: Time,
-    update_time: Time,
-    expire_time: Option<Time>,
-    created_versions: ScopeVersions,
-    pub(super) initial_bytes: usize,
-    display_name: DisplayName,
-    labels: Labels,
-    fork: Option<(SessionId, Version)>,
+    /// Of its own state: the sum of names and values.
+    pub(super) state_bytes: usize,
+}
+
+impl Found {
+    pub(super) fn id(&self) -> NodeId {
+        self.info.incarnation.0.cast_signed()
+    }
 }
 
 /// Reads [`SESSION_COLUMNS`].
-pub(super) fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    let expire_time = match row.get_ref(9)? {
-        ValueRef::Null => None,
-        _ => Some(time(row, 9)?),
-    };
-    let labels = match optional_text(row, 15)? {
-        None => Labels::default(),
-        Some(text) => Labels::from_stored(
-            serde_json::from_str(text).map_err(|error| not_as_written(15, error))?,
-        ),
-    };
-    let fork = match optional_text(row, 16)? {
-        None => None,
-        Some(id) => Some((SessionId::from_stored(id), count(row, 17)?)),
-    };
-    Ok(SessionRow {
-        id: row.get(0)?,
-        app: row.get(1)?,
-        user: row.get(2)?,
+pub(super) fn session(row: &Row<'_>, app_name: AppName) -> rusqlite::Result<Found> {
+    let key = SessionKey {
+        app_name,
         user_id: UserId::from_stored(text(row, 3)?),
         session_id: SessionId::from_stored(text(row, 4)?),
-        create_time: time(row, 5)?,
-        update_time: time(row, 7)?,
-        expire_time,
-        created_versions: ScopeVersions { application: count(row, 11)?, user: count(row, 12)? },
-        initial_bytes: bytes(row, 13)?,
-        display_name: DisplayName::from_stored(text(row, 14)?),
-        labels,
-        fork,
-    })
-}
-
-impl SessionRow {
-    pub(super) fn expired(&self, now: Time) -> bool {
-        self.expire_time.is_some_and(|at| at <= now)
-    }
-
-    /// The session as it was before its first event.
-    pub(super) fn into_info(self, app_name: AppName) -> SessionInfo {
-        let Self { user_id, session_id, create_time, update_time, expire_time, .. } = self;
-        let key = SessionKey { app_name, user_id, session_id };
-        let origin = |(session_id, sequence)| ForkOrigin {
-            key: SessionKey { session_id, ..key.clone() },
-            sequence,
-        };
-        SessionInfo {
-            incarnation: Incarnation(self.id.cast_unsigned()),
-            last_sequence: 0,
-            create_time,
-            update_time,
-            last_event_time: create_time,
-            expire_time,
-            display_name: self.display_name,
-            labels: self.labels,
-            forked_from: self.fork.map(origin),
-            created_versions: self.created_versions,
-            key,
+    };
+    let expire_time = match row.get_ref(13)? {
+        ValueRef::Null => None,
+        _ => Some(time(row, 13)?),
+    };
+    let labels = match optional_text(row, 18)? {
+        None => Labels::default(),
+        Some(text) => Labels::from_stored(
+            serde_json::from_str(text).map_err(|error| not_as_written(18, error))?,
+        ),
+    };
+    let forked_from = match optional_text(row, 19)? {
+        None => None,
+        Some(id) => {
+            let session_id = SessionId::from_stored(id);
+            let key = SessionKey { session_id, ..key.clone() };
+            Some(ForkOrigin { key, sequence: count(row, 20)? })
         }
-    }
+    };
+    Ok(Found {
+        app: row.get(1)?,
+        user: row.get(2)?,
+        state_bytes: bytes(row, 6)?,
+        info: SessionInfo {
+            incarnation: Incarnation(count(row, 0)?),
+            last_sequence: count(row, 5)?,
+            create_time: time(row, 11)?,
+            update_time: time(row, 9)?,
+            last_event_time: time(row, 7)?,
+            expire_time,
+            display_name: DisplayName::from_stored(text(row, 17)?),
+            labels,
+            forked_from,
+            created_versions: ScopeVersions { application: count(row, 15)?, user: count(row, 16)? },
+            key,
+        },
+    })
 }
 
 /// Labels as they are stored.
@@ -203,8 +187,8 @@ impl EventReader {
             branch: shared!(self.branch, Branch, text(row, 4)?),
             event_time: time(row, 5)?,
             commit_time: time(row, 7)?,
-            changes: Changes { remove: removed(row, 13)?, set: optional_json(row, 14)? },
-            body: optional_json(row, 15)?,
+            changes: Changes { remove: removed(row, 12)?, set: optional_json(row, 13)? },
+            body: optional_json(row, 14)?,
             rewind_to: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
             rewound,
             versions: ScopeVersions { application: count(row, 9)?, user: count(row, 10)? },
@@ -231,7 +215,7 @@ pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> rusqlite::Result<bo
     }
 }
 
-fn not_as_written(
+pub(super) fn not_as_written(
     at: usize,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {

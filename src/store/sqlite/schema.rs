@@ -1,34 +1,39 @@
-//! The tables, and the settings of every connection.
+//! The tables, and the settings of every connection. docs/storage.md explains them to people who query the file.
 //!
-//! Nodes are applications, users and lives of sessions; each has a number of its own that is never used again. Two rules keep the
-//! cost of an append down to what it must be:
-//!
-//! * **Rows of logs lie in the order of their commits**, at the end of their table, however many sessions and users are written to
-//!   side by side: a commit fills whole pages instead of opening one in the middle for each of them. A node's row in `head` is the
-//!   one thing that changes with every commit; those of the nodes in use lie close together.
-//! * **Indexes follow in steps.** `log_row`, `event_id` and `key_change` can be made from the logs. They hold everything up to the
-//!   last version that is divisible by [`INDEX_STEP`]; the rows of what follows are found through `head`. A step's entries go in
-//!   together, beside each other.
+//! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
+//!   A *node* is any of them.
+//! * Rows of logs (`event`, `scope_log`) lie in commit order at the end of their table, so that a commit fills whole pages however many
+//!   sessions it touches. One index finds a session's events; it also holds a hash of their ids.
+//! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
+//!   a session is opened for writing.
+//! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
 use rusqlite::Connection;
 
-use crate::domain::{Version, token::StoreId};
+use crate::domain::{Sequence, token::StoreId};
 
-/// Number of an application, a user or a life of a session.
+/// Number of an application, a user or a session.
 pub(super) type NodeId = i64;
 
-/// "sesd": tells a file of sessiond from other people's.
+/// "sesd": tells a file of sessiond from other databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
-/// Version of the tables below. A file of another one is refused.
-pub(super) const SCHEMA_VERSION: i32 = 2;
+/// Version of the tables below.
+pub(super) const SCHEMA_VERSION: i32 = 3;
 
-/// Versions that are indexed together. More make appends cheaper and reads of the past dearer, by reading that many rows.
-pub(super) const INDEX_STEP: Version = 32;
+/// The first version that a release wrote, and that is migrated to later ones.
+pub(super) const FIRST_RELEASED: i32 = 3;
 
-/// Up to which version a log that ends at `version` is indexed.
-pub(super) fn indexed(version: Version) -> Version {
-    version - version % INDEX_STEP
+/// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
+pub(super) const KEY_STEP: Sequence = 1024;
+
+/// `tombstone.lease_until` of rows that may be removed at once.
+pub(super) const PURGED: i64 = i64::MIN;
+
+/// Settings that an empty file keeps for ever, before anything is written to it: the switch to WAL writes its first page. The sweep
+/// gives deleted pages back.
+pub(super) fn set_up_file(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
 }
 
 /// Creates the tables in an empty file.
@@ -37,13 +42,14 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> rusqlite::Re
         "BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {SCHEMA_VERSION};
-         {TABLES}"
+         {TABLES}
+         {VIEWS}"
     ))?;
     connection.execute("INSERT INTO meta VALUES (1, ?1, 1)", [store_id.0])?;
     connection.execute_batch("COMMIT")
 }
 
-/// Settings of the writer: durable at every commit, checkpoints by hand, and enough memory for the inner pages of a large file.
+/// Settings of the writer: durable at every commit, checkpoints between groups, and memory for the inner pages of a large file.
 pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA journal_mode = WAL;
@@ -55,8 +61,8 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// Settings of a reader. A commit of the writer empties a reader's own cache, so the cache is small, and what is not in the log of
-/// the last commits is read through the mapped file, which costs no call.
+/// Settings of a reader. A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through
+/// the mapped file, which costs no system call.
 pub(super) fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA query_only = ON;
@@ -71,35 +77,35 @@ const TABLES: &str = "
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     store_id BLOB NOT NULL,
-    next_node INTEGER NOT NULL
+    next_id INTEGER NOT NULL
 ) STRICT;
 
 -- Applications (their user is '') and users.
 CREATE TABLE scope (
+    id INTEGER PRIMARY KEY,
     app TEXT NOT NULL,
     user TEXT NOT NULL,
-    id INTEGER NOT NULL UNIQUE,
-    PRIMARY KEY (app, user)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (app, user)
+) STRICT;
 
--- What an event does not change, and in listed_* the time under which lists find the session, unless it is among `moved`.
 CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     app_scope INTEGER NOT NULL,
     user_scope INTEGER NOT NULL,
     user_id TEXT NOT NULL,
     session_id TEXT NOT NULL,
-    listed_secs INTEGER NOT NULL,
-    listed_nanos INTEGER NOT NULL,
-    create_secs INTEGER NOT NULL,
-    create_nanos INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL,
+    state_bytes INTEGER NOT NULL,
+    last_event_secs INTEGER NOT NULL,
+    last_event_nanos INTEGER NOT NULL,
     update_secs INTEGER NOT NULL,
     update_nanos INTEGER NOT NULL,
+    create_secs INTEGER NOT NULL,
+    create_nanos INTEGER NOT NULL,
     expire_secs INTEGER,
     expire_nanos INTEGER,
     created_app_version INTEGER NOT NULL,
     created_user_version INTEGER NOT NULL,
-    initial_bytes INTEGER NOT NULL,
     display_name TEXT NOT NULL,
     labels TEXT,
     fork_session TEXT,
@@ -107,39 +113,9 @@ CREATE TABLE session (
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
-CREATE INDEX session_of_app ON session (app_scope, listed_secs, listed_nanos, user_id, session_id);
-CREATE INDEX session_of_user ON session (user_scope, listed_secs, listed_nanos, session_id);
+CREATE INDEX session_of_app ON session (app_scope, last_event_secs, last_event_nanos, user_id, session_id);
+CREATE INDEX session_of_user ON session (user_scope, last_event_secs, last_event_nanos, session_id);
 CREATE INDEX session_expiry ON session (expire_secs, expire_nanos) WHERE expire_secs IS NOT NULL;
-
--- Sessions whose last event is not where the lists' indexes have them: those in use, at most a few hundred.
-CREATE TABLE moved (
-    app_scope INTEGER NOT NULL,
-    user_scope INTEGER NOT NULL,
-    session INTEGER NOT NULL,
-    PRIMARY KEY (app_scope, user_scope, session)
-) STRICT, WITHOUT ROWID;
-
--- A session's own state as it was created, where it was not empty.
-CREATE TABLE initial (
-    session INTEGER PRIMARY KEY,
-    state TEXT NOT NULL
-) STRICT;
-
--- Where every node's log ends: its newest version, the size of the state after it, and where the rows of its last step lie.
-CREATE TABLE head (
-    node INTEGER PRIMARY KEY,
-    version INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    last_rows BLOB NOT NULL
-) STRICT;
-
--- Where a session's events, or the rows of a wider scope's log, lie.
-CREATE TABLE log_row (
-    node INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    id INTEGER NOT NULL,
-    PRIMARY KEY (node, version)
-) STRICT, WITHOUT ROWID;
 
 -- The long columns come last.
 CREATE TABLE event (
@@ -147,6 +123,7 @@ CREATE TABLE event (
     session INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     event_id TEXT NOT NULL,
+    id_hash INTEGER NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,
     branch TEXT NOT NULL,
@@ -162,14 +139,16 @@ CREATE TABLE event (
     set_json TEXT,
     body TEXT
 ) STRICT;
+CREATE INDEX event_of_session ON event (session, sequence, id_hash);
 
-CREATE TABLE event_id (
+CREATE TABLE event_key (
     session INTEGER NOT NULL,
-    event_id TEXT NOT NULL,
+    id_hash INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
-    PRIMARY KEY (session, event_id)
+    PRIMARY KEY (session, id_hash, sequence)
 ) STRICT, WITHOUT ROWID;
 
+-- The events that are markers of rewinds.
 CREATE TABLE marker (
     session INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
@@ -177,11 +156,19 @@ CREATE TABLE marker (
     PRIMARY KEY (session, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- What every node's keys are now.
+-- The keys that have a value, and at which version they got it.
 CREATE TABLE state (
     node INTEGER NOT NULL,
     name TEXT NOT NULL,
     value TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (node, name)
+) STRICT, WITHOUT ROWID;
+
+-- The keys that had a value, and which version removed it.
+CREATE TABLE removed (
+    node INTEGER NOT NULL,
+    name TEXT NOT NULL,
     version INTEGER NOT NULL,
     PRIMARY KEY (node, name)
 ) STRICT, WITHOUT ROWID;
@@ -191,6 +178,7 @@ CREATE TABLE scope_log (
     id INTEGER PRIMARY KEY,
     scope INTEGER NOT NULL,
     version INTEGER NOT NULL,
+    state_bytes INTEGER NOT NULL,
     commit_secs INTEGER NOT NULL,
     commit_nanos INTEGER NOT NULL,
     author TEXT NOT NULL,
@@ -201,14 +189,15 @@ CREATE TABLE scope_log (
     removed TEXT,
     set_json TEXT
 ) STRICT;
+CREATE UNIQUE INDEX scope_log_version ON scope_log (scope, version);
 
--- Which versions changed a key. The values are in the logs.
-CREATE TABLE key_change (
+-- A node's state at a version: {\"set\":{name:[version,value]},\"removed\":{name:version}}.
+CREATE TABLE snapshot (
     node INTEGER NOT NULL,
-    name TEXT NOT NULL,
     version INTEGER NOT NULL,
-    PRIMARY KEY (node, name, version)
-) STRICT, WITHOUT ROWID;
+    state TEXT NOT NULL,
+    PRIMARY KEY (node, version)
+) STRICT;
 
 CREATE TABLE request (
     node INTEGER NOT NULL,
@@ -217,8 +206,36 @@ CREATE TABLE request (
     PRIMARY KEY (node, request_id)
 ) STRICT, WITHOUT ROWID;
 
--- Sessions that are gone, and forks that are not there yet, whose rows are still to be removed.
-CREATE TABLE garbage (
-    id INTEGER PRIMARY KEY
+-- Sessions that are gone, and forks that are not finished, whose rows are removed once `lease_until` (seconds) has passed.
+CREATE TABLE tombstone (
+    id INTEGER PRIMARY KEY,
+    lease_until INTEGER NOT NULL
 ) STRICT;
+";
+
+/// Views for people: names instead of numbers, ISO times.
+const VIEWS: &str = "
+CREATE VIEW session_view AS SELECT
+    a.app AS app_name, s.user_id, s.session_id, s.last_sequence, s.display_name, s.labels,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.create_secs, 'unixepoch') AS create_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.update_secs, 'unixepoch') AS update_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.last_event_secs, 'unixepoch') AS last_event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', s.expire_secs, 'unixepoch') AS expire_time,
+    s.fork_session AS forked_from, s.fork_sequence AS forked_at, s.state_bytes, s.id
+FROM session s JOIN scope a ON a.id = s.app_scope;
+
+CREATE VIEW event_view AS SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
+FROM event e JOIN session s ON s.id = e.session JOIN scope a ON a.id = s.app_scope;
+
+CREATE VIEW state_view AS
+SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,
+    CASE c.user WHEN '' THEN 'app:' ELSE 'user:' END || t.name AS key, t.value, t.version
+FROM state t JOIN scope c ON c.id = t.node
+UNION ALL
+SELECT a.app, s.user_id, s.session_id, t.name, t.value, t.version
+FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope;
 ";

@@ -1,41 +1,77 @@
-//! What is this store's own business: the file, its failures, and the shortcuts that the suite for every store cannot aim at.
+//! Tests of what is special to this store: the file, its failures, and shortcuts that the suite for every store cannot reach.
 
 mod damage;
+mod deadlines;
+mod groups;
 mod leftovers;
 mod lists;
 mod memory;
+mod migrations;
 mod opening;
+mod plans;
+mod requests;
 mod scans;
 mod steps;
+mod views;
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
+use futures_util::FutureExt as _;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::*;
+use self::requests::*;
+use super::{writer::Writer, *};
 use crate::{
+    commit::{
+        Append, Appended, CopyEvents, CreateSession, DeleteSession, FinishFork, Fork, ForkSession,
+        OnExisting, RequestKey, RewindSession, StateUpdate,
+    },
     domain::{
-        delta::Delta,
+        delta::{Delta, ScopeDelta},
+        error::Cause,
         event::{Fingerprint, NewEvent},
-        id::{AppName, Author, Branch, DisplayName, EventId, SessionId, UserId},
+        field::FieldPath,
+        id::{AppName, Author, Branch, DisplayName, EventId, RequestId, SessionId, UserId},
         json::Json,
         page::{EventFilter, EventSelection},
         precondition::Precondition,
-        scope::{Scope, SessionRef, StateKey},
+        scope::{Scope, SessionKey, SessionRef, StateKey},
         session::{Labels, State},
+        time::Time,
     },
-    store::{OnExisting, SessionOrder},
+    store::{SessionOrder, group},
 };
 
 /// Identity of every store that a test makes.
 const NEW_ID: StoreId = StoreId([7; 16]);
 
-/// A store in a folder that goes with the test.
+/// A clock that moves when a test sets it.
+#[derive(Debug)]
+struct TestClock(Mutex<Time>);
+
+impl TestClock {
+    fn new(secs: i64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(at(secs))))
+    }
+
+    fn set(&self, secs: i64) {
+        *self.0.lock().unwrap() = at(secs);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        *self.0.lock().unwrap()
+    }
+}
+
+/// A store in a folder that is removed with the test.
 struct Fixture {
     folder: TempDir,
     store: SqliteStore,
     options: SqliteOptions,
+    clock: Arc<TestClock>,
 }
 
 impl Fixture {
@@ -45,9 +81,18 @@ impl Fixture {
 
     async fn with(choose: impl FnOnce(SqliteOptions) -> SqliteOptions) -> Self {
         let folder = TempDir::new().unwrap();
-        let options = choose(SqliteOptions::new(folder.path().join("test.db"), NEW_ID));
+        let clock = TestClock::new(1);
+        let options = SqliteOptions {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            ..SqliteOptions::new(folder.path().join("test.db"), NEW_ID)
+        };
+        let options = choose(options);
         let store = open(options.clone()).await.unwrap();
-        Self { folder, store, options }
+        Self { folder, store, options, clock }
+    }
+
+    fn store(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn reopen(&mut self) {
@@ -55,182 +100,111 @@ impl Fixture {
         self.store = open(self.options.clone()).await.unwrap();
     }
 
-    /// A look at the tables past the store.
+    /// Another connection to the file.
     fn tables(&self) -> Connection {
         Connection::open(self.folder.path().join("test.db")).unwrap()
     }
 
-    async fn create(&self, user: &str, session: &str, secs: i64) {
-        self.store.create_session(creation(user, session, secs)).await.unwrap();
+    /// The number that a statement answers.
+    fn count(&self, sql: &str) -> i64 {
+        self.tables().query_row(sql, (), |row| row.get(0)).unwrap()
+    }
+
+    async fn create(&self, user: &str, session: &str) {
+        self.store().create_session(&call(), creation(user, session)).await.unwrap();
     }
 
     async fn append(&self, session: &str, id: &str, set: &[(&str, &str)]) -> Appended {
-        self.store.append(one(session, id, set)).await.unwrap()
+        self.store().append(&call(), one(session, id, set)).await.unwrap()
+    }
+
+    async fn delete(&self, session: &str) -> bool {
+        let delete = DeleteSession { key: address(session) };
+        self.store().delete_session(&call(), delete).await.unwrap()
     }
 
     async fn state(&self, session: &str, as_of: Option<u64>) -> Vec<String> {
         let query = SessionQuery { as_of, with_state: true, ..query(session) };
         shown(&self.store.read_session(query).await.unwrap().state.unwrap())
     }
+
+    async fn events(&self, session: &str) -> EventPage {
+        let selection = EventSelection { max_items: 2000, ..selection(None) };
+        let query = EventQuery { key: address(session), as_of: None, selection };
+        self.store.list_events(query).await.unwrap().1
+    }
+
+    /// Sweeps until nothing is left to do. The number of pieces.
+    async fn sweep(&self) -> usize {
+        let mut pieces = 1;
+        while self.store().sweep().await.unwrap() {
+            pieces += 1;
+            assert!(pieces < 200, "the sweep does not end");
+        }
+        pieces
+    }
 }
 
-/// A writer without its thread, so that a test can stand between it and the database.
-struct Bench {
+/// A file with the writer's state, without its thread, so that a test decides what comes into one group.
+struct DirectWriter {
     connection: Connection,
     shared: writer::Shared,
-    _copier: JoinHandle<()>,
     _lock: File,
 }
 
-impl Bench {
-    fn open(folder: &Path) -> Self {
+impl DirectWriter {
+    fn open(folder: &Path, clock: &Arc<TestClock>) -> Self {
         let opened = super::open::open(&folder.join("test.db"), NEW_ID).unwrap();
-        let (checkpoints, copier) = Checkpoints::start(opened.path.clone()).unwrap();
+        let (checkpoints, _) = checkpoint::Checkpoints::start(opened.path.clone()).unwrap();
         let shared = writer::Shared {
             path: opened.path,
             queue: Arc::new(Queue::new(10, 1 << 20)),
-            tails: Arc::default(),
-            group_commands: 10,
+            notifier: Arc::default(),
+            clock: Arc::clone(clock) as Arc<dyn Clock>,
+            group_requests: 10,
             group_bytes: 1 << 20,
             cache_bytes: 1 << 20,
             crash: None,
             commits: 0,
             checkpoints,
         };
-        Self { connection: opened.connection, shared, _copier: copier, _lock: opened.lock }
+        Self { connection: opened.connection, shared, _lock: opened.lock }
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer::new(&self.connection, &self.shared).unwrap()
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.shared.checkpoints.close();
+/// Executes requests as one group, and what has to be loaded again as the next ones. Their answers, and the number of groups.
+fn execute(writer: &mut Writer<'_>, requests: Vec<Request>) -> (Vec<Result<Answer, Error>>, usize) {
+    let mut group = Vec::new();
+    let mut answers = Vec::new();
+    for request in requests {
+        let (reply, answer) = oneshot::channel();
+        group.push(Submission { context: call(), request, reply });
+        answers.push(answer);
     }
-}
-
-type Answer<T> = oneshot::Receiver<Result<T, Error>>;
-
-/// Every key with its value and its version.
-fn shown(state: &State) -> Vec<String> {
-    let entries = state.0.iter();
-    entries.map(|it| format!("{}={}@{}", it.key, it.value, it.version)).collect()
-}
-
-fn at(secs: i64) -> Time {
-    Time::new(secs, 0).unwrap()
-}
-
-/// The address of a session of the user `u`.
-fn address(session: &str) -> SessionKey {
-    of_user("u", session)
-}
-
-fn of_user(user: &str, session: &str) -> SessionKey {
-    SessionKey {
-        app_name: AppName::new("a").unwrap(),
-        user_id: UserId::new(user).unwrap(),
-        session_id: SessionId::new(session).unwrap(),
+    let (notifier, mut groups) = (Notifier::default(), 0);
+    while !group.is_empty() {
+        // A failure is that of the answers, too.
+        let _ = group::execute(writer, &mut group, &notifier).now_or_never().unwrap();
+        groups += 1;
     }
+    let answers = answers.into_iter().map(|mut answer| answer.try_recv().unwrap());
+    (answers.collect(), groups)
 }
 
-fn creation(user: &str, session: &str, secs: i64) -> CreateSession {
-    CreateSession {
-        key: of_user(user, session),
-        state: Vec::new(),
-        display_name: DisplayName::new("").unwrap(),
-        labels: Labels::default(),
-        expire_time: None,
-        on_existing: OnExisting::Refuse,
-        now: at(secs),
-    }
+/// Executes one request.
+fn execute_one(writer: &mut Writer<'_>, request: Request) -> Result<Answer, Error> {
+    execute(writer, vec![request]).0.remove(0)
 }
 
-fn delta(set: &[(&str, &str)]) -> Delta {
-    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
-    let set = set.iter().map(|(key, value)| (StateKey::new(*key).unwrap(), json(value)));
-    Delta { set: set.collect(), ..Delta::default() }
-}
-
-fn event(id: &str, set: &[(&str, &str)]) -> NewEvent {
-    NewEvent {
-        event_id: EventId::new(id).unwrap(),
-        invocation_id: None,
-        author: Author::new("agent").unwrap(),
-        branch: Branch::new("").unwrap(),
-        event_time: None,
-        delta: delta(set),
-        body: None,
-        fingerprint: Fingerprint(1),
-        refusal: None,
-    }
-}
-
-fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {
-    Append {
-        session: SessionRef::Full(address(session)),
-        events: events.into_iter().collect(),
-        precondition: Precondition::default(),
-        request: None,
-        return_state: false,
-        now: at(1000),
-    }
-}
-
-fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append {
-    batch(session, [event(id, set)])
-}
-
-fn query(session: &str) -> SessionQuery {
-    SessionQuery {
-        session: SessionRef::Full(address(session)),
-        as_of: None,
-        with_state: false,
-        events: None,
-        now: at(1000),
-    }
-}
-
-fn selection(recent: Option<u64>) -> EventSelection {
-    EventSelection {
-        filter: EventFilter::default(),
-        after: 0,
-        up_to: None,
-        recent,
-        descending: false,
-        max_items: 1000,
-        max_bytes: usize::MAX,
-    }
-}
-
-fn fork_of(source: &str, session: &str, up_to: Option<u64>) -> ForkSession {
-    ForkSession {
-        source: address(source),
-        up_to,
-        session_id: SessionId::new(session).unwrap(),
-        now: at(1000),
-    }
-}
-
-fn list(user: Option<&str>, order: SessionOrder, max_items: usize) -> SessionsQuery {
-    SessionsQuery {
-        app_name: AppName::new("a").unwrap(),
-        user_id: user.map(|user| UserId::new(user).unwrap()),
-        labels: Labels::default(),
-        order,
-        after: None,
-        max_items,
-        max_bytes: usize::MAX,
-        with_state: false,
-        now: at(1000),
-    }
-}
-
-fn change(user: &str, delta: Delta) -> StateUpdate {
-    StateUpdate {
-        scope: Scope::User(AppName::new("a").unwrap(), UserId::new(user).unwrap()),
-        delta,
-        precondition: Precondition::default(),
-        author: Author::new("a").unwrap(),
-        request: None,
-        now: at(3),
+/// The last sequence after an append.
+fn sequence(answer: &Result<Answer, Error>) -> Result<u64, Error> {
+    match answer {
+        Ok(Answer::Appended(appended)) => Ok(appended.info.last_sequence),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.clone()),
     }
 }

@@ -59,7 +59,7 @@ fn only_objects_are_merged() {
 }
 
 #[test]
-fn what_is_not_named_keeps_bytes_and_order() {
+fn unnamed_members_keep_bytes_and_order() {
     merged(
         r#"{ "z\u0041" : [ 1 , 2 ],"b":1e0, "a\/":{ "x" : "\u0041", "y":{ } } }"#,
         r#"{"b":2, "a/":{"n":[ ]}}"#,
@@ -70,11 +70,11 @@ fn what_is_not_named_keeps_bytes_and_order() {
 }
 
 #[test]
-fn an_object_replaces_what_is_none_without_its_nulls() {
+fn an_object_replaces_other_values_without_its_nulls() {
     merged(r#"{"a":1}"#, r#"{"a":{"b":{"c":null,"d":2},"e":null}}"#, r#"{"a":{"b":{"d":2}}}"#);
     merged(r#"{"a":[{"b":1}]}"#, r#"{"a":{"c":1}}"#, r#"{"a":{"c":1}}"#);
     merged(r#"{"a":null}"#, r#"{"a":{}}"#, r#"{"a":{}}"#);
-    // Nulls inside of lists are values.
+    // Nulls inside lists are values.
     merged("{}", r#"{"a":[null,{"b":null}]}"#, r#"{"a":[null,{"b":null}]}"#);
 }
 
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn members_that_are_not_named_keep_their_bytes(target in small_object(), patch in small_object(), seed: u64) {
+    fn unnamed_members_keep_their_bytes(target in small_object(), patch in small_object(), seed: u64) {
         let (current, change) = (write_styled(&target, seed), write_styled(&patch, !seed));
         let named = change.members();
         let untouched = |members: Vec<(String, Json)>| -> Vec<(String, Json)> {

@@ -3,10 +3,10 @@
 use super::{
     address::{BareIds, Keys, session_key, session_ref},
     delta::delta,
-    faults::{Decoded, Faults, Path, decode},
-    fields::{count, form, name, optional, page_size, page_token, time},
+    fields::{count, name, optional, page_size, page_token, time, with_form},
     json::{BODY, Source, object},
     precondition::precondition,
+    request::{At, Decoded, decode, decoded},
 };
 use crate::{
     domain::{
@@ -19,56 +19,59 @@ use crate::{
         scope::ScopeKind,
         token::EventToken,
     },
-    engine::{AppendEvents, EventDraft, EventsWanted, ListEvents},
-    proto::v1::{self, AppendEventRequest, AppendEventsRequest, EventSelection, ListEventsRequest},
+    engine::{AppendEvents, EventRequest, EventsWanted, ListEvents},
+    proto::v1::{self, event::BodyForm},
     rpc::convert::Form,
 };
 
 /// AppendEvent, and an item of AppendEventStream.
 pub fn append_event(
-    request: AppendEventRequest,
+    request: v1::AppendEventRequest,
     bare: BareIds,
 ) -> Result<(AppendEvents, Form), Error> {
-    decode(|faults| {
-        let AppendEventRequest { key, event, precondition: must_hold, return_state, json_form } =
+    decode(|at| {
+        let v1::AppendEventRequest { key, event, precondition: must_hold, return_state, json_form } =
             request;
-        let at = Path::REQUEST;
-        let session = session_ref(faults, at.field("key"), key, bare);
-        let event = match event {
-            Some(event) => draft(faults, at.field("event"), event),
-            None => Err(faults.missing(at.field("event"))),
-        };
-        let precondition =
-            precondition(faults, at.field("precondition"), must_hold, ScopeKind::Session);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        let (session, events, precondition) = (session?, vec![event?], precondition?);
-        Ok((AppendEvents { session, events, precondition, return_state }, form))
+        let append = decoded!(AppendEvents {
+            session: session_ref(at.field("key"), key, bare),
+            events: match event {
+                Some(it) => self::event(at.field("event"), it).map(|event| vec![event]),
+                None => Err(at.field("event").missing()),
+            },
+            precondition: precondition(at.field("precondition"), must_hold, ScopeKind::Session),
+            return_state: Ok(return_state),
+        });
+        with_form(at, append, json_form)
     })
 }
 
 /// AppendEvents.
 pub fn append_events(
-    request: AppendEventsRequest,
+    request: v1::AppendEventsRequest,
     bare: BareIds,
 ) -> Result<(AppendEvents, Form), Error> {
-    decode(|faults| {
-        let AppendEventsRequest { key, events, precondition: must_hold, return_state, json_form } =
-            request;
-        let at = Path::REQUEST;
-        let session = session_ref(faults, at.field("key"), key, bare);
-        let events = batch(faults, at.field("events"), events);
-        let precondition =
-            precondition(faults, at.field("precondition"), must_hold, ScopeKind::Session);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        let (session, events, precondition) = (session?, events?, precondition?);
-        Ok((AppendEvents { session, events, precondition, return_state }, form))
+    decode(|at| {
+        let v1::AppendEventsRequest {
+            key,
+            events,
+            precondition: must_hold,
+            return_state,
+            json_form,
+        } = request;
+        let append = decoded!(AppendEvents {
+            session: session_ref(at.field("key"), key, bare),
+            events: batch(at.field("events"), events),
+            precondition: precondition(at.field("precondition"), must_hold, ScopeKind::Session),
+            return_state: Ok(return_state),
+        });
+        with_form(at, append, json_form)
     })
 }
 
 /// ListEvents.
-pub fn list_events(request: ListEventsRequest) -> Result<(ListEvents, Form), Error> {
-    decode(|faults| {
-        let ListEventsRequest {
+pub fn list_events(request: v1::ListEventsRequest) -> Result<(ListEvents, Form), Error> {
+    decode(|at| {
+        let v1::ListEventsRequest {
             key,
             page_size: size,
             page_token: token,
@@ -78,73 +81,57 @@ pub fn list_events(request: ListEventsRequest) -> Result<(ListEvents, Form), Err
             invocation_id,
             json_form,
         } = request;
-        let at = Path::REQUEST;
-        let key = session_key(faults, at.field("key"), key);
-        let size = page_size(faults, at.field("page_size"), size);
-        let token = page_token(faults, at.field("page_token"), &token, EventToken::decode);
-        let which = selection(faults, at.field("selection"), which.unwrap_or_default());
-        let author = optional(faults, at.field("author"), author, Author::new);
-        let invocation =
-            optional(faults, at.field("invocation_id"), invocation_id, InvocationId::new);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        let mut wanted = which?;
-        wanted.filter =
-            EventFilter { author: author?, invocation_id: invocation?, ..wanted.filter };
-        Ok((
-            ListEvents { key: key?, wanted, descending, page_size: size?, page_token: token? },
-            form,
-        ))
+        let list = decoded!(ListEvents {
+            key: session_key(at.field("key"), key),
+            page_size: page_size(at.field("page_size"), size),
+            page_token: page_token(at.field("page_token"), &token, EventToken::decode),
+            wanted: selection(at.field("selection"), which.unwrap_or_default()),
+            descending: Ok(descending),
+        });
+        let author = optional(at.field("author"), author, Author::new);
+        let invocation_id = optional(at.field("invocation_id"), invocation_id, InvocationId::new);
+        let (mut list, form) = with_form(at, list, json_form)?;
+        (list.wanted.filter.author, list.wanted.filter.invocation_id) = (author?, invocation_id?);
+        Ok((list, form))
     })
 }
 
-/// Which events a read returns.
-pub fn selection(
-    faults: &mut Faults,
-    at: Path<'_>,
-    selection: EventSelection,
-) -> Decoded<EventsWanted> {
-    let EventSelection { recent, after_time, after_sequence, include_rewound } = selection;
-    let recent = recent.map(|recent| count(faults, at.field("recent"), recent.into())).transpose();
-    let after_time =
-        after_time.map(|after| time(faults, at.field("after_time"), after)).transpose();
-    let after_sequence = count(faults, at.field("after_sequence"), after_sequence);
-    let filter =
-        EventFilter { after_time: after_time?, include_rewound, author: None, invocation_id: None };
-    Ok(EventsWanted { filter, after_sequence: after_sequence?, recent: recent? })
+/// The events that a read returns.
+pub fn selection(at: At<'_>, selection: v1::EventSelection) -> Decoded<EventsWanted> {
+    let v1::EventSelection { recent, after_time, after_sequence, include_rewound } = selection;
+    decoded!(EventsWanted {
+        recent: recent.map(|recent| count(at.field("recent"), recent.into())).transpose(),
+        filter: after_time.map(|it| time(at.field("after_time"), it)).transpose().map(
+            |after_time| EventFilter { after_time, include_rewound, ..EventFilter::default() }
+        ),
+        after_sequence: count(at.field("after_sequence"), after_sequence),
+    })
 }
 
-fn batch(faults: &mut Faults, at: Path<'_>, events: Vec<v1::Event>) -> Decoded<Vec<EventDraft>> {
+fn batch(at: At<'_>, events: Vec<v1::Event>) -> Decoded<Vec<EventRequest>> {
     match events.len() {
-        0 => return Err(faults.missing(at)),
+        0 => return Err(at.missing()),
         1..=BATCH_EVENTS => {}
         many => {
-            let message = format_args!(
-                "There are {many} events, {BATCH_EVENTS} are allowed; append them in several batches."
-            );
-            return Err(faults.add_with(at, Reason::BatchTooLarge, message, |fault| {
-                fault.with("events", many).with("limit", BATCH_EVENTS)
-            }));
+            let limit = ("events", many, BATCH_EVENTS);
+            return Err(at.over_limit(Reason::BatchTooLarge, limit, "Split the batch."));
         }
     }
-    let drafts = faults.each(at, events, draft)?;
-    let bytes: usize = drafts.iter().map(bytes).sum();
+    let events = at.each(events, event)?;
+    let bytes: usize = events.iter().map(bytes).sum();
     if bytes > BATCH_BYTES {
-        let message = format_args!(
-            "The events have {bytes} bytes of bodies and deltas, {BATCH_BYTES} are allowed; append them in several batches."
-        );
-        return Err(faults.add_with(at, Reason::BatchTooLarge, message, |fault| {
-            fault.with("bytes", bytes).with("limit", BATCH_BYTES)
-        }));
+        let limit = ("bytes", bytes, BATCH_BYTES);
+        return Err(at.over_limit(Reason::BatchTooLarge, limit, "Split the batch."));
     }
-    Ok(drafts)
+    Ok(events)
 }
 
-/// What an event adds to the size of its batch.
-fn bytes(draft: &EventDraft) -> usize {
-    draft.body.as_ref().map_or(0, Json::len) + draft.delta.bytes()
+/// Bytes of an event that count for its batch.
+fn bytes(event: &EventRequest) -> usize {
+    event.body.as_ref().map_or(0, Json::len) + event.delta.bytes()
 }
 
-fn draft(faults: &mut Faults, at: Path<'_>, event: v1::Event) -> Decoded<EventDraft> {
+fn event(at: At<'_>, event: v1::Event) -> Decoded<EventRequest> {
     let v1::Event {
         event_id,
         sequence: _,
@@ -160,34 +147,26 @@ fn draft(faults: &mut Faults, at: Path<'_>, event: v1::Event) -> Decoded<EventDr
         rewind_to_sequence: _,
         rewound: _,
     } = event;
-    let event_id = optional(faults, at.field("event_id"), event_id, EventId::new);
-    let invocation_id =
-        optional(faults, at.field("invocation_id"), invocation_id, InvocationId::new);
-    let author = name(faults, at.field("author"), author, Author::new);
-    let branch = name(faults, at.field("branch"), branch, Branch::new);
-    let event_time =
-        event_time.map(|event_time| time(faults, at.field("event_time"), event_time)).transpose();
-    let delta = match state_delta {
-        None => Ok(Delta::default()),
-        Some(it) => delta(faults, at.field("state_delta"), it, Keys::Any),
-    };
-    let body = match body_form {
-        None => Ok(None),
-        Some(v1::event::BodyForm::Body(it)) => {
-            object(faults, at.field("body"), Source::Message(it), BODY).map(Some)
-        }
-        Some(v1::event::BodyForm::BodyJson(text)) => {
-            object(faults, at.field("body_json"), Source::Text(text), BODY).map(Some)
-        }
-    };
-    Ok(EventDraft {
-        event_id: event_id?,
-        invocation_id: invocation_id?,
-        author: author?,
-        branch: branch?,
-        event_time: event_time?,
-        partial,
-        delta: delta?,
-        body: body?,
+    decoded!(EventRequest {
+        event_id: optional(at.field("event_id"), event_id, EventId::new),
+        invocation_id: optional(at.field("invocation_id"), invocation_id, InvocationId::new),
+        author: name(at.field("author"), author, Author::new),
+        branch: name(at.field("branch"), branch, Branch::new),
+        event_time: event_time.map(|it| time(at.field("event_time"), it)).transpose(),
+        partial: Ok(partial),
+        delta: match state_delta {
+            None => Ok(Delta::default()),
+            Some(it) => delta(at.field("state_delta"), it, Keys::Any),
+        },
+        body: match body_form {
+            None => Ok(None),
+            Some(BodyForm::Body(it)) => {
+                object(at.field("body"), Source::Message(it), BODY).map(Some)
+            }
+            Some(BodyForm::BodyJson(text)) => {
+                object(at.field("body_json"), Source::Text(text), BODY).map(Some)
+            }
+        },
+        field: Ok(at.field("state_delta").path().to_field()),
     })
 }

@@ -4,8 +4,7 @@ use prost_types::{ListValue, Struct, Value};
 
 use super::{
     address::Keys,
-    faults::{Decoded, Faulted, Faults, Path},
-    fields::state_key,
+    request::{At, Decoded, Faulted},
     structs::{FaultKind, StructFault, array_text, object_text, value_text},
 };
 use crate::domain::{
@@ -15,15 +14,13 @@ use crate::domain::{
     scope::StateKey,
 };
 
-/// The form that came.
+/// JSON in the form that was sent.
 pub enum Source<T> {
-    /// As a message.
     Message(T),
-    /// As JSON text.
     Text(String),
 }
 
-/// How large a piece of JSON may be.
+/// The size limit of a piece of JSON.
 #[derive(Clone, Copy)]
 pub struct Limit {
     bytes: usize,
@@ -31,86 +28,62 @@ pub struct Limit {
     advice: &'static str,
 }
 
-/// Of one value of state, or one operand.
+/// A value of state, or an operand.
 pub const VALUE: Limit = Limit {
     bytes: VALUE_BYTES,
     reason: Reason::ValueTooLarge,
-    advice: "keep large values elsewhere, and their address here",
+    advice: "Store large values elsewhere and keep their address here",
 };
 
-/// Of an event's body.
+/// An event's body.
 pub const BODY: Limit = Limit {
     bytes: BODY_BYTES,
     reason: Reason::EventTooLarge,
-    advice: "split the event, or keep large content elsewhere",
+    advice: "Split the event, or store large content elsewhere",
 };
 
-/// One object.
-pub fn object(
-    faults: &mut Faults,
-    at: Path<'_>,
-    source: Source<Struct>,
-    limit: Limit,
-) -> Decoded<Json> {
+pub fn object(at: At<'_>, source: Source<Struct>, limit: Limit) -> Decoded<Json> {
     match source {
-        Source::Message(object) => written(faults, at, object_text(&object, limit.bytes), limit),
-        Source::Text(text) => parsed(faults, at, Json::object(text), limit),
+        Source::Message(object) => written(at, object_text(&object, limit.bytes), limit),
+        Source::Text(text) => parsed(at, Json::object(text), limit),
     }
 }
 
-/// One array.
-pub fn array(
-    faults: &mut Faults,
-    at: Path<'_>,
-    source: Source<ListValue>,
-    limit: Limit,
-) -> Decoded<Json> {
+pub fn array(at: At<'_>, source: Source<ListValue>, limit: Limit) -> Decoded<Json> {
     match source {
-        Source::Message(list) => written(faults, at, array_text(&list, limit.bytes), limit),
-        Source::Text(text) => parsed(faults, at, Json::array(text), limit),
+        Source::Message(list) => written(at, array_text(&list, limit.bytes), limit),
+        Source::Text(text) => parsed(at, Json::array(text), limit),
     }
 }
 
-/// Any value.
-pub fn value(
-    faults: &mut Faults,
-    at: Path<'_>,
-    source: Source<Value>,
-    limit: Limit,
-) -> Decoded<Json> {
+pub fn value(at: At<'_>, source: Source<Value>, limit: Limit) -> Decoded<Json> {
     match source {
-        Source::Message(value) => written(faults, at, value_text(&value, limit.bytes), limit),
-        Source::Text(text) => parsed(faults, at, Json::parse(text), limit),
+        Source::Message(value) => written(at, value_text(&value, limit.bytes), limit),
+        Source::Text(text) => parsed(at, Json::parse(text), limit),
     }
 }
 
-/// An object of keys of state and their values; of a key that is there twice, the last value.
-pub fn entries(
-    faults: &mut Faults,
-    at: Path<'_>,
-    source: Source<Struct>,
-    keys: Keys,
-) -> Decoded<Vec<(StateKey, Json)>> {
+/// State keys and their values. If a key is repeated, the last value counts.
+pub fn entries(at: At<'_>, source: Source<Struct>, keys: Keys) -> Decoded<Vec<(StateKey, Json)>> {
     let members: Vec<(String, Member)> = match source {
         Source::Message(Struct { fields }) => {
             fields.into_iter().map(|(key, value)| (key, Member::Message(value))).collect()
         }
         Source::Text(text) => {
-            let object = Json::object(text).map_err(|fault| json_fault(faults, at, &fault))?;
+            let object = Json::object(text).map_err(|fault| json_fault(at, &fault))?;
             object.members().into_iter().map(|(key, json)| (key, Member::Json(json))).collect()
         }
     };
     let mut entries = Ok(Vec::with_capacity(members.len()));
     for (key, value) in members {
-        if faults.are_many() {
+        if at.is_full() {
             break;
         }
         let at = at.key(&key);
-        let name = state_key(faults, at, key.as_str());
-        let name = name.and_then(|name| keys.check(faults, at, name));
+        let name = keys.read(at, key.as_str());
         let json = match value {
-            Member::Message(value) => written(faults, at, value_text(&value, VALUE.bytes), VALUE),
-            Member::Json(json) => fits(faults, at, json, VALUE),
+            Member::Message(value) => written(at, value_text(&value, VALUE.bytes), VALUE),
+            Member::Json(json) => fits(at, json, VALUE),
         };
         match (name, json, &mut entries) {
             (Ok(key), Ok(json), Ok(entries)) => entries.push((key, json)),
@@ -121,77 +94,59 @@ pub fn entries(
     entries
 }
 
-/// A value within an object that came in one of the two forms.
+/// A value of an object, in the form of the object.
 enum Member {
     Message(Value),
     Json(Json),
 }
 
-fn written(
-    faults: &mut Faults,
-    at: Path<'_>,
-    json: Result<Json, StructFault>,
-    limit: Limit,
-) -> Decoded<Json> {
-    json.map_err(|fault| struct_fault(faults, at, &fault, limit))
+fn written(at: At<'_>, json: Result<Json, StructFault>, limit: Limit) -> Decoded<Json> {
+    json.map_err(|fault| struct_fault(at, &fault, limit))
 }
 
-fn parsed(
-    faults: &mut Faults,
-    at: Path<'_>,
-    json: Result<Json, JsonFault>,
-    limit: Limit,
-) -> Decoded<Json> {
-    let json = json.map_err(|fault| json_fault(faults, at, &fault))?;
-    fits(faults, at, json, limit)
+fn parsed(at: At<'_>, json: Result<Json, JsonFault>, limit: Limit) -> Decoded<Json> {
+    let json = json.map_err(|fault| json_fault(at, &fault))?;
+    fits(at, json, limit)
 }
 
-fn fits(faults: &mut Faults, at: Path<'_>, json: Json, limit: Limit) -> Decoded<Json> {
-    if json.len() > limit.bytes { Err(too_large(faults, at, limit)) } else { Ok(json) }
+fn fits(at: At<'_>, json: Json, limit: Limit) -> Decoded<Json> {
+    if json.len() > limit.bytes { Err(too_large(at, limit)) } else { Ok(json) }
 }
 
-fn too_large(faults: &mut Faults, at: Path<'_>, limit: Limit) -> Faulted {
+fn too_large(at: At<'_>, limit: Limit) -> Faulted {
     let Limit { bytes, reason, advice } = limit;
-    let message =
-        format_args!("It has more than the {bytes} bytes allowed as JSON text; {advice}.");
-    faults.add_with(at, reason, message, |fault| fault.with("limit", bytes))
+    let message = format!("The JSON text exceeds {bytes} bytes. {advice}.");
+    at.fault(reason, message, &[("limit", &bytes)])
 }
 
-fn json_fault(faults: &mut Faults, at: Path<'_>, fault: &JsonFault) -> Faulted {
-    let message =
-        format_args!("The text {fault}; send one JSON value of the type that the field takes.");
-    faults.add_with(at, Reason::BadJson, message, |violation| violation.with("fault", fault))
+fn json_fault(at: At<'_>, fault: &JsonFault) -> Faulted {
+    at.fault(Reason::BadJson, format!("The text {fault}."), &[("fault", fault)])
 }
 
-fn struct_fault(faults: &mut Faults, at: Path<'_>, fault: &StructFault, limit: Limit) -> Faulted {
+fn struct_fault(at: At<'_>, fault: &StructFault, limit: Limit) -> Faulted {
     let StructFault { kind, place } = fault;
     let at = at.field(place);
     match *kind {
-        FaultKind::NotFinite => faults.add(
-            at,
+        FaultKind::NotFinite => at.fault(
             Reason::BadJson,
-            "The number is NaN or an infinity, which JSON does not have; send null or a string.",
+            "The number is NaN or infinite, which JSON cannot express. Send null or a string.",
+            &[],
         ),
         FaultKind::NotExact(number) => {
-            let message = format_args!(
-                "The whole number {number:e} is 2^53 or more, where a Struct's doubles are not exact; use the text form."
+            let message = format!(
+                "The integer {number:e} may have been rounded: the doubles of a Struct are exact below 2^53 only. Use the text form."
             );
-            faults.add_with(at, Reason::NumberNotExact, message, |violation| {
-                violation.with("number", format_args!("{number:e}"))
-            })
+            at.fault(Reason::NumberNotExact, message, &[("number", &format_args!("{number:e}"))])
         }
-        FaultKind::NoKind => faults.add(
-            at,
+        FaultKind::NoKind => at.fault(
             Reason::BadJson,
-            "The Value has no kind; set one of its fields, null_value for null.",
+            "The Value is empty. Set one of its fields, null_value for null.",
+            &[],
         ),
         FaultKind::TooDeep => {
-            let message =
-                format_args!("It nests deeper than {MAX_NESTING} levels; make it flatter.");
-            faults.add_with(at, Reason::BadJson, message, |violation| {
-                violation.with("limit", MAX_NESTING)
-            })
+            let message = format!("The value is nested more than {MAX_NESTING} levels deep.");
+            at.fault(Reason::BadJson, message, &[("limit", &MAX_NESTING)])
         }
-        FaultKind::TooLarge => too_large(faults, at, limit),
+        FaultKind::TooLarge => too_large(at, limit),
     }
 }

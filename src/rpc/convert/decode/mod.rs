@@ -3,10 +3,10 @@
 mod address;
 mod delta;
 mod event;
-mod faults;
 mod fields;
 mod json;
 mod precondition;
+mod request;
 mod session;
 mod state;
 pub(in crate::rpc::convert) mod structs;

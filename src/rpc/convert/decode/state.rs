@@ -3,13 +3,14 @@
 use super::{
     address::{Keys, scope, session_key},
     delta::{delta, too_many},
-    faults::{Path, decode},
-    fields::{form, name, optional, page_size, page_token, state_key, too_long},
+    fields::{name, optional, page_size, page_token, state_key, too_long, with_form},
     precondition::precondition,
+    request::{At, Decoded, decode, decoded},
     session::author_or_system,
 };
 use crate::{
     domain::{
+        delta::{Delta, ScopeDelta},
         error::{Error, Reason},
         id::{InvocationId, RequestId},
         limits::{DELTA_OPERATIONS, TEMPLATE_BYTES},
@@ -17,36 +18,32 @@ use crate::{
         token::ChangeToken,
     },
     engine::{GetState, ListKeyChanges, RenderTemplate, UpdateState},
-    proto::v1::{
-        EndInvocationRequest, GetStateRequest, ListKeyChangesRequest, RenderTemplateRequest,
-        UpdateStateRequest,
-    },
+    proto::v1,
     rpc::convert::Form,
 };
 
 /// GetState, and whether to answer versions.
-pub fn get_state(request: GetStateRequest) -> Result<(GetState, bool, Form), Error> {
-    decode(|faults| {
-        let GetStateRequest { scope: from, keys, invocation_id, include_versions, json_form } =
+pub fn get_state(request: v1::GetStateRequest) -> Result<(GetState, bool, Form), Error> {
+    decode(|at| {
+        let v1::GetStateRequest { scope: from, keys, invocation_id, include_versions, json_form } =
             request;
-        let at = Path::REQUEST;
-        let scope = scope(faults, at.field("scope"), from);
-        let keys = match keys.len() {
-            0..=DELTA_OPERATIONS => faults.each(at.field("keys"), keys, state_key),
-            many => Err(too_many(faults, at.field("keys"), many)),
-        };
-        let invocation =
-            optional(faults, at.field("invocation_id"), invocation_id, InvocationId::new);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        let get = GetState { scope: scope?, keys: keys?, invocation_id: invocation? };
+        let get = decoded!(GetState {
+            scope: scope(at.field("scope"), from),
+            keys: match keys.len() {
+                0..=DELTA_OPERATIONS => at.field("keys").each(keys, state_key),
+                many => Err(too_many(at.field("keys"), many)),
+            },
+            invocation_id: optional(at.field("invocation_id"), invocation_id, InvocationId::new),
+        });
+        let (get, form) = with_form(at, get, json_form)?;
         Ok((get, include_versions, form))
     })
 }
 
 /// UpdateState.
-pub fn update_state(request: UpdateStateRequest) -> Result<(UpdateState, Form), Error> {
-    decode(|faults| {
-        let UpdateStateRequest {
+pub fn update_state(request: v1::UpdateStateRequest) -> Result<(UpdateState, Form), Error> {
+    decode(|at| {
+        let v1::UpdateStateRequest {
             scope: of,
             delta: changes,
             precondition: must_hold,
@@ -54,83 +51,84 @@ pub fn update_state(request: UpdateStateRequest) -> Result<(UpdateState, Form), 
             request_id,
             json_form,
         } = request;
-        let at = Path::REQUEST;
-        let scope = scope(faults, at.field("scope"), of);
-        // Where the scope itself is at fault, its keys are only held to what every scope asks.
-        let kind = scope.as_ref().map_or(ScopeKind::Session, Scope::kind);
-        let delta = match changes {
-            Some(it) => delta(faults, at.field("delta"), it, Keys::StoredIn(kind)),
-            None => Err(faults.missing(at.field("delta"))),
+        let scope = scope(at.field("scope"), of);
+        let kind = kind(&scope);
+        let changes = match changes {
+            Some(it) => delta(at.field("delta"), it, Keys::StoredIn(kind)),
+            None => Err(at.field("delta").missing()),
         };
-        let precondition = precondition(faults, at.field("precondition"), must_hold, kind);
-        let author = author_or_system(faults, at.field("author"), author);
-        let request_id = optional(faults, at.field("request_id"), request_id, RequestId::new);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        let update = UpdateState {
-            scope: scope?,
-            delta: delta?,
-            precondition: precondition?,
-            author: author?,
-            request_id: request_id?,
-        };
-        Ok((update, form))
+        let update = decoded!(UpdateState {
+            delta: scope.and_then(|scope| scope_delta(at.field("delta"), scope, changes?)),
+            precondition: precondition(at.field("precondition"), must_hold, kind),
+            author: author_or_system(at.field("author"), author),
+            request_id: optional(at.field("request_id"), request_id, RequestId::new),
+        });
+        with_form(at, update, json_form)
     })
 }
 
 /// ListKeyChanges.
-pub fn list_key_changes(request: ListKeyChangesRequest) -> Result<(ListKeyChanges, Form), Error> {
-    decode(|faults| {
-        let ListKeyChangesRequest {
+pub fn list_key_changes(
+    request: v1::ListKeyChangesRequest,
+) -> Result<(ListKeyChanges, Form), Error> {
+    decode(|at| {
+        let v1::ListKeyChangesRequest {
             scope: from,
             key,
             page_size: size,
             page_token: token,
             json_form,
         } = request;
-        let at = Path::REQUEST;
-        let scope = scope(faults, at.field("scope"), from);
-        let keys = Keys::StoredIn(scope.as_ref().map_or(ScopeKind::Session, Scope::kind));
-        let key = if key.is_empty() {
-            Err(faults.missing(at.field("key")))
-        } else {
-            state_key(faults, at.field("key"), key)
-                .and_then(|key| keys.check(faults, at.field("key"), key))
-        };
-        let size = page_size(faults, at.field("page_size"), size);
-        let token = page_token(faults, at.field("page_token"), &token, ChangeToken::decode);
-        let form = form(faults, at.field("json_form"), json_form)?;
-        Ok((
-            ListKeyChanges { scope: scope?, key: key?, page_size: size?, page_token: token? },
-            form,
-        ))
+        let list = decoded!(ListKeyChanges {
+            scope: scope(at.field("scope"), from),
+            key: match key.as_str() {
+                "" => Err(at.field("key").missing()),
+                key => Keys::StoredIn(kind(&scope)).read(at.field("key"), key),
+            },
+            page_size: page_size(at.field("page_size"), size),
+            page_token: page_token(at.field("page_token"), &token, ChangeToken::decode),
+        });
+        with_form(at, list, json_form)
+    })
+}
+
+/// The kind whose keys a request may name. If the scope itself is at fault, that is every stored key.
+fn kind(scope: &Decoded<Scope>) -> ScopeKind {
+    scope.as_ref().map_or(ScopeKind::Session, Scope::kind)
+}
+
+fn scope_delta(at: At<'_>, scope: Scope, delta: Delta) -> Decoded<ScopeDelta> {
+    ScopeDelta::new(scope, delta).map_err(|key| {
+        let message = "A key does not belong to the scope. Use the scope that its prefix names.";
+        at.fault(Reason::KeyOutsideScope, message, &[("key", &key)])
     })
 }
 
 /// RenderTemplate.
-pub fn render_template(request: RenderTemplateRequest) -> Result<RenderTemplate, Error> {
-    decode(|faults| {
-        let RenderTemplateRequest { key, template, invocation_id } = request;
-        let at = Path::REQUEST;
-        let key = session_key(faults, at.field("key"), key);
+pub fn render_template(request: v1::RenderTemplateRequest) -> Result<RenderTemplate, Error> {
+    decode(|at| {
+        let v1::RenderTemplateRequest { key, template, invocation_id } = request;
         let here = at.field("template");
-        let template = match template.len() {
-            0 => Err(faults.missing(here)),
-            1..=TEMPLATE_BYTES => Ok(template),
-            bytes => Err(too_long(faults, here, Reason::FieldTooLong, bytes, TEMPLATE_BYTES)),
-        };
-        let invocation =
-            optional(faults, at.field("invocation_id"), invocation_id, InvocationId::new);
-        Ok(RenderTemplate { key: key?, template: template?, invocation_id: invocation? })
+        decoded!(RenderTemplate {
+            key: session_key(at.field("key"), key),
+            template: match template.len() {
+                0 => Err(here.missing()),
+                1..=TEMPLATE_BYTES => Ok(template),
+                bytes => Err(too_long(here, Reason::FieldTooLong, bytes, TEMPLATE_BYTES)),
+            },
+            invocation_id: optional(at.field("invocation_id"), invocation_id, InvocationId::new),
+        })
     })
 }
 
 /// EndInvocation: which one of which session.
-pub fn end_invocation(request: EndInvocationRequest) -> Result<(SessionKey, InvocationId), Error> {
-    decode(|faults| {
-        let EndInvocationRequest { key, invocation_id } = request;
-        let at = Path::REQUEST;
-        let key = session_key(faults, at.field("key"), key);
-        let invocation = name(faults, at.field("invocation_id"), invocation_id, InvocationId::new);
+pub fn end_invocation(
+    request: v1::EndInvocationRequest,
+) -> Result<(SessionKey, InvocationId), Error> {
+    decode(|at| {
+        let v1::EndInvocationRequest { key, invocation_id } = request;
+        let key = session_key(at.field("key"), key);
+        let invocation = name(at.field("invocation_id"), invocation_id, InvocationId::new);
         Ok((key?, invocation?))
     })
 }

@@ -12,16 +12,14 @@ const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 /// Bytes of the place that a fault names: a path cut where keys are long.
 const PLACE_BYTES: usize = 120;
 
-/// Why a Struct has no JSON text, and where: `usage.tokens[2]`, empty for the value itself.
+/// Why a Struct has no JSON text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructFault {
-    /// What is wrong.
     pub kind: FaultKind,
-    /// Where it is.
+    /// Path within the value, as `usage.tokens[2]`; empty for the value itself.
     pub place: String,
 }
 
-/// What is wrong with a Struct.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// NaN or an infinity.
@@ -148,8 +146,7 @@ fn shallow(depth: usize) -> Written {
     if depth > MAX_NESTING { fault(FaultKind::TooDeep) } else { Ok(()) }
 }
 
-/// Puts where a fault lies in front of what is known of its place; what does not fit any more is left out at the front, so that
-/// the place is the inner end of the path.
+/// Prepends a step to a fault's place. Long places are truncated at the front, so that the inner end of the path stays.
 fn within(step: &str, fault: StructFault) -> StructFault {
     let StructFault { kind, place } = fault;
     if kind == FaultKind::TooLarge || kind == FaultKind::TooDeep {

@@ -18,7 +18,7 @@ use crate::{
 fn faults<T: Debug>(result: Result<T, Error>) -> Vec<(String, &'static str)> {
     violations(result)
         .into_iter()
-        .map(|Violation { field, reason, .. }| (field, Reason::as_str(reason)))
+        .map(|Violation { field, reason, .. }| (field.to_string(), Reason::as_str(reason)))
         .collect()
 }
 

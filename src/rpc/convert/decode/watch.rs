@@ -2,8 +2,8 @@
 
 use super::{
     address::scope,
-    faults::{Path, decode},
     fields::{enumeration, form},
+    request::decode,
 };
 use crate::{
     domain::{
@@ -16,22 +16,21 @@ use crate::{
     rpc::convert::Form,
 };
 
-/// Watch: of which scope, from where.
+/// Watch: the scope and the start.
 pub fn watch(request: WatchRequest) -> Result<(Scope, WatchFrom, Form), Error> {
-    decode(|faults| {
+    decode(|at| {
         let WatchRequest { scope: of, cursor, start, json_form } = request;
-        let at = Path::REQUEST;
-        let scope = scope(faults, at.field("scope"), of);
-        let start = enumeration(faults, at.field("start"), start);
+        let scope = scope(at.field("scope"), of);
+        let start = enumeration(at.field("start"), start);
         let cursor = match Cursor::decode(&cursor) {
             _ if cursor.is_empty() => Ok(None),
             Ok(cursor) => Ok(Some(cursor)),
             Err(BadToken) => {
-                let message = "The cursor is not one that this service made; use the last one received, or begin without one.";
-                Err(faults.add(at.field("cursor"), Reason::BadCursor, message))
+                let message = "The cursor is invalid. Send the last one received, or none.";
+                Err(at.field("cursor").fault(Reason::BadCursor, message, &[]))
             }
         };
-        let form = form(faults, at.field("json_form"), json_form)?;
+        let form = form(at.field("json_form"), json_form)?;
         let from = match (cursor?, start?) {
             (Some(cursor), _) => WatchFrom::Cursor(cursor),
             (None, WatchStart::Unspecified | WatchStart::Snapshot) => WatchFrom::Snapshot,

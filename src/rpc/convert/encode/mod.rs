@@ -1,18 +1,19 @@
 //! From the model to answers, each within the size that every client receives.
 
+mod answers;
 mod event;
-mod room;
+mod fields;
+mod json;
 mod session;
-mod shape;
-mod state;
+mod size;
 mod structs;
 mod watch;
+mod written;
 
-pub use event::{append_event, append_events, failure, list_events};
-pub use session::{
-    create_session, fork_session, get_session, list_sessions, rewind_session, update_session,
+pub use answers::{
+    append_event, append_events, create_session, failure, fork_session, get_session, get_state,
+    list_events, list_key_changes, list_sessions, rewind_session, update_session, update_state,
 };
-pub use state::{get_state, list_key_changes, update_state};
 pub use watch::watch;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use prost_types::{ListValue, NullValue, Struct, Value, value::Kind};
 use crate::domain::{
     error::Error,
     json::{Head, Json, Reader},
+    limits::MESSAGE_BYTES,
     session::State,
 };
 
@@ -14,34 +15,16 @@ use crate::domain::{
 /// levels (Struct, its entry, the Value within), an array two.
 const DEPTH: usize = 100;
 
-/// An integer of so many bytes is below 2^53, and exact as a double.
+/// Every integer of at most this many bytes is below 2^53, and exact as a double.
 const ALWAYS_EXACT_BYTES: usize = 15;
 
-/// Why JSON cannot be a Struct in this place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfit {
-    /// Clients could not decode it.
-    TooDeep,
-    /// It takes more bytes than there is room for.
-    TooLarge,
-}
+/// A message, and whether a number in it had to be rounded. Errors: [`Error::TooDeep`], [`Error::AnswerTooLarge`].
+pub type Built<T> = Result<(T, bool), Error>;
 
-impl From<Misfit> for Error {
-    fn from(misfit: Misfit) -> Self {
-        match misfit {
-            Misfit::TooDeep => Self::TooDeep,
-            Misfit::TooLarge => Self::AnswerTooLarge,
-        }
-    }
-}
-
-/// A message, and whether a number in it had to be rounded.
-pub type Built<T> = Result<(T, bool), Misfit>;
-
-/// An object as a message that lies `depth` levels below the answer. `room` only stops what is certainly larger than it: the caller
-/// measures the whole.
-pub fn object(json: &Json, depth: usize, room: usize) -> Built<Struct> {
-    build(json.as_str(), room, |builder| match builder.reader.head() {
+/// An object as a message that lies `depth` levels below the answer. It stops at what is certainly larger than an answer, so that no
+/// request costs more memory than that; the caller measures the answer.
+pub fn object(json: &Json, depth: usize) -> Built<Struct> {
+    build(json.as_str(), |builder| match builder.reader.head() {
         Head::Object => builder.object(depth),
         // A body or a set that is no object was not stored by this service; it shows as an empty one.
         _ => Ok(Struct::default()),
@@ -49,21 +32,21 @@ pub fn object(json: &Json, depth: usize, room: usize) -> Built<Struct> {
 }
 
 /// Any value, likewise.
-pub fn value(json: &Json, depth: usize, room: usize) -> Built<Value> {
-    build(json.as_str(), room, |builder| builder.value(depth))
+pub fn value(json: &Json, depth: usize) -> Built<Value> {
+    build(json.as_str(), |builder| builder.value(depth))
 }
 
 /// State with the prefixes of its keys, likewise.
-pub fn state(state: &State, depth: usize, room: usize) -> Built<Struct> {
+pub fn state(state: &State, depth: usize) -> Built<Struct> {
     let mut fields = BTreeMap::new();
-    let (mut room, mut rounded) = (room, false);
+    let (mut budget, mut rounded) = (MESSAGE_BYTES, false);
     shallow(depth)?;
     for entry in &state.0 {
         let key = entry.key.as_str();
-        spend(&mut room, ENTRY_BYTES + key.len())?;
-        let mut builder = Builder { reader: Reader::new(entry.value.as_str()), rounded, room };
+        spend(&mut budget, ENTRY_BYTES + key.len())?;
+        let mut builder = Builder { reader: Reader::new(entry.value.as_str()), rounded, budget };
         fields.insert(key.to_owned(), builder.value(depth + 2)?);
-        (room, rounded) = (builder.room, builder.rounded);
+        (budget, rounded) = (builder.budget, builder.rounded);
     }
     Ok((Struct { fields }, rounded))
 }
@@ -73,10 +56,9 @@ const ENTRY_BYTES: usize = 4;
 
 fn build<'a, T>(
     text: &'a str,
-    room: usize,
-    read: impl FnOnce(&mut Builder<'a>) -> Result<T, Misfit>,
+    read: impl FnOnce(&mut Builder<'a>) -> Result<T, Error>,
 ) -> Built<T> {
-    let mut builder = Builder { reader: Reader::new(text), rounded: false, room };
+    let mut builder = Builder { reader: Reader::new(text), rounded: false, budget: MESSAGE_BYTES };
     let message = read(&mut builder)?;
     Ok((message, builder.rounded))
 }
@@ -84,26 +66,26 @@ fn build<'a, T>(
 struct Builder<'a> {
     reader: Reader<'a>,
     rounded: bool,
-    room: usize,
+    budget: usize,
 }
 
 impl Builder<'_> {
-    fn value(&mut self, depth: usize) -> Result<Value, Misfit> {
+    fn value(&mut self, depth: usize) -> Result<Value, Error> {
         shallow(depth)?;
         let kind = match self.reader.head() {
             Head::Object => Kind::StructValue(self.object(depth + 1)?),
             Head::Array => Kind::ListValue(self.array(depth + 1)?),
             Head::String(text) => {
                 let text = text.decode().into_owned();
-                spend(&mut self.room, 2 + text.len())?;
+                spend(&mut self.budget, 2 + text.len())?;
                 Kind::StringValue(text)
             }
             Head::Number(text) => {
-                spend(&mut self.room, 9)?;
+                spend(&mut self.budget, 9)?;
                 Kind::NumberValue(self.number(text))
             }
             Head::Literal(text) => {
-                spend(&mut self.room, 2)?;
+                spend(&mut self.budget, 2)?;
                 match text {
                     "true" => Kind::BoolValue(true),
                     "false" => Kind::BoolValue(false),
@@ -115,22 +97,22 @@ impl Builder<'_> {
     }
 
     /// The members behind the bracket that was read. Of a key that is there twice the last one counts.
-    fn object(&mut self, depth: usize) -> Result<Struct, Misfit> {
+    fn object(&mut self, depth: usize) -> Result<Struct, Error> {
         shallow(depth)?;
         let mut fields = BTreeMap::new();
         while let Some(key) = self.reader.next_key() {
             let key = key.decode().into_owned();
-            spend(&mut self.room, ENTRY_BYTES + key.len())?;
+            spend(&mut self.budget, ENTRY_BYTES + key.len())?;
             fields.insert(key, self.value(depth + 2)?);
         }
         Ok(Struct { fields })
     }
 
-    fn array(&mut self, depth: usize) -> Result<ListValue, Misfit> {
+    fn array(&mut self, depth: usize) -> Result<ListValue, Error> {
         shallow(depth)?;
         let mut values = Vec::new();
         while self.reader.has_item() {
-            spend(&mut self.room, 2)?;
+            spend(&mut self.budget, 2)?;
             values.push(self.value(depth + 1)?);
         }
         Ok(ListValue { values })
@@ -150,11 +132,11 @@ impl Builder<'_> {
     }
 }
 
-fn shallow(depth: usize) -> Result<(), Misfit> {
-    if depth > DEPTH { Err(Misfit::TooDeep) } else { Ok(()) }
+fn shallow(depth: usize) -> Result<(), Error> {
+    if depth > DEPTH { Err(Error::TooDeep) } else { Ok(()) }
 }
 
-fn spend(room: &mut usize, bytes: usize) -> Result<(), Misfit> {
-    *room = room.checked_sub(bytes).ok_or(Misfit::TooLarge)?;
+fn spend(budget: &mut usize, bytes: usize) -> Result<(), Error> {
+    *budget = budget.checked_sub(bytes).ok_or(Error::AnswerTooLarge)?;
     Ok(())
 }

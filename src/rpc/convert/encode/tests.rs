@@ -66,7 +66,7 @@ fn state<'a>(entries: impl IntoIterator<Item = (&'a str, Json)>) -> State {
     State(entries.into_iter().map(entry).collect())
 }
 
-/// A list of so many zeros: five and a half times as large as a message as it is as text.
+/// A list of `many` zeros. As a message it is five and a half times as large as its text.
 fn zeros(many: usize) -> Json {
     json(format!("[{}]", vec!["0"; many].join(",")))
 }

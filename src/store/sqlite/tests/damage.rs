@@ -1,113 +1,148 @@
-//! When the disk is full, a commit fails or the code does: who is told what, and that it goes on.
+//! Failures of the disk, of a commit and of the code: callers get an error, and the store goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{
-    command::{Trouble, carry_out},
-    writer::{GroupEnd, Writer},
-    *,
-};
+use super::*;
+use crate::commit::{ChangeSet, Loaded, Needs};
 
-fn create(session: &str) -> (Command, Answer<Created>) {
-    let (reply, answer) = oneshot::channel();
-    (Command::Create(creation("u", session, 1), reply), answer)
-}
-
-fn append(session: &str, id: &str, value: &str) -> (Command, Answer<Appended>) {
-    let (reply, answer) = oneshot::channel();
-    (Command::Append(one(session, id, &[("k", value), ("app:k", value)]), reply), answer)
-}
-
-fn sequence(mut answer: Answer<Appended>) -> Result<u64, Error> {
-    answer.try_recv().unwrap().map(|appended| appended.info.last_sequence)
+fn append(id: &str, value: &str) -> Request {
+    Request::Append(one("s", id, &[("k", value), ("app:k", value)]))
 }
 
 #[test]
 fn a_full_disk_refuses_the_group_and_space_heals_it() {
     let folder = TempDir::new().unwrap();
-    let mut bench = Bench::open(folder.path());
-    let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-    let (command, mut created) = create("s");
-    assert_eq!(writer.group(&mut vec![command], &mut bench.shared), GroupEnd::Committed);
-    created.try_recv().unwrap().unwrap();
-    let (command, answer) = append("s", "1", "1");
-    assert_eq!(writer.group(&mut vec![command], &mut bench.shared), GroupEnd::Committed);
-    assert_eq!(sequence(answer), Ok(1));
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    assert_eq!(sequence(&execute_one(&mut writer, append("1", "1"))), Ok(1));
 
-    let pages: i64 = bench.connection.query_row("PRAGMA page_count", (), |row| row.get(0)).unwrap();
+    let pages: i64 =
+        direct.connection.query_row("PRAGMA page_count", (), |row| row.get(0)).unwrap();
     let limit = |pages: i64| {
         let pragma = format!("PRAGMA max_page_count = {pages}");
-        bench.connection.query_row(&pragma, (), |_| Ok(())).unwrap();
+        direct.connection.query_row(&pragma, (), |_| Ok(())).unwrap();
     };
     limit(pages);
-    let (small, of_small) = append("s", "2", "2");
     let large = format!("\"{}\"", "x".repeat(100_000));
-    let (large, of_large) = append("s", "3", &large);
-    let (behind, of_behind) = append("s", "4", "4");
-    let mut group = vec![small, large, behind];
-    assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::RolledBack);
-    for answer in [of_small, of_large, of_behind] {
-        assert_eq!(sequence(answer), Err(Error::StoreUnavailable));
+    let group = vec![append("2", "2"), append("3", &large), append("4", "4")];
+    for answer in execute(&mut writer, group).0 {
+        assert_eq!(sequence(&answer), Err(Error::StoreUnavailable(Cause::new("any"))));
     }
-    assert!(bench.connection.is_autocommit());
-    writer.forget_all(&bench.shared).unwrap();
+    assert!(direct.connection.is_autocommit());
 
     limit(1_000_000);
-    let (again, of_again) = append("s", "2", "2");
-    assert_eq!(writer.group(&mut vec![again], &mut bench.shared), GroupEnd::Committed);
-    assert_eq!(sequence(of_again), Ok(2));
+    assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Ok(2));
+    // The versions of the application go on where the last commit left them.
+    let version = "SELECT max(version) FROM scope_log";
+    let version: i64 = direct.connection.query_row(version, (), |row| row.get(0)).unwrap();
+    assert_eq!(version, 2);
 }
 
 #[test]
-fn nobody_knows_what_a_failed_commit_left() {
+fn the_outcome_of_a_failed_commit_is_unknown() {
     let folder = TempDir::new().unwrap();
-    let mut bench = Bench::open(folder.path());
+    let mut direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let fails = Arc::new(AtomicBool::new(false));
     let hook = Arc::clone(&fails);
-    bench.connection.commit_hook(Some(move || hook.load(Ordering::SeqCst))).unwrap();
-    let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-    let (command, _created) = create("s");
-    assert_eq!(writer.group(&mut vec![command], &mut bench.shared), GroupEnd::Committed);
+    direct.connection.commit_hook(Some(move || hook.load(Ordering::SeqCst))).unwrap();
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     fails.store(true, Ordering::SeqCst);
-    let (command, answer) = append("s", "1", "1");
-    assert_eq!(writer.group(&mut vec![command], &mut bench.shared), GroupEnd::Unknown);
-    assert_eq!(sequence(answer), Err(Error::OutcomeUnknown));
+    let answer = execute_one(&mut writer, append("1", "1"));
+    assert_eq!(sequence(&answer), Err(Error::OutcomeUnknown(Cause::new("any"))));
+    assert!(writer.broken, "the connection is to be replaced");
+}
+
+/// A writer whose n-th decision panics.
+struct PanickingWriter<'w, 'c> {
+    writer: &'w mut Writer<'c>,
+    decisions: usize,
+}
+
+impl group::Backend for PanickingWriter<'_, '_> {
+    fn loaded(&mut self) -> &mut Loaded {
+        self.decisions = self.decisions.wrapping_sub(1);
+        assert_ne!(self.decisions, 0, "a defect");
+        self.writer.loaded()
+    }
+
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+        self.writer.load(needs).await
+    }
+
+    async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
+        self.writer.apply(changes).await
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        self.writer.commit().await
+    }
+
+    async fn roll_back(&mut self, changed: bool) {
+        self.writer.roll_back(changed).await;
+    }
 }
 
 #[test]
-fn code_that_panics_is_told_from_a_store_that_fails() {
-    let (reply, mut answer) = oneshot::channel::<Result<(), Error>>();
-    let (ready, trouble) = carry_out(reply, || panic!("a defect"));
-    assert!(matches!(trouble, Some(Trouble::Panic)));
-    ready(Some(Error::StoreUnavailable));
-    assert!(matches!(answer.try_recv().unwrap(), Err(Error::Internal(_))));
+fn a_decision_that_panics_refuses_what_came_before_it_and_not_what_follows() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for id in ["1", "2", "3"] {
+        let (reply, answer) = oneshot::channel();
+        group.push(Submission { context: call(), request: append(id, id), reply });
+        answers.push(answer);
+    }
+    let mut panicking = PanickingWriter { writer: &mut writer, decisions: 2 };
+    let notifier = Notifier::default();
+    let failed = group::execute(&mut panicking, &mut group, &notifier).now_or_never().unwrap();
+    assert!(matches!(failed, Err(Error::Internal(_))));
+    for answer in &mut answers[..2] {
+        assert!(matches!(answer.try_recv().unwrap(), Err(Error::Internal(_))));
+    }
+    assert_eq!(group.len(), 1);
+    let executed = group::execute(&mut panicking, &mut group, &notifier).now_or_never().unwrap();
+    assert_eq!(executed, Ok(()));
+    assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(1));
+}
 
-    let (reply, mut answer) = oneshot::channel::<Result<(), Error>>();
-    let (ready, trouble) = carry_out(reply, || Ok(()));
-    assert!(trouble.is_none());
-    ready(Some(Error::OutcomeUnknown));
-    assert_eq!(answer.try_recv().unwrap(), Err(Error::OutcomeUnknown));
+#[tokio::test]
+async fn a_statement_that_fails_costs_its_group_alone() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    let trigger = "CREATE TRIGGER fails BEFORE INSERT ON event WHEN NEW.event_id = 'bad'
+        BEGIN SELECT RAISE(ABORT, 'a defect'); END";
+    fixture.tables().execute_batch(trigger).unwrap();
+    let failed = fixture.store().append(&call(), one("s", "bad", &[("k", "1")])).await;
+    assert_eq!(failed.unwrap_err(), Error::StoreUnavailable(Cause::new("any")));
+    assert_eq!(fixture.append("s", "good", &[("k", "2")]).await.info.last_sequence, 1);
+    assert_eq!(fixture.state("s", None).await, ["k=2@1"]);
 }
 
 #[tokio::test]
 async fn a_read_that_panics_costs_its_caller_alone() {
     let fixture = Fixture::with(|options| SqliteOptions { readers: 1, ..options }).await;
-    fixture.create("u", "s", 1).await;
-    let read = fixture.store.readers.read(|_| -> fault::Outcome<()> { panic!("a defect") });
+    fixture.create("u", "s").await;
+    let read = fixture.store.readers.read(|_| -> Result<(), Error> { panic!("a defect") });
     assert!(matches!(read.await, Err(Error::Internal(_))));
     assert_eq!(fixture.store.read_session(query("s")).await.unwrap().info.last_sequence, 0);
 }
 
 #[tokio::test]
 async fn a_full_queue_says_so_at_once() {
-    let fixture = Fixture::with(|options| SqliteOptions { queue_commands: 1, ..options }).await;
-    fixture.create("u", "s", 1).await;
-    // While somebody else writes, the writer holds one group at most and the queue one command.
+    let fixture = Fixture::with(|options| SqliteOptions { queue_requests: 1, ..options }).await;
+    fixture.create("u", "s").await;
+    // While another connection writes, the writer holds one group at most and the queue one request.
     let other = fixture.tables();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let appends = (0..10).map(|number| fixture.store.append(one("s", &number.to_string(), &[])));
+    let context = call();
+    let appends =
+        (0..10).map(|number| fixture.store().append(&context, one("s", &number.to_string(), &[])));
     let let_go = async { other.execute_batch("COMMIT").unwrap() };
-    let (answers, ()) = tokio::join!(biased; join_all(appends), let_go);
+    let (answers, ()) = tokio::join!(biased; futures_util::future::join_all(appends), let_go);
     let stored = answers.iter().filter(|answer| answer.is_ok()).count() as u64;
     for error in answers.into_iter().filter_map(Result::err) {
         assert!(matches!(error, Error::Overloaded { what: Bounded::WriteQueue, .. }), "{error}");
@@ -115,23 +150,4 @@ async fn a_full_queue_says_so_at_once() {
     assert!((1..=2).contains(&stored), "{stored}");
     let info = fixture.store.read_session(query("s")).await.unwrap().info;
     assert_eq!(info.last_sequence, stored);
-}
-
-/// Polls all futures at once.
-async fn join_all<F: Future<Output = T> + Send, T>(futures: impl Iterator<Item = F>) -> Vec<T> {
-    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut pending = false;
-        for (future, answer) in &mut futures {
-            if answer.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *answer = Some(value),
-                    std::task::Poll::Pending => pending = true,
-                }
-            }
-        }
-        if pending { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, answer)| answer).collect()
 }

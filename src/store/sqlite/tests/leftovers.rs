@@ -1,139 +1,133 @@
-//! What is removed a piece at a time, and what is copied a piece at a time.
+//! Rows that are removed, and events that are copied, a piece at a time.
 
-use super::{
-    writer::{GroupEnd, Writer},
-    *,
-};
+use super::*;
 
-/// Tables in which a session has rows.
-const TABLES: [&str; 12] = [
-    "session",
-    "moved",
-    "initial",
-    "event",
-    "head",
-    "log_row",
-    "event_id",
-    "marker",
-    "key_change",
-    "state",
-    "request",
-    "garbage",
+/// Tables in which a session has rows, with the column of its number.
+const TABLES: [(&str, &str); 9] = [
+    ("session", "id"),
+    ("event", "session"),
+    ("event_key", "session"),
+    ("marker", "session"),
+    ("state", "node"),
+    ("removed", "node"),
+    ("snapshot", "node"),
+    ("request", "node"),
+    ("tombstone", "id"),
 ];
 
 /// Rows that are left in these tables once every session is gone; those of wider scopes stay.
-fn rows_left(fixture: &Fixture) -> Vec<(&'static str, i64)> {
-    let tables = fixture.tables();
-    let count = |table: &&str| {
-        let column = match *table {
-            "head" | "log_row" | "key_change" | "state" | "request" => {
-                " WHERE node NOT IN (SELECT id FROM scope)"
-            }
-            _ => "",
-        };
-        let sql = format!("SELECT count(*) FROM {table}{column}");
-        tables.query_row(&sql, (), |row| row.get(0)).unwrap()
+fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
+    let count = |table: &str, column: &str| {
+        let sql =
+            format!("SELECT count(*) FROM {table} WHERE {column} NOT IN (SELECT id FROM scope)");
+        connection.query_row(&sql, (), |row| row.get(0)).unwrap()
     };
-    TABLES.iter().map(|table| (*table, count(table))).filter(|(_, count)| *count > 0).collect()
+    let counts = TABLES.iter().map(|(table, column)| (*table, count(table, column)));
+    counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Events and keys for several pieces.
+/// Events and keys for several pieces, two snapshots and more, removed keys, a marker, a request.
 async fn fill(fixture: &Fixture, session: &str) {
-    fixture.create("u", session, 1).await;
+    let state = vec![(key("initial"), json("0"))];
+    let create = CreateSession { state, ..creation("u", session) };
+    fixture.store().create_session(&call(), create).await.unwrap();
     for part in 0..3 {
         let events = (0..400).map(|at| {
             let number = part * 400 + at;
-            let name = format!("key-{number}");
-            event(&format!("{number:05}"), &[(&name, "1"), ("app:k", "1")])
+            let mut delta = delta(&[(&format!("key-{number}"), "1"), ("app:k", "1")]);
+            if number % 10 == 9 {
+                delta.remove.push(key(&format!("key-{}", number - 5)));
+            }
+            event_of(&format!("{number:05}"), delta)
         });
-        fixture.store.append(batch(session, events)).await.unwrap();
+        let id = RequestId::new(part.to_string()).unwrap();
+        let request = Some(RequestKey { id, fingerprint: Fingerprint(1) });
+        let append = Append { request, ..batch(session, events) };
+        fixture.store().append(&call(), append).await.unwrap();
     }
-    let rewind = RewindSession {
-        key: address(session),
-        to: 700,
-        event_id: EventId::new("marker").unwrap(),
-        author: Author::new("a").unwrap(),
-        fingerprint: Fingerprint(3),
-        precondition: Precondition::default(),
-        now: at(2),
-    };
-    fixture.store.rewind_session(rewind).await.unwrap();
-}
-
-async fn sweep(fixture: &Fixture) -> usize {
-    let mut pieces = 1;
-    while fixture.store.sweep(at(5000)).await.unwrap() {
-        pieces += 1;
-        assert!(pieces < 100, "the sweep does not end");
-    }
-    pieces
+    fixture.clock.set(2);
+    fixture.store().rewind_session(&call(), rewind(session, 700)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
-    assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
+    let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
+    assert_eq!(tables, TABLES[..8].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert!(fixture.delete("s").await);
     // The address is free at once.
-    fixture.create("u", "s", 4).await;
-    assert!(sweep(&fixture).await > 4);
+    fixture.create("u", "s").await;
+    assert!(fixture.sweep().await > 4);
     assert_eq!(fixture.store.read_session(query("s")).await.unwrap().info.last_sequence, 0);
-    assert!(fixture.store.delete_session(address("s"), at(5)).await.unwrap());
-    sweep(&fixture).await;
+    assert!(fixture.delete("s").await);
+    fixture.sweep().await;
     fixture.store.close().await;
-    assert_eq!(rows_left(&fixture), []);
+    assert_eq!(rows_left(&fixture.tables()), []);
+}
+
+#[tokio::test]
+async fn the_file_shrinks_when_a_large_session_is_swept() {
+    let fixture = Fixture::new().await;
+    assert_eq!(fixture.count("PRAGMA auto_vacuum"), 2);
+    fixture.create("u", "s").await;
+    let body = format!("{{\"text\":\"{}\"}}", "x".repeat(100_000));
+    for part in 0..5 {
+        let events = (0..20).map(|at| {
+            let body = Some(json(&body));
+            NewEvent { body, ..event(&format!("{part}-{at}"), &[]) }
+        });
+        fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    }
+    let before = fixture.count("PRAGMA page_count");
+    fixture.delete("s").await;
+    fixture.sweep().await;
+    let after = fixture.count("PRAGMA page_count");
+    assert!(before > 2400 && after < 100, "{before} pages became {after}");
+    fixture.store.close().await;
+    let bytes = std::fs::metadata(&fixture.options.path).unwrap().len();
+    assert!(bytes < 500_000, "{bytes}");
 }
 
 #[tokio::test]
 async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
-    let mut fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
     fixture.store.close().await;
-    {
-        let mut bench = Bench::open(fixture.folder.path());
-        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-        let (reply, mut appended): (_, Answer<Appended>) = oneshot::channel();
-        let (late, mut deleted): (_, Answer<bool>) = oneshot::channel();
-        let events = (0..40).map(|at| event(&at.to_string(), &[("k", "1")]));
-        let mut group = vec![
-            Command::Append(batch("s", events), reply),
-            Command::Delete(address("s"), at(2), late),
-        ];
-        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
-        assert_eq!(appended.try_recv().unwrap().unwrap().events.len(), 40);
-        assert_eq!(deleted.try_recv().unwrap(), Ok(true));
-    }
-    fixture.reopen().await;
-    sweep(&fixture).await;
-    fixture.store.close().await;
-    assert_eq!(rows_left(&fixture), []);
+    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+    let mut writer = direct.writer();
+    let events = (0..40).map(|at| event(&at.to_string(), &[("k", "1")]));
+    let delete = DeleteSession { key: address("s") };
+    let group = vec![Request::Append(batch("s", events)), Request::Delete(delete)];
+    let answers = execute(&mut writer, group).0;
+    assert_eq!(sequence(&answers[0]), Ok(40));
+    assert!(matches!(answers[1], Ok(Answer::Deleted(true))));
+    sweep(&mut writer);
+    assert_eq!(rows_left(&direct.connection), []);
 }
 
 #[tokio::test]
-async fn a_sweep_never_takes_rows_of_those_who_came_after() {
+async fn a_sweep_never_takes_rows_of_a_later_session() {
     for pieces in 0..2 {
         let fixture = Fixture::new().await;
-        fixture.create("u", "r", 1).await;
-        fixture.create("u", "s", 1).await;
-        // A whole step: the head and the index both know where it lies.
-        let step = (0..schema::INDEX_STEP).map(|at| event(&format!("{at:02}"), &[]));
-        fixture.store.append(batch("s", step)).await.unwrap();
-        assert!(fixture.store.delete_session(address("s"), at(3)).await.unwrap());
-        for piece in 0..pieces {
-            assert!(fixture.store.sweep(at(5000)).await.unwrap(), "piece {piece}");
+        fixture.create("u", "r").await;
+        fixture.create("u", "s").await;
+        // A whole step of the index.
+        let step = (0..schema::KEY_STEP).map(|at| event(&format!("{at:04}"), &[]));
+        let mut step: Vec<_> = step.collect();
+        for half in [step.split_off(512), step] {
+            fixture.store().append(&call(), batch("s", half)).await.unwrap();
         }
-        // Where rows at the end of the table are gone by now, these take their numbers.
+        assert!(fixture.delete("s").await);
+        for piece in 0..pieces {
+            assert!(fixture.store().sweep().await.unwrap(), "piece {piece}");
+        }
+        // Rows at the end of the table that are gone by now leave their row numbers to these.
         for number in 0..50 {
             fixture.append("r", &format!("{number:02}"), &[("k", "1")]).await;
         }
-        sweep(&fixture).await;
-        let query = EventQuery {
-            key: address("r"),
-            as_of: None,
-            selection: selection(None),
-            now: at(1000),
-        };
-        let events = fixture.store.list_events(query).await.unwrap().1.events;
+        fixture.sweep().await;
+        let events = fixture.events("r").await.events;
         let ids: Vec<_> = events.iter().map(|event| event.event_id.as_str().to_owned()).collect();
         let expected: Vec<_> = (0..50).map(|number| format!("{number:02}")).collect();
         assert_eq!(ids, expected, "after {pieces} pieces");
@@ -143,105 +137,199 @@ async fn a_sweep_never_takes_rows_of_those_who_came_after() {
 #[tokio::test]
 async fn a_fork_takes_over_what_its_own_group_appended() {
     let mut fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    fixture.create("u", "s").await;
     fixture.append("s", "1", &[("k", "1")]).await;
     fixture.store.close().await;
     {
-        let mut bench = Bench::open(fixture.folder.path());
-        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-        let (reply, _appended): (_, Answer<Appended>) = oneshot::channel();
-        let (forking, mut forked): (_, Answer<SessionView>) = oneshot::channel();
-        let mut group = vec![
-            Command::Append(one("s", "2", &[("k", "2")]), reply),
-            Command::Fork(fork_of("s", "t", None), forking),
+        let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+        let mut writer = direct.writer();
+        let group = vec![
+            Request::Append(one("s", "2", &[("k", "2")])),
+            Request::Fork(fork_of("s", "t", None)),
         ];
-        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
-        let view = forked.try_recv().unwrap().unwrap();
-        assert_eq!(view.info.last_sequence, 2);
-        assert_eq!(shown(&view.state.unwrap()), ["k=2@2"]);
+        let fork = fork_begun(execute(&mut writer, group).0.remove(1));
+        assert_eq!(fork.up_to, 2);
+        copy_all(&mut writer, &fork);
+        // Another append of the last group is not the fork's.
+        let group = vec![
+            Request::Append(one("s", "3", &[("k", "3")])),
+            Request::FinishFork(FinishFork { fork }),
+        ];
+        let (info, state) = forked(execute(&mut writer, group).0.remove(1)).unwrap();
+        assert_eq!(info.last_sequence, 2);
+        assert_eq!(shown(&state), ["k=2@2"]);
     }
     fixture.reopen().await;
     assert_eq!(fixture.state("t", Some(1)).await, ["k=1@1"]);
+    assert_eq!(fixture.state("t", None).await, ["k=2@2"]);
 }
 
 #[tokio::test]
 async fn a_fork_of_a_long_log_is_its_equal() {
-    let fixture = Fixture::new().await;
+    let mut fixture = Fixture::new().await;
     fill(&fixture, "s").await;
-    let view = fixture.store.fork_session(fork_of("s", "t", None)).await.unwrap();
-    assert_eq!(view.info.last_sequence, 1201);
-    for sequence in [0, 1, 255, 256, 257, 700, 1184, 1185, 1200, 1201] {
-        let (of_s, of_t) =
-            (fixture.state("s", Some(sequence)).await, fixture.state("t", Some(sequence)).await);
-        assert_eq!(of_s, of_t, "as of {sequence}");
+    let (info, _) = fixture.store().fork_session(&call(), fork_of("s", "t", None)).await.unwrap();
+    assert_eq!(info.last_sequence, 1201);
+    for _ in 0..2 {
+        for sequence in [0, 1, 63, 64, 255, 256, 257, 700, 1023, 1024, 1184, 1185, 1200, 1201] {
+            let of_s = fixture.state("s", Some(sequence)).await;
+            let of_t = fixture.state("t", Some(sequence)).await;
+            assert_eq!(of_s, of_t, "as of {sequence}");
+        }
+        assert_eq!(fixture.state("s", None).await, fixture.state("t", None).await);
+        let (of_s, of_t) = (fixture.events("s").await, fixture.events("t").await);
+        assert_eq!(of_s.events.len(), 700);
+        assert_eq!(of_s, of_t);
+        fixture.reopen().await;
     }
-    for id in ["00000", "00600", "01190"] {
+    for id in ["00000", "00600", "01023", "01024", "01190"] {
         let replay = fixture.append("t", id, &[]).await;
         assert!(replay.events[0].replayed, "{id}");
     }
-    let events = |session: &'static str| {
-        let selection = EventSelection { max_items: 2000, ..selection(None) };
-        let query = EventQuery { key: address(session), as_of: None, selection, now: at(1000) };
-        fixture.store.list_events(query)
-    };
-    let (of_s, of_t) = (events("s").await.unwrap().1, events("t").await.unwrap().1);
-    assert_eq!(of_s.events.len(), 700);
-    assert_eq!(of_s, of_t);
     assert_eq!(fixture.append("t", "z", &[]).await.info.last_sequence, 1202);
 }
 
 #[tokio::test]
 async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
-    let mut fixture = Fixture::new().await;
+    let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     fixture.store.close().await;
-    {
-        let mut bench = Bench::open(fixture.folder.path());
-        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-        let mut group = |commands: Vec<Command>| {
-            let mut commands = commands;
-            assert_eq!(writer.group(&mut commands, &mut bench.shared), GroupEnd::Committed);
-            writer.forks.len()
-        };
-        let (reply, mut forked): (_, Answer<SessionView>) = oneshot::channel();
-        assert_eq!(group(vec![Command::Fork(fork_of("s", "t", None), reply)]), 1);
-        // The sweep spares what is being copied, and the other fork finds its address free.
-        let (reply, mut swept): (_, Answer<bool>) = oneshot::channel();
-        assert_eq!(group(vec![Command::Sweep(at(5000), reply)]), 1);
-        assert_eq!(swept.try_recv().unwrap(), Ok(false));
-        assert!(forked.try_recv().is_err());
-        let (reply, mut deleted): (_, Answer<bool>) = oneshot::channel();
-        assert_eq!(group(vec![Command::Delete(address("s"), at(3), reply)]), 0);
-        assert_eq!(deleted.try_recv().unwrap(), Ok(true));
-        let forked = forked.try_recv().unwrap();
-        assert_eq!(forked.map(|view| view.info), Err(Error::not_found(&address("s"))));
-    }
-    fixture.reopen().await;
-    sweep(&fixture).await;
-    fixture.store.close().await;
-    assert_eq!(rows_left(&fixture), []);
+    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+    let mut writer = direct.writer();
+    let fork = begin(&mut writer, "s", "t");
+    let after = copy(&mut writer, &fork, 0).unwrap();
+    // The sweep spares what is being copied.
+    assert!(matches!(execute_one(&mut writer, Request::Sweep), Ok(Answer::Swept(false))));
+    let delete = Request::Delete(DeleteSession { key: address("s") });
+    assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(true))));
+    assert_eq!(copy(&mut writer, &fork, after), Err(Error::not_found(&address("s"))));
+    let finish = Request::FinishFork(FinishFork { fork });
+    let refused = forked(execute_one(&mut writer, finish));
+    assert_eq!(refused.unwrap_err(), Error::not_found(&address("s")));
+    fixture.clock.set(5000);
+    sweep(&mut writer);
+    assert_eq!(rows_left(&direct.connection), []);
 }
 
 #[tokio::test]
-async fn a_fork_that_a_crash_cut_off_is_swept() {
+async fn a_fork_that_a_crash_cut_off_is_swept_after_its_lease() {
     let mut fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     fixture.store.close().await;
+    fixture.clock.set(100);
     {
-        let mut bench = Bench::open(fixture.folder.path());
-        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
-        let (reply, mut forked): (_, Answer<SessionView>) = oneshot::channel();
-        let mut first_piece = vec![Command::Fork(fork_of("s", "t", None), reply)];
-        assert_eq!(writer.group(&mut first_piece, &mut bench.shared), GroupEnd::Committed);
-        assert!(forked.try_recv().is_err());
+        let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+        let mut writer = direct.writer();
+        let fork = begin(&mut writer, "s", "t");
+        assert_eq!(copy(&mut writer, &fork, 0), Ok(256));
     }
-    let copied = "SELECT count(*) FROM event WHERE session IN (SELECT id FROM garbage)";
-    let copied: i64 = fixture.tables().query_row(copied, (), |row| row.get(0)).unwrap();
-    assert_eq!(copied, 512, "a group begins with a piece and ends with one");
+    let copied = "SELECT count(*) FROM event WHERE session IN (SELECT id FROM tombstone)";
+    assert_eq!(fixture.count(copied), 256);
     fixture.reopen().await;
     assert!(fixture.store.read_session(query("t")).await.is_err());
-    fixture.store.delete_session(address("s"), at(3)).await.unwrap();
-    sweep(&fixture).await;
+    fixture.clock.set(159);
+    assert!(!fixture.store().sweep().await.unwrap());
+    assert_eq!(fixture.count(copied), 256);
+    fixture.clock.set(160);
+    fixture.sweep().await;
+    assert_eq!(fixture.count("SELECT count(*) FROM tombstone"), 0);
+    fixture.delete("s").await;
+    fixture.sweep().await;
     fixture.store.close().await;
-    assert_eq!(rows_left(&fixture), []);
+    assert_eq!(rows_left(&fixture.tables()), []);
+}
+
+/// Between two pieces the process may have been suspended for longer than the lease.
+#[tokio::test]
+async fn a_fork_that_the_sweep_has_touched_is_refused() {
+    let fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    fixture.store.close().await;
+    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+    let mut writer = direct.writer();
+    let lost = Err(Error::StoreUnavailable(Cause::new("any")));
+    for is_swept_whole in [false, true] {
+        let fork = begin(&mut writer, "s", "t");
+        let after = copy(&mut writer, &fork, 0).unwrap();
+        fixture.clock.set(fixture.clock.now().secs() + 61);
+        execute_one(&mut writer, Request::Sweep).unwrap();
+        if is_swept_whole {
+            sweep(&mut writer);
+        }
+        assert_eq!(copy(&mut writer, &fork, after), lost);
+        let finish = Request::FinishFork(FinishFork { fork });
+        let refused = forked(execute_one(&mut writer, finish));
+        assert_eq!(refused.map(|_| 0), lost.clone().map(|_: u64| 0));
+    }
+    // One that paused for longer is refused also where no sweep has come yet, and with the sweep in its group.
+    let fork = begin(&mut writer, "s", "t");
+    copy_all(&mut writer, &fork);
+    fixture.clock.set(fixture.clock.now().secs() + 61);
+    let group = vec![Request::FinishFork(FinishFork { fork }), Request::Sweep];
+    let refused = forked(execute(&mut writer, group).0.remove(0));
+    assert_eq!(refused.map(|_| 0), lost.map(|_: u64| 0));
+    sweep(&mut writer);
+    let of_t = "SELECT count(*) FROM event WHERE session NOT IN (SELECT id FROM session)";
+    let events: i64 = direct.connection.query_row(of_t, (), |row| row.get(0)).unwrap();
+    assert_eq!(events, 0);
+}
+
+#[tokio::test]
+async fn a_fork_that_is_deleted_by_the_group_that_finishes_it_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    fill(&fixture, "s").await;
+    fixture.store.close().await;
+    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+    let mut writer = direct.writer();
+    let fork = begin(&mut writer, "s", "t");
+    copy_all(&mut writer, &fork);
+    let delete = |session| Request::Delete(DeleteSession { key: address(session) });
+    let group = vec![Request::FinishFork(FinishFork { fork }), delete("t"), delete("s")];
+    let answers = execute(&mut writer, group).0;
+    assert!(matches!(answers[1], Ok(Answer::Deleted(true))), "{:?}", answers[1]);
+    sweep(&mut writer);
+    assert_eq!(rows_left(&direct.connection), []);
+}
+
+fn begin(writer: &mut Writer<'_>, source: &str, target: &str) -> Fork {
+    fork_begun(execute_one(writer, Request::Fork(fork_of(source, target, None))))
+}
+
+fn fork_begun(answer: Result<Answer, Error>) -> Fork {
+    match answer {
+        Ok(Answer::ForkBegun(fork)) => fork,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Copies one piece. The last event that is copied then.
+fn copy(writer: &mut Writer<'_>, fork: &Fork, after: u64) -> Result<u64, Error> {
+    let copy = CopyEvents { fork: fork.clone(), after };
+    match execute_one(writer, Request::CopyEvents(copy))? {
+        Answer::Copied(up_to) => Ok(up_to),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn copy_all(writer: &mut Writer<'_>, fork: &Fork) {
+    let mut after = 0;
+    while after < fork.up_to {
+        after = copy(writer, fork, after).unwrap();
+    }
+}
+
+fn forked(answer: Result<Answer, Error>) -> Result<(SessionInfo, State), Error> {
+    match answer? {
+        Answer::Forked(forked) => Ok(forked),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn sweep(writer: &mut Writer<'_>) {
+    for _ in 0..200 {
+        if let Answer::Swept(false) = execute_one(writer, Request::Sweep).unwrap() {
+            return;
+        }
+    }
+    panic!("the sweep does not end");
 }

@@ -1,72 +1,123 @@
-//! What the writer keeps in memory stays within its bound, also where it only reads.
+//! What the writer keeps in memory stays within its bound, whether it was loaded or written.
 
-use super::{
-    writer::{GroupEnd, Writer},
-    *,
-};
-use crate::{domain::id::RequestId, store::Request};
+use super::*;
 
-/// Users, each with a session and a state of a fifth of the bench's bound.
+/// Users, each with a session and a state of a fifth of the bound.
 const USERS: usize = 12;
 
 /// A file with them, and a writer that remembers nothing yet.
-async fn filled() -> (Fixture, Bench) {
+async fn filled() -> (Fixture, DirectWriter) {
     let fixture = Fixture::new().await;
     let large = format!("\"{}\"", "x".repeat(200_000));
     for user in 0..USERS {
         let user = format!("u{user}");
-        fixture.create(&user, "s", 1).await;
-        let change = change(&user, delta(&[("user:large", &large)]));
-        fixture.store.update_state(change).await.unwrap();
+        fixture.create(&user, "s").await;
+        let change = change(user_scope(&user), delta(&[("user:large", &large)]));
+        fixture.store().update_state(&call(), change).await.unwrap();
     }
     fixture.store.close().await;
-    let bench = Bench::open(fixture.folder.path());
-    (fixture, bench)
+    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
+    (fixture, direct)
 }
 
-/// Does a command for every user. At most so many sessions and scopes are kept: the large ones that fit, and some small ones.
-async fn keeps_at_most<T>(most: usize, command: impl Fn(&str, Reply<T>) -> Command) {
-    let (_fixture, mut bench) = filled().await;
-    let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+/// Bytes of the states that a writer keeps.
+fn kept_bytes(writer: &Writer<'_>) -> usize {
+    let applications = writer.loaded.applications.values();
+    let users = applications.flat_map(|it| it.users.values().chain([&it.own]));
+    let sessions = writer.loaded.sessions.values().map(|session| &session.own);
+    users.chain(sessions).map(crate::commit::ScopeState::weight).sum()
+}
+
+/// Sends a request for every user. What is kept exceeds the bound by what may come in between two weighings at most.
+async fn stays_within_its_bound(request: impl Fn(&str) -> Request) {
+    let (_fixture, direct) = filled().await;
+    let bound = direct.shared.cache_bytes;
+    let mut writer = direct.writer();
     for user in 0..USERS {
-        let (reply, mut answer): (_, Answer<T>) = oneshot::channel();
-        let mut group = vec![command(&format!("u{user}"), reply)];
-        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
-        assert!(answer.try_recv().unwrap().is_ok());
-        assert!(writer.cache.known() <= most, "after {user}: {}", writer.cache.known());
+        execute_one(&mut writer, request(&format!("u{user}"))).unwrap();
+        writer.shrink(bound);
+        let kept = kept_bytes(&writer);
+        assert!(kept <= bound + bound / 8, "after {user}: {kept}");
     }
+    assert!(kept_bytes(&writer) > bound / 4, "the newest are kept");
 }
 
 #[tokio::test]
 async fn a_session_that_is_found_instead_of_created_counts() {
-    keeps_at_most(USERS + USERS / 2, |user, reply| {
-        let again = CreateSession { on_existing: OnExisting::Return, ..creation(user, "s", 2) };
-        Command::Create(again, reply)
+    stays_within_its_bound(|user| {
+        let on_existing = OnExisting::Return;
+        Request::Create(CreateSession { on_existing, ..creation(user, "s") })
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_user_whose_state_does_not_change_counts() {
-    keeps_at_most(USERS / 2, |user, reply| {
-        Command::UpdateState(change(user, Delta::default()), reply)
+    stays_within_its_bound(|user| Request::UpdateState(change(user_scope(user), Delta::default())))
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_written_counts() {
+    let large = format!("\"{}\"", "x".repeat(200_000));
+    stays_within_its_bound(|user| {
+        let state = vec![(key("large"), json(&large))];
+        Request::Create(CreateSession { state, ..creation(user, "new") })
     })
     .await;
 }
 
+/// Sends many small requests to a writer with a small bound. How many sessions and addresses it keeps.
+async fn kept_of_many(request: impl Fn(&str) -> Request) -> (usize, usize) {
+    let (_fixture, direct) = filled().await;
+    let mut writer = direct.writer();
+    for number in 0..3000 {
+        execute_one(&mut writer, request(&format!("s{number}"))).unwrap();
+        writer.shrink(64 << 10);
+    }
+    (writer.loaded.sessions.len(), writer.loaded.addresses.len())
+}
+
+#[tokio::test]
+async fn created_sessions_without_state_count() {
+    let (sessions, _) = kept_of_many(|session| Request::Create(creation("u", session))).await;
+    assert!((1..200).contains(&sessions), "{sessions}");
+}
+
+#[tokio::test]
+async fn addresses_without_a_session_count() {
+    let delete = |session: &str| Request::Delete(DeleteSession { key: address(session) });
+    let (sessions, addresses) = kept_of_many(delete).await;
+    assert!(sessions == 0 && addresses < 1200, "{addresses}");
+}
+
+#[tokio::test]
+async fn what_was_forgotten_is_loaded_again() {
+    let (_fixture, direct) = filled().await;
+    let mut writer = direct.writer();
+    for round in 1..=3 {
+        for user in ["u0", "u1"] {
+            let mut append = one("s", &round.to_string(), &[("k", "1"), ("app:k", "1")]);
+            append.session = SessionRef::Full(of_user(user, "s"));
+            let appended = execute_one(&mut writer, Request::Append(append));
+            assert_eq!(sequence(&appended), Ok(round));
+            writer.shrink(0);
+            assert!(writer.loaded.sessions.is_empty() && writer.loaded.applications.is_empty());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_user_whose_request_is_refused_counts() {
-    let (_fixture, mut bench) = filled().await;
+    let (_fixture, direct) = filled().await;
     for fingerprint in [1, 2] {
-        // The second time remembers nothing of the first, and stops where the request turns out to have been another one.
-        let mut writer = Writer::new(&bench.connection, &bench.shared).unwrap();
+        // The second writer remembers nothing of the first, and stops where the request turns out to have been another one.
+        let mut writer = direct.writer();
         let id = RequestId::new("r").unwrap();
-        let request = Some(Request { id, fingerprint: Fingerprint(fingerprint) });
-        let update = StateUpdate { request, ..change("u0", Delta::default()) };
-        let (reply, mut answer): (_, Answer<StateUpdated>) = oneshot::channel();
-        let mut group = vec![Command::UpdateState(update, reply)];
-        assert_eq!(writer.group(&mut group, &mut bench.shared), GroupEnd::Committed);
-        assert_eq!(answer.try_recv().unwrap().is_ok(), fingerprint == 1);
-        assert!(writer.cache.known() == 2 && writer.cache.is_counted());
+        let request = Some(RequestKey { id, fingerprint: Fingerprint(fingerprint) });
+        let update = StateUpdate { request, ..change(user_scope("u0"), Delta::default()) };
+        let answer = execute_one(&mut writer, Request::UpdateState(update));
+        assert_eq!(answer.is_ok(), fingerprint == 1);
+        assert!(writer.grown >= 200_000, "{}", writer.grown);
     }
 }

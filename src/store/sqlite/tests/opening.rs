@@ -1,4 +1,4 @@
-//! Which files are opened, and what is said of the others.
+//! Files that a store opens, and its errors for others.
 
 use std::{fs, path::PathBuf};
 
@@ -29,14 +29,31 @@ async fn a_file_has_one_store_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_dropped_store_keeps_its_file_until_the_last_write_is_done() {
+    let Fixture { folder, store, options, .. } = Fixture::new().await;
+    let other = Connection::open(folder.path().join("test.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (reply, answer) = oneshot::channel();
+    let request = Request::Create(creation("u", "s"));
+    assert_eq!(store.writes.push(Submission { context: call(), request, reply }, 0), Ok(()));
+    drop(store);
+    assert!(matches!(refused(&options.path).await, OpenError::InUse { .. }));
+    other.execute_batch("COMMIT").unwrap();
+    assert!(matches!(answer.await.unwrap(), Ok(Answer::Created(_))));
+}
+
+#[tokio::test]
 async fn a_closed_store_leaves_one_file_without_a_log() {
     let fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    fixture.create("u", "s").await;
     fixture.store.close().await;
     assert!(!fixture.folder.path().join("test.db-wal").exists());
     assert_eq!(fixture.store.read_session(query("s")).await.unwrap_err(), Error::Draining);
-    assert_eq!(fixture.store.append(one("s", "e", &[])).await.unwrap_err(), Error::Draining);
-    // Closing again is nothing.
+    assert_eq!(
+        fixture.store().append(&call(), one("s", "e", &[])).await.unwrap_err(),
+        Error::Draining
+    );
+    // Closing again does nothing.
     fixture.store.close().await;
 }
 
@@ -78,16 +95,20 @@ async fn a_file_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_version_is_refused() {
-    let fixture = Fixture::new().await;
-    fixture.store.close().await;
-    fixture.tables().execute_batch("PRAGMA user_version = 1").unwrap();
-    let error = refused(&fixture.options.path).await;
-    assert!(matches!(error, OpenError::Older { version: 1, .. }), "{error}");
+async fn a_file_of_a_version_that_was_never_released_is_refused() {
+    for unreleased in [1, 2] {
+        let fixture = Fixture::new().await;
+        fixture.store.close().await;
+        let pragma = format!("PRAGMA user_version = {unreleased}");
+        fixture.tables().execute_batch(&pragma).unwrap();
+        let error = refused(&fixture.options.path).await;
+        let OpenError::Older { version, .. } = error else { panic!("{error}") };
+        assert_eq!(version, unreleased);
+    }
 }
 
 #[tokio::test]
-async fn a_place_that_is_none_is_named() {
+async fn a_path_that_is_not_a_file_is_named() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("missing");
     assert_eq!(refused(&missing.join("x.db")).await, OpenError::NoFolder(missing));
@@ -119,12 +140,18 @@ fn every_refusal_is_a_whole_sentence_about_its_file() {
         OpenError::Foreign(path()),
         OpenError::Newer { path: path(), version: 3 },
         OpenError::Older { path: path(), version: 1 },
+        OpenError::CopyExists(path()),
+        OpenError::CopyFailed { path: path(), cause: "why".into() },
+        OpenError::Migration { path: path(), from: 3, copy: None, cause: "why".into() },
+        OpenError::Migration { path: path(), from: 3, copy: Some(path()), cause: "why".into() },
         OpenError::ReadOnly(path()),
         OpenError::NoFolder(path()),
         OpenError::NotAFile(path()),
         OpenError::Failed { path: path(), cause: "why".into() },
     ] {
         let text = error.to_string();
-        assert!(text.contains("'some.db'") && text.ends_with('.') && text.contains("; "), "{text}");
+        assert!(text.contains("'some.db'") && text.ends_with('.'), "{text}");
+        // What is wrong, then what to do.
+        assert_eq!(text.matches(". ").count(), 1, "{text}");
     }
 }

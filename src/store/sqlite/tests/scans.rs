@@ -9,7 +9,7 @@ const LATE: usize = PAGE_SCANNED + 100;
 /// A log in which only the second event and a late one are of another author.
 async fn long_log() -> Fixture {
     let fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    fixture.create("u", "s").await;
     let mut number = 0;
     while number < 2 * PAGE_SCANNED + 500 {
         let events = (0..1000).map(|at| {
@@ -18,7 +18,7 @@ async fn long_log() -> Fixture {
             let author = Author::new(author).unwrap();
             NewEvent { author, ..event(&format!("{number:06}"), &[]) }
         });
-        number += fixture.store.append(batch("s", events)).await.unwrap().events.len();
+        number += fixture.store().append(&call(), batch("s", events)).await.unwrap().events.len();
     }
     fixture
 }
@@ -34,7 +34,7 @@ fn sequences(page: &EventPage) -> Vec<u64> {
 }
 
 async fn read_page(fixture: &Fixture, selection: EventSelection) -> EventPage {
-    let query = EventQuery { key: address("s"), as_of: None, selection, now: at(1000) };
+    let query = EventQuery { key: address("s"), as_of: None, selection };
     fixture.store.list_events(query).await.unwrap().1
 }
 
@@ -43,7 +43,7 @@ async fn a_step_ends_when_it_has_looked_at_enough_and_the_page_goes_on() {
     let fixture = long_log().await;
     for descending in [false, true] {
         let query = SessionQuery { events: Some(of_user(None, descending)), ..query("s") };
-        let read = fixture.store.readers.read(move |reads| reads.read_session(query));
+        let read = fixture.store.readers.read(move |reads| reads.read_session(query, at(1000)));
         let (view, search) = read.await.unwrap();
         assert_eq!(view.events, None);
         let page = fixture.store.finish(search.unwrap()).await.unwrap();
@@ -81,9 +81,9 @@ async fn the_newest_are_found_however_far_back_they_are() {
 async fn a_session_that_goes_while_it_is_searched_is_not_found() {
     let fixture = long_log().await;
     let query = SessionQuery { events: Some(of_user(Some(1), false)), ..query("s") };
-    let read = fixture.store.readers.read(move |reads| reads.read_session(query));
+    let read = fixture.store.readers.read(move |reads| reads.read_session(query, at(1000)));
     let (_, search) = read.await.unwrap();
-    fixture.store.delete_session(address("s"), at(1)).await.unwrap();
+    assert!(fixture.delete("s").await);
     let found = fixture.store.finish(search.unwrap()).await;
     assert_eq!(found, Err(Error::not_found(&address("s"))));
 }

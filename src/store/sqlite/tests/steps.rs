@@ -1,33 +1,28 @@
-//! Indexes that follow in steps, and a cache that forgets: neither shows.
+//! Indexes and snapshots that follow in steps, and a cache that forgets: neither shows.
 
-use super::*;
-use crate::{
-    domain::{
-        error::Error, event::ScopeVersions, scope::Scope, session::Incarnation, token::Position,
-    },
-    store::{KeyChangeQuery, WatchQuery},
-};
+use super::{schema::KEY_STEP, snapshot::SNAPSHOT_STEP, *};
+use crate::domain::{event::ScopeVersions, session::Incarnation, token::Position};
 
-/// Events of three sessions in turn, over several steps of the indexes; every event changes all scopes.
-const EVENTS: u64 = 100;
+/// Events of three sessions in turn, over several snapshots; every event changes all scopes.
+const EVENTS: u64 = 2 * SNAPSHOT_STEP + 12;
 
 async fn fill(fixture: &Fixture) {
     for session in ["r", "s", "t"] {
-        fixture.create("u", session, 1).await;
+        fixture.create("u", session).await;
     }
     for number in 1..=EVENTS {
         for session in ["r", "s", "t"] {
             let (own, shared) = (number.to_string(), format!("\"{session}{number}\""));
-            let mut set = vec![("k", own.as_str()), ("app:k", &shared), ("user:k", &shared)];
+            let mut delta = delta(&[("k", &own), ("app:k", &shared), ("user:k", &shared)]);
             // A key that is there for a while only.
             if number == 40 {
-                set.push(("once", "1"));
+                delta.set.push((key("once"), json("1")));
             }
-            let mut event = event(&format!("{number:03}"), &set);
             if number == 70 {
-                event.delta.remove.push(StateKey::new("once").unwrap());
+                delta.remove.push(key("once"));
             }
-            fixture.store.append(batch(session, [event])).await.unwrap();
+            let event = event_of(&format!("{number:03}"), delta);
+            fixture.store().append(&call(), batch(session, [event])).await.unwrap();
         }
     }
 }
@@ -48,17 +43,16 @@ async fn check_past(fixture: &Fixture) {
     assert_eq!(fixture.state("s", Some(0)).await, [""; 0]);
 }
 
-async fn check_changes(fixture: &Fixture, key: &str, expected: Vec<u64>) {
+async fn check_changes(fixture: &Fixture, name: &str, expected: Vec<u64>) {
     let mut found = Vec::new();
     let mut before = None;
     loop {
         let query = KeyChangeQuery {
             scope: Scope::Session(address("s")),
-            key: StateKey::new(key).unwrap(),
+            key: key(name),
             before,
             max_items: 7,
             max_bytes: usize::MAX,
-            now: at(1000),
         };
         let page = fixture.store.list_key_changes(query).await.unwrap();
         found.extend(page.changes.iter().map(|change| change.version));
@@ -67,7 +61,7 @@ async fn check_changes(fixture: &Fixture, key: &str, expected: Vec<u64>) {
             break;
         }
     }
-    assert_eq!(found, expected, "{key}");
+    assert_eq!(found, expected, "{name}");
 }
 
 async fn check_ids(fixture: &Fixture) {
@@ -78,7 +72,7 @@ async fn check_ids(fixture: &Fixture) {
         assert_eq!(replay.events[0].event.sequence, number);
         let mut other = one("s", &id, &[]);
         other.events[0].fingerprint = Fingerprint(2);
-        let refused = fixture.store.append(other).await.unwrap_err();
+        let refused = fixture.store().append(&call(), other).await.unwrap_err();
         assert_eq!(refused, Error::EventIdReused(EventId::new(id).unwrap()));
     }
 }
@@ -94,7 +88,7 @@ async fn check_all(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn the_past_is_whole_wherever_the_indexes_end() {
+async fn the_past_is_whole_wherever_the_snapshots_are() {
     let mut fixture = Fixture::new().await;
     fill(&fixture).await;
     check_all(&fixture).await;
@@ -109,38 +103,103 @@ async fn a_writer_that_remembers_nothing_does_the_same() {
     check_all(&fixture).await;
 }
 
+/// Ids and keys across a step of the index, in batches that end before it, on it and behind it.
 #[tokio::test]
-async fn the_indexes_hold_whole_steps() {
+async fn ids_are_found_on_both_sides_of_a_step() {
+    for cache_bytes in [0, 64 << 20] {
+        let with = |options| SqliteOptions { cache_bytes, ..options };
+        let mut fixture = Fixture::with(with).await;
+        fixture.create("u", "s").await;
+        let events = |from: u64, to: u64| {
+            (from..=to).map(|number| event(&format!("{number:05}"), &[("k", &number.to_string())]))
+        };
+        let (first, second) = (KEY_STEP, 2 * KEY_STEP);
+        let ends = [first - 100, first - 1, first, first + 1, second - 124, second + 3];
+        let mut last = 0;
+        for end in ends {
+            let batch = batch("s", events(last + 1, end));
+            fixture.store().append(&call(), batch).await.unwrap();
+            last = end;
+            let indexed = i64::try_from(known::indexed(end)).unwrap();
+            assert_eq!(fixture.count("SELECT count(*) FROM event_key"), indexed);
+        }
+        for _ in 0..2 {
+            for number in [1, first - 100, first - 1, first, first + 1, second, second + 1, last] {
+                let replay = fixture.append("s", &format!("{number:05}"), &[]).await;
+                assert!(replay.events[0].replayed, "{number}");
+                assert_eq!(replay.events[0].event.sequence, number);
+                assert_eq!(
+                    fixture.state("s", Some(number)).await,
+                    [format!("k={number}@{number}")]
+                );
+            }
+            assert_eq!(fixture.append("s", "new", &[]).await.info.last_sequence, last + 1);
+            fixture.reopen().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_small_state_has_a_snapshot_at_each_step() {
     let fixture = Fixture::new().await;
     fill(&fixture).await;
-    fixture.store.close().await;
-    let tables = fixture.tables();
-    let count = |sql: &str| tables.query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap();
-    let indexed = |version: u64| i64::try_from(schema::indexed(version)).unwrap();
-    assert_eq!(count("SELECT count(*) FROM event_id"), 3 * indexed(EVENTS));
-    let rows = 3 * indexed(EVENTS) + 2 * indexed(3 * EVENTS);
-    assert_eq!(count("SELECT count(*) FROM log_row"), rows);
-    let own =
-        "SELECT count(*) FROM key_change WHERE name = 'k' AND node IN (SELECT id FROM session)";
-    assert_eq!(count(own), 3 * indexed(EVENTS));
-    let shared =
-        "SELECT count(*) FROM key_change WHERE name = 'k' AND node IN (SELECT id FROM scope)";
-    assert_eq!(count(shared), 2 * indexed(3 * EVENTS));
+    let of_sessions = "SELECT count(*) FROM snapshot WHERE node IN (SELECT id FROM session)";
+    assert_eq!(fixture.count(of_sessions), 3 * 2);
+    let of_scopes = "SELECT count(*) FROM snapshot WHERE node IN (SELECT id FROM scope)";
+    assert_eq!(fixture.count(of_scopes), 2 * i64::try_from(3 * EVENTS / SNAPSHOT_STEP).unwrap());
+}
+
+/// Changes of an eighth of a large state make a snapshot, few changes make none, and the past is the same.
+#[tokio::test]
+async fn a_large_state_has_snapshots_that_are_worth_their_size() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    let value = |number: u64| format!("\"{number:0>1000}\"");
+    let large: Vec<_> = (0..32).map(|number| (format!("large-{number:02}"), value(0))).collect();
+    let large: Vec<_> = large.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    fixture.append("s", "large", &large).await;
+    let snapshots = "SELECT count(*) FROM snapshot";
+    // Small changes: two steps of a few bytes each, of 32 KB.
+    for number in 2..=2 * SNAPSHOT_STEP {
+        fixture.append("s", &number.to_string(), &[("n", &number.to_string())]).await;
+    }
+    let after_small = fixture.count(snapshots);
+    // Large ones: each step is twice the state.
+    for number in 2 * SNAPSHOT_STEP + 1..=4 * SNAPSHOT_STEP {
+        let name = format!("large-{:02}", number % 32);
+        fixture.append("s", &number.to_string(), &[(&name, &value(number))]).await;
+    }
+    assert_eq!((after_small, fixture.count(snapshots)), (1, 3));
+    for _ in 0..2 {
+        for sequence in [1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256] {
+            let state = fixture.state("s", Some(sequence)).await;
+            let expected: Vec<_> = (0..32)
+                .map(|slot| {
+                    let newest = (129..=sequence).rev().find(|number| number % 32 == slot);
+                    let (number, version) = newest.map_or((0, 1), |number| (number, number));
+                    format!("large-{slot:02}={}@{version}", value(number))
+                })
+                .chain((sequence > 1).then(|| sequence.min(128)).map(|n| format!("n={n}@{n}")))
+                .collect();
+            assert_eq!(state, expected, "as of {sequence}");
+        }
+        fixture.reopen().await;
+    }
 }
 
 #[tokio::test]
 async fn a_refused_batch_leaves_nothing_in_memory_either() {
     let fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    fixture.create("u", "s").await;
     fixture.append("s", "1", &[("k", "1"), ("app:k", "1"), ("user:k", "1")]).await;
     let before = fixture.state("s", None).await;
     let mut last = event("1", &[("k", "3")]);
     last.fingerprint = Fingerprint(9);
     let changing = event("2", &[("k", "2"), ("new", "2"), ("app:k", "2"), ("user:n", "2")]);
-    let refused = fixture.store.append(batch("s", [changing, last])).await.unwrap_err();
+    let refused = fixture.store().append(&call(), batch("s", [changing, last])).await.unwrap_err();
     assert!(matches!(refused, Error::EventIdReused(_)));
     let next = Append { return_state: true, ..one("s", "3", &[]) };
-    let appended = fixture.store.append(next).await.unwrap();
+    let appended = fixture.store().append(&call(), next).await.unwrap();
     assert_eq!(shown(&appended.state.unwrap()), before);
     assert_eq!(appended.info.last_sequence, 2);
     assert_eq!(fixture.state("s", None).await, before);
@@ -149,18 +208,18 @@ async fn a_refused_batch_leaves_nothing_in_memory_either() {
     assert_eq!(fixture.state("s", None).await[0], "app:k=4@2");
 }
 
-/// As many keys as a scope may have: what is done for each of them must not look at all of them.
+/// As many keys as a scope may have: work for one of them must not look at all of them.
 #[tokio::test]
 async fn the_past_of_very_many_keys_is_whole() {
     const KEYS: usize = 40_000;
     let fixture = Fixture::new().await;
-    fixture.create("u", "s", 1).await;
+    fixture.create("u", "s").await;
     let names: Vec<_> = (0..KEYS).map(|at| format!("{at:05}")).collect();
     let all: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     fixture.append("s", "1", &all).await;
-    let mut gone = event("2", &[]);
-    gone.delta.remove = names.iter().map(|name| StateKey::new(name.as_str()).unwrap()).collect();
-    fixture.store.append(batch("s", [gone])).await.unwrap();
+    let remove = names.iter().map(|name| key(name)).collect();
+    let gone = event_of("2", Delta { remove, ..Delta::default() });
+    fixture.store().append(&call(), batch("s", [gone])).await.unwrap();
     fixture.append("s", "3", &[("late", "1")]).await;
     let wanted: Vec<_> = names.iter().map(|name| format!("{name}=1@1")).collect();
     assert_eq!(fixture.state("s", Some(1)).await, wanted);
@@ -168,18 +227,19 @@ async fn the_past_of_very_many_keys_is_whole() {
     // The same in a wider scope, whose watchers are told what nothing has changed since.
     let names: Vec<_> = names.iter().map(|name| format!("user:{name}")).collect();
     let all: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
-    let remove = names.iter().map(|name| StateKey::new(name.as_str()).unwrap()).collect();
+    let remove = names.iter().map(|name| key(name)).collect();
     let gone = Delta { remove, ..Delta::default() };
     for delta in [delta(&all), gone, delta(&[("user:late", "1")])] {
-        fixture.store.update_state(change("v", delta)).await.unwrap();
+        let change = change(user_scope("v"), delta);
+        fixture.store().update_state(&call(), change).await.unwrap();
     }
     let mut told = Vec::new();
     let mut position =
         Position { incarnation: Incarnation(0), sequence: 0, versions: ScopeVersions::default() };
     loop {
-        let scope = change("v", Delta::default()).scope;
+        let scope = user_scope("v");
         let (max_items, max_bytes) = (1000, usize::MAX);
-        let query = WatchQuery { scope, position, max_items, max_bytes, now: at(1000) };
+        let query = WatchQuery { scope, position, max_items, max_bytes };
         let page = fixture.store.read_changes(query).await.unwrap();
         position = page.position;
         let changes = page.changes.iter().map(|it| (it.version, it.changes.remove.len()));
@@ -188,6 +248,6 @@ async fn the_past_of_very_many_keys_is_whole() {
             break;
         }
     }
-    // A page looks at so many keys, too.
+    // A page also ends after a number of keys.
     assert_eq!(told, [(1, vec![]), (2, vec![(2, KEYS)]), (3, vec![(3, 0)])]);
 }

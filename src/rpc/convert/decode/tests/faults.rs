@@ -240,7 +240,7 @@ fn a_scope_takes_its_own_and_wider_keys() {
             .into_iter()
             .map(|it| {
                 assert_eq!(it.reason.as_str(), "KEY_OUTSIDE_SCOPE");
-                it.field
+                it.field.to_string()
             })
             .collect::<Vec<_>>()
     };

@@ -19,7 +19,7 @@ use crate::{
     rpc::convert::decode::*,
 };
 
-/// A JSON string of so many bytes, quotes included.
+/// A JSON string of `bytes` bytes, quotes included.
 fn string_of(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes - 2))
 }

@@ -6,10 +6,10 @@ use super::{assert_faults, key, user_scope};
 use crate::{
     domain::{
         event::ScopeVersions,
-        session::Incarnation,
+        session::{Expiration, Incarnation},
         token::{Cursor, Position, StoreId},
     },
-    engine::{Expiration, WatchFrom},
+    engine::WatchFrom,
     proto::v1::{
         self, EndInvocationRequest, ListEventsRequest, ListKeyChangesRequest, ListSessionsRequest,
         RenderTemplateRequest, RewindSessionRequest, Session, UpdateSessionRequest, WatchRequest,

@@ -23,12 +23,12 @@ use crate::{
     store::AppendedEvent,
 };
 
-/// `{"a":{"a":…1}}`, with so many objects.
+/// `{"a":{"a":…1}}`, with `levels` objects.
 fn objects(levels: usize) -> Json {
     json(format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels)))
 }
 
-/// So many objects within so many arrays.
+/// Nested objects within nested arrays.
 fn mixed(arrays: usize, objects: usize) -> Json {
     let inner = self::objects(objects);
     json(format!("{}{inner}{}", "[".repeat(arrays), "]".repeat(arrays)))
@@ -144,7 +144,7 @@ fn appended(body: Json, of_state: Json) -> AppendAnswer {
     event.changes = Changes { set: Some(json(format!("{{\"k\":{of_state}}}"))), remove: vec![] };
     AppendAnswer {
         info: SessionInfo { ..info() },
-        events: vec![AppendedEvent { event, replayed: false }],
+        events: vec![AppendedEvent { event: event.into(), replayed: false }],
         state: Some(state([("k", of_state)])),
     }
 }
@@ -217,7 +217,7 @@ fn a_single_value_is_as_deep_as_clients_decode() {
     let deepest = assert_read(
         1..MAX_NESTING,
         |levels| {
-            let (value, rounded) = structs::value(&objects(levels), 2, usize::MAX)?;
+            let (value, rounded) = structs::value(&objects(levels), 2)?;
             assert!(!rounded);
             let value_form = Some(v1::key_change::ValueForm::Value(value));
             let change = v1::KeyChange { value_form, ..Default::default() };

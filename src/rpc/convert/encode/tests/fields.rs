@@ -105,7 +105,7 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
 
 #[test]
 fn an_event_that_was_never_stored_is_partial() {
-    let events = vec![AppendedEvent { event: event(0, json("{}")), replayed: false }];
+    let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = AppendAnswer { info: info(), events, state: None };
     let event = encode::append_event(answer, Form::Text, 0).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
@@ -133,8 +133,8 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
 
 #[test]
 fn a_failure_says_what_the_status_would_have() {
-    let failure = encode::failure(&status(Error::Draining, "r-1"));
+    let failure = encode::failure(&status(&Error::Draining, "r-1"));
     let AppendFailure { code, reason, message } = failure;
     assert_eq!((code, reason.as_str()), (Code::Unavailable as i32, "DRAINING"));
-    assert!(message.contains("send the same call again"));
+    assert!(message.contains("Retry the call"));
 }

@@ -11,7 +11,7 @@ use crate::{
 
 /// The double and whether it was rounded.
 fn double(text: &str) -> (f64, bool) {
-    let (value, rounded) = structs::value(&json(text), 0, usize::MAX).unwrap();
+    let (value, rounded) = structs::value(&json(text), 0).unwrap();
     match value.kind {
         Some(Kind::NumberValue(number)) => (number, rounded),
         other => panic!("no number: {other:?}"),
@@ -46,16 +46,16 @@ fn only_integers_that_are_no_double_count_as_rounded() {
 #[test]
 fn a_rounded_number_is_seen_wherever_it_stands() {
     for text in [r#"{"a":[{"b":9007199254740993}],"z":1}"#, r#"{"a":9007199254740993,"b":[1,2]}"#] {
-        assert!(structs::object(&json(text), 0, usize::MAX).unwrap().1, "{text}");
+        assert!(structs::object(&json(text), 0).unwrap().1, "{text}");
     }
     let text = r#"{"9007199254740993":"9007199254740993","a":9007199254740992}"#;
-    assert!(!structs::object(&json(text), 0, usize::MAX).unwrap().1);
+    assert!(!structs::object(&json(text), 0).unwrap().1);
 }
 
 #[test]
 fn strings_and_keys_come_decoded_and_the_last_of_two_counts() {
     let text = r#" { "k\u00e9\ud83e\udd80" : "a\n\"\\\/" , "d":1, "d" : [ null , true,false ] } "#;
-    let (object, _) = structs::object(&json(text), 0, usize::MAX).unwrap();
+    let (object, _) = structs::object(&json(text), 0).unwrap();
     let text =
         value_text(&prost_types::Value { kind: Some(Kind::StructValue(object)) }, usize::MAX);
     let expected = "{\"d\":[null,true,false],\"ké🦀\":\"a\\n\\\"\\\\/\"}";
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn text_comes_back_from_a_struct_as_the_same_value(text in exact_text()) {
         let before = json(text);
-        let (message, rounded) = structs::value(&before, 0, usize::MAX).unwrap();
+        let (message, rounded) = structs::value(&before, 0).unwrap();
         prop_assert!(!rounded);
         let after: Json = value_text(&message, usize::MAX).unwrap();
         prop_assert!(same_value(&before, &after), "{} became {}", before, after);

@@ -25,7 +25,8 @@ fn list(bodies: impl IntoIterator<Item = Json>) -> EventList {
 
 fn appended(bodies: impl IntoIterator<Item = Json>, state: Option<State>) -> AppendAnswer {
     let events = list(bodies).events.into_iter();
-    let events = events.map(|event| AppendedEvent { event, replayed: true }).collect();
+    let events =
+        events.map(|event| AppendedEvent { event: event.into(), replayed: true }).collect();
     AppendAnswer { info: info(), events, state }
 }
 
@@ -50,7 +51,7 @@ fn a_page_ends_before_it_is_too_large_in_its_own_form() {
 fn a_page_is_measured_to_the_byte() {
     for bytes in [10, 127, 128, 200, 16_383, 16_384, 20_000] {
         let page = encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text).unwrap();
-        let sum: usize = page.events.iter().map(encode::room::field_bytes).sum();
+        let sum: usize = page.events.iter().map(encode::size::field_bytes).sum();
         assert_eq!(page.encoded_len(), sum);
     }
 }
@@ -160,7 +161,8 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
         event
     };
     let events = (1..=999).map(|at| event(at, json("{\"small\":1}"))).chain([with_set(1000)]);
-    let events = events.map(|event| AppendedEvent { event, replayed: false }).collect();
+    let events =
+        events.map(|event| AppendedEvent { event: event.into(), replayed: false }).collect();
     let answer = AppendAnswer { info: info(), events, state: None };
     let response = encode::append_events(answer, Form::Text);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
@@ -194,7 +196,7 @@ fn a_thousand_envelopes_of_the_longest_names_fit() {
         event.event_id = crate::domain::id::EventId::new("e".repeat(128)).unwrap();
         event.changes =
             Changes { set: None, remove: vec![StateKey::new("k".repeat(512)).unwrap()] };
-        AppendedEvent { event, replayed: true }
+        AppendedEvent { event: event.into(), replayed: true }
     };
     let answer = AppendAnswer { info: info(), events: (1..=1000).map(long).collect(), state: None };
     let response = encode::append_events(answer, Form::Struct);

@@ -1,0 +1,209 @@
+//! Edits of one level of a JSON object that leave every other byte as it was.
+
+use std::ops::Range;
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::domain::json::Json;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Unescaped.
+    pub key: String,
+    /// Byte for byte.
+    pub value: &'a str,
+    /// From the quote that opens the key to the end of the value.
+    span: Range<usize>,
+}
+
+impl Member<'_> {
+    /// A string's characters; `None` for any other value.
+    pub fn string(&self) -> Option<String> {
+        serde_json::from_str(self.value).ok()
+    }
+
+    /// The members of an object. An error names this member.
+    pub fn members(&self) -> Result<Vec<(String, Json)>, String> {
+        let object = Json::object(self.value.to_owned());
+        object.map(|object| object.members()).map_err(|fault| format!("{} {fault}", self.key))
+    }
+}
+
+/// The members of an object in the order of the text, duplicates included.
+#[derive(Debug, Clone)]
+pub struct Object<'a> {
+    text: &'a str,
+    pub members: Vec<Member<'a>>,
+}
+
+impl<'a> Object<'a> {
+    pub fn read(text: &'a str) -> Result<Self, String> {
+        let mut parser = serde_json::Deserializer::from_str(text);
+        let pairs = parser.deserialize_map(Pairs).map_err(|error| error.to_string())?;
+        parser.end().map_err(|error| error.to_string())?;
+        let mut members = Vec::with_capacity(pairs.len());
+        // A key begins after the end of the member before it.
+        let mut after_previous = text.find('{').unwrap_or(0) + 1;
+        for (key, raw) in pairs {
+            let value: &'a str = raw.get();
+            let value_start = value.as_ptr().addr() - text.as_ptr().addr();
+            let skipped = text[after_previous..value_start].find('"').unwrap_or_default();
+            let end = value_start + value.len();
+            members.push(Member { key, value, span: after_previous + skipped..end });
+            after_previous = end;
+        }
+        Ok(Self { text, members })
+    }
+
+    /// Position of the last member with one of these keys, which is the one that counts.
+    pub fn position(&self, keys: &[&str]) -> Option<usize> {
+        self.members.iter().rposition(|member| keys.contains(&member.key.as_str()))
+    }
+
+    /// The last member with one of these keys.
+    pub fn get(&self, keys: &[&str]) -> Option<&Member<'a>> {
+        self.position(keys).map(|position| &self.members[position])
+    }
+
+    /// As [`Object::get`]; null counts as missing.
+    pub fn value(&self, keys: &[&str]) -> Option<&Member<'a>> {
+        self.get(keys).filter(|member| member.value != "null")
+    }
+
+    /// The text without the members that `unwanted` picks.
+    ///
+    /// A member goes with the white space up to the next one, the last member with everything after its predecessor.
+    /// Removing a member that [`Object::with_first`] added restores the text.
+    pub fn without(&self, unwanted: impl Fn(usize, &Member<'_>) -> bool) -> String {
+        let Self { text, members } = self;
+        let (Some(first), Some(last)) = (members.first(), members.last()) else {
+            return (*text).to_owned();
+        };
+        let kept = members.iter().enumerate();
+        let mut kept = kept.filter(|(position, member)| !unwanted(*position, member)).peekable();
+        let mut out = text[..first.span.start].to_owned();
+        while let Some((position, member)) = kept.next() {
+            out.push_str(&text[member.span.clone()]);
+            if kept.peek().is_some() {
+                out.push_str(&text[member.span.end..members[position + 1].span.start]);
+            }
+        }
+        out.push_str(&text[last.span.end..]);
+        out
+    }
+
+    /// The text with another value for the member at `position`.
+    pub fn with_value(&self, position: usize, value: &str) -> String {
+        let Some(member) = self.members.get(position) else {
+            return self.text.to_owned();
+        };
+        let start = member.span.end - member.value.len();
+        format!("{}{value}{}", &self.text[..start], &self.text[member.span.end..])
+    }
+
+    /// The text with one more member before all others.
+    pub fn with_first(&self, key: &str, value: &str) -> String {
+        let (at, comma) = match self.members.first() {
+            Some(first) => (first.span.start, ","),
+            None => (self.text.find('{').map_or(0, |brace| brace + 1), ""),
+        };
+        let (before, after) = self.text.split_at(at);
+        format!("{before}{}:{value}{comma}{after}", Json::string(key))
+    }
+}
+
+/// Collects the members of a map; their values are not parsed.
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut_key(text: &str, key: &str) -> String {
+        Object::read(text).unwrap().without(|_, member| member.key == key)
+    }
+
+    #[test]
+    fn members_come_in_order_with_duplicates_and_raw_values() {
+        let object = Object::read("{ \"a\" : 1.0 ,\"b,\\\"\":[ ], \"a\":\"x\"}").unwrap();
+        let seen: Vec<_> = object.members.iter().map(|m| (m.key.as_str(), m.value)).collect();
+        assert_eq!(seen, [("a", "1.0"), ("b,\"", "[ ]"), ("a", "\"x\"")]);
+        assert_eq!(object.get(&["a"]).and_then(Member::string).as_deref(), Some("x"));
+        assert!(object.get(&["c"]).is_none());
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in ["[]", "1", "", "{\"a\":}", "{} {}", "{\"a\":1,}"] {
+            assert!(Object::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cutting_leaves_the_rest_as_it_was() {
+        let text = "{ \"a\": 1,\n \"b\": {\"a\": 2} ,\"c\":3 }";
+        assert_eq!(cut_key(text, "a"), "{ \"b\": {\"a\": 2} ,\"c\":3 }");
+        assert_eq!(cut_key(text, "b"), "{ \"a\": 1,\n \"c\":3 }");
+        assert_eq!(cut_key(text, "c"), "{ \"a\": 1,\n \"b\": {\"a\": 2} }");
+        assert_eq!(cut_key(text, "d"), text);
+        assert_eq!(cut_key("{ \"a\" : 1 }", "a"), "{  }");
+        assert_eq!(cut_key("{\"a\":1,\"b\":2,\"a\":3}", "a"), "{\"b\":2}");
+        assert_eq!(cut_key("{ }", "a"), "{ }");
+    }
+
+    #[test]
+    fn a_value_is_replaced_in_its_place() {
+        let object = Object::read("{ \"a\" : [1] , \"b\": 2}").unwrap();
+        assert_eq!(object.with_value(0, "{}"), "{ \"a\" : {} , \"b\": 2}");
+        assert_eq!(object.with_value(1, "null"), "{ \"a\" : [1] , \"b\": null}");
+        assert_eq!(object.position(&["a", "b"]), Some(1));
+        assert_eq!(object.get(&["c"]), None);
+    }
+
+    #[test]
+    fn what_was_put_first_is_cut_without_a_trace() {
+        for text in ["{}", "{ }", "{\n}", "{\"b\":1}", "{ \"b\" : [1, 2] , \"c\":{} }"] {
+            let with = Object::read(text).unwrap().with_first("a\"", "{\"k\": 1}");
+            let object = Object::read(&with).unwrap();
+            assert_eq!(object.get(&["a\""]).unwrap().value, "{\"k\": 1}");
+            assert_eq!(object.without(|position, _| position == 0), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn insert_and_cut_are_inverse(
+            members in proptest::collection::vec((".{0,3}", "[ \n]{0,2}"), 0..4),
+            pad in "[ \n]{0,2}",
+        ) {
+            let inner: Vec<String> = members
+                .iter()
+                .map(|(key, space)| format!("{space}{}{space}:{space}1{space}", Json::string(key)))
+                .collect();
+            let text = format!("{{{pad}{}}}", inner.join(","));
+            let with = Object::read(&text).unwrap().with_first("x", "2");
+            let object = Object::read(&with).unwrap();
+            prop_assert_eq!(object.members.len(), members.len() + 1);
+            prop_assert_eq!(object.without(|position, _| position == 0), text);
+        }
+    }
+}

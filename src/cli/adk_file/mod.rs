@@ -1,0 +1,23 @@
+//! Session files as the Agent Development Kit (ADK) writes them, with one member of our own.
+//!
+//! ```text
+//! { "id": …, "app_name": …, "user_id": …, "state": {…}, "last_update_time": …,
+//!   "events": [ {…}, … ],
+//!   "sessiond": { … } }
+//! ```
+//!
+//! An entry of `events` is an event's body with its state delta in `actions.state_delta` (or `stateDelta`), as ADK
+//! stores it. Id, author, invocation, branch and time are members beside the rest. `sessiond` (see [`Extra`]) holds the
+//! rest, so that an exported session is restored byte for byte. Events that a rewind has hidden
+//! are there and not in `events`, because ADK would show them.
+
+mod edit;
+mod entry;
+mod extra;
+mod file;
+mod stamp;
+
+pub use entry::{Entry, state_of, state_text};
+pub use extra::{Extra, FORMAT, ForkNote, Hidden, Metadata, Rewind};
+pub use file::{SessionFile, Step};
+pub use stamp::write as write_stamp;

@@ -1,0 +1,241 @@
+//! The fixture of a benchmark: sessions in an application of their own, and the calls to them.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::{StreamExt as _, stream};
+use prost::Message as _;
+use tonic::Status;
+
+use super::load::Call;
+use crate::{
+    cli::{args::JSON_FORM, connect::Server, failure::Failure},
+    domain::{json::object_text, limits::BATCH_EVENTS},
+    proto::v1::{self, create_session_request::StateForm, event::BodyForm, state_delta::SetForm},
+};
+
+/// Keys of each scope in a session with full state.
+pub const KEYS: usize = 20;
+/// The newest events that a read returns.
+const RECENT: i32 = 20;
+/// Sessions of a list, as a user interface shows them.
+const LISTED: i32 = 50;
+/// Bytes of the events of one batch; the server takes 3 MiB.
+const BATCH_BODIES: usize = 2 << 20;
+/// Calls in flight while sessions are created or deleted, so that many share a commit.
+const IN_FLIGHT: usize = 256;
+
+pub struct Fixture {
+    servers: Vec<Server>,
+    app: String,
+    /// The event that every append appends.
+    event: v1::Event,
+    /// Created sessions, to be deleted at the end.
+    sessions: Vec<v1::SessionKey>,
+    /// Set by an interrupt.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Fixture {
+    /// An empty application. All workers share the connections to `servers`.
+    pub fn new(servers: Vec<Server>, app: String, body_bytes: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        Self { servers, app, event: event(body_bytes), sessions: Vec::new(), stop }
+    }
+
+    /// The connection of a worker.
+    pub fn server(&self, worker: usize) -> &Server {
+        &self.servers[worker % self.servers.len()]
+    }
+
+    /// Creates the sessions `{name}-{number}`, each of a user of its own, with `keys` keys in each scope.
+    pub async fn sessions(
+        &mut self,
+        name: &str,
+        numbers: Range<u64>,
+        keys: usize,
+    ) -> Result<Vec<v1::SessionKey>, Failure> {
+        let created: Vec<_> = numbers.map(|number| self.key(name, number)).collect();
+        self.sessions.extend(created.iter().cloned());
+        let names = scoped_keys(keys);
+        let state = names.iter().map(|key| (key.as_str(), r#""a value of some length""#));
+        let state = object_text(state).into_string();
+        self.for_all(&created, async |server, key| {
+            let request = v1::CreateSessionRequest {
+                app_name: key.app_name,
+                user_id: key.user_id,
+                session_id: key.session_id,
+                state_form: Some(StateForm::StateJson(state.clone())),
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            server.sessions().create_session(request).await.map(drop)
+        })
+        .await?;
+        Ok(created)
+    }
+
+    pub fn key(&self, name: &str, number: u64) -> v1::SessionKey {
+        v1::SessionKey {
+            app_name: self.app.clone(),
+            user_id: format!("{name}-user-{number}"),
+            session_id: format!("{name}-{number}"),
+        }
+    }
+
+    /// Appends `events` events without state.
+    pub async fn fill(&self, key: &v1::SessionKey, events: u64) -> Result<(), Failure> {
+        let event = v1::Event { state_delta: None, ..self.event.clone() };
+        let per_batch = (BATCH_BODIES / event.encoded_len()).clamp(1, BATCH_EVENTS);
+        let mut left = usize::try_from(events).unwrap_or(usize::MAX);
+        while left > 0 {
+            self.check_stop()?;
+            let count = left.min(per_batch);
+            let request = v1::AppendEventsRequest {
+                key: Some(key.clone()),
+                events: vec![event.clone(); count],
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            self.server(0).events().append_events(request).await?;
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// An append of one event that changes one key of each scope.
+    pub fn append(&self, key: &v1::SessionKey) -> v1::AppendEventRequest {
+        v1::AppendEventRequest {
+            key: Some(key.clone()),
+            event: Some(self.event.clone()),
+            json_form: JSON_FORM,
+            ..Default::default()
+        }
+    }
+
+    /// A read of the session's state and its newest events.
+    pub fn read(&self, key: &v1::SessionKey) -> Call {
+        let events = Some(v1::EventSelection { recent: Some(RECENT), ..Default::default() });
+        Call::Read(v1::GetSessionRequest {
+            key: Some(key.clone()),
+            events,
+            json_form: JSON_FORM,
+            ..Default::default()
+        })
+    }
+
+    /// The first page of the application's sessions, most recently used first.
+    pub fn list(&self) -> Call {
+        Call::List(v1::ListSessionsRequest {
+            app_name: self.app.clone(),
+            page_size: LISTED,
+            order: v1::SessionOrder::LastEventTimeDesc.into(),
+            json_form: JSON_FORM,
+            ..Default::default()
+        })
+    }
+
+    /// Deletes all sessions, and the keys that they leave in wider scopes.
+    pub async fn remove(&mut self) -> Result<(), Failure> {
+        self.stop.store(false, Ordering::Relaxed);
+        let sessions = std::mem::take(&mut self.sessions);
+        let mut wider = scoped_keys(KEYS);
+        wider.retain(|key| key.contains(':'));
+        self.for_all(&sessions, async |server, key| {
+            let v1::SessionKey { app_name, user_id, .. } = key.clone();
+            let delete = v1::DeleteSessionRequest { key: Some(key), allow_missing: true };
+            server.sessions().delete_session(delete).await?;
+            let update = v1::UpdateStateRequest {
+                scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
+                delta: Some(v1::StateDelta { remove: wider.clone(), ..Default::default() }),
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            server.state().update_state(update).await.map(drop)
+        })
+        .await
+    }
+
+    /// Calls `act` for each key, with [`IN_FLIGHT`] calls at a time.
+    async fn for_all(
+        &self,
+        keys: &[v1::SessionKey],
+        act: impl AsyncFn(Server, v1::SessionKey) -> Result<(), Status>,
+    ) -> Result<(), Failure> {
+        let servers = self.servers.iter().cycle();
+        let calls = keys.iter().zip(servers).map(|(key, server)| act(server.clone(), key.clone()));
+        let mut running = stream::iter(calls).buffer_unordered(IN_FLIGHT);
+        while let Some(outcome) = running.next().await {
+            outcome?;
+            self.check_stop()?;
+        }
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Failure::Failed("interrupted".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn event(body_bytes: usize) -> v1::Event {
+    let frame = r#"{"content":{"role":"model","parts":[{"text":""}]}}"#.len();
+    let text = "x".repeat(body_bytes.saturating_sub(frame));
+    let body = format!(r#"{{"content":{{"role":"model","parts":[{{"text":"{text}"}}]}}}}"#);
+    let set = r#"{"app:key-0":"value","user:key-0":12345,"key-0":{"step":"done"}}"#;
+    let set_form = Some(SetForm::SetJson(set.to_owned()));
+    v1::Event {
+        invocation_id: "bench-invocation".to_owned(),
+        author: "bench".to_owned(),
+        state_delta: Some(v1::StateDelta { set_form, ..Default::default() }),
+        body_form: Some(BodyForm::BodyJson(body)),
+        ..Default::default()
+    }
+}
+
+/// `count` keys of each scope.
+fn scoped_keys(count: usize) -> Vec<String> {
+    let keys = |number| ["app:", "user:", ""].map(|prefix| format!("{prefix}key-{number}"));
+    (0..count).flat_map(keys).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::json::Json;
+
+    #[test]
+    fn a_body_has_the_size_asked_for() {
+        let body = |bytes| match event(bytes).body_form {
+            Some(BodyForm::BodyJson(text)) => Json::object(text).unwrap().len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(body(1024), 1024);
+        assert!(body(0) > 0);
+    }
+
+    #[test]
+    fn state_has_as_many_keys_in_each_scope() {
+        let keys = scoped_keys(KEYS);
+        let with = |prefix| keys.iter().filter(|key| key.starts_with(prefix)).count();
+        assert_eq!((with("app:"), with("user:"), with("key-")), (KEYS, KEYS, KEYS));
+    }
+
+    #[test]
+    fn an_append_changes_a_key_of_each_scope() {
+        let fixture = Fixture::new(Vec::new(), "bench-app".to_owned(), 1024);
+        let key = fixture.key("s", 3);
+        let request = fixture.append(&key);
+        assert_eq!(request.key, Some(key));
+        let delta = request.event.and_then(|event| event.state_delta).unwrap();
+        let Some(SetForm::SetJson(set)) = delta.set_form else { panic!("not as text") };
+        assert_eq!(Json::object(set).unwrap().members().len(), 3);
+    }
+}

@@ -1,0 +1,219 @@
+//! Write requests to a store, and their answers.
+
+use std::sync::Arc;
+
+use crate::domain::{
+    Sequence,
+    delta::ScopeDelta,
+    event::{Event, Fingerprint, NewEvent},
+    id::{Author, DisplayName, EventId, RequestId, SessionId},
+    json::Json,
+    precondition::Precondition,
+    scope::{SessionKey, SessionRef, StateKey},
+    session::{Expiration, Incarnation, Labels, SessionInfo, State},
+};
+
+/// One write.
+#[derive(Clone, Debug)]
+pub enum Request {
+    Create(CreateSession),
+    Update(SessionUpdate),
+    Delete(DeleteSession),
+    Fork(ForkSession),
+    CopyEvents(CopyEvents),
+    FinishFork(FinishFork),
+    Append(Append),
+    Rewind(RewindSession),
+    UpdateState(StateUpdate),
+    /// Ends sessions that have expired and removes rows of those that are gone, a bounded piece at a time.
+    Sweep,
+}
+
+impl Request {
+    /// Bytes that it holds while it waits, about.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Create(create) => {
+                create.state.iter().map(|(key, value)| key.as_str().len() + value.len()).sum()
+            }
+            Self::Append(append) => append.events.iter().map(NewEvent::bytes).sum(),
+            Self::UpdateState(update) => update.delta.delta().bytes(),
+            Self::Update(_)
+            | Self::Delete(_)
+            | Self::Fork(_)
+            | Self::CopyEvents(_)
+            | Self::FinishFork(_)
+            | Self::Rewind(_)
+            | Self::Sweep => 0,
+        }
+    }
+}
+
+/// The answer to a [`Request`], by its kind.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Created(Created),
+    Updated(SessionInfo),
+    /// Whether there was a session.
+    Deleted(bool),
+    ForkBegun(Fork),
+    /// The last event that has been copied.
+    Copied(Sequence),
+    /// The new session with its merged state.
+    Forked((SessionInfo, State)),
+    Appended(Appended),
+    StateUpdated(StateUpdated),
+    /// Whether more is left to do.
+    Swept(bool),
+}
+
+/// The outcome of a creation if the address is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExisting {
+    Refuse,
+    /// Return the existing session, unchanged.
+    Return,
+}
+
+#[derive(Clone, Debug)]
+pub struct CreateSession {
+    pub key: SessionKey,
+    /// Initial state: full keys, each once. `temp:` keys go nowhere.
+    pub state: Vec<(StateKey, Json)>,
+    pub display_name: DisplayName,
+    pub labels: Labels,
+    /// `None`: never.
+    pub expiration: Option<Expiration>,
+    pub on_existing: OnExisting,
+}
+
+/// A session as created or found.
+#[derive(Clone, Debug)]
+pub struct Created {
+    pub info: SessionInfo,
+    /// Merged.
+    pub state: State,
+    /// False if it existed before.
+    pub created: bool,
+}
+
+/// New values of a session's metadata; `None`: unchanged.
+#[derive(Clone, Debug)]
+pub struct SessionUpdate {
+    pub key: SessionKey,
+    pub display_name: Option<DisplayName>,
+    /// All labels.
+    pub labels: Option<Labels>,
+    /// `Some(None)`: never.
+    pub expiration: Option<Option<Expiration>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeleteSession {
+    pub key: SessionKey,
+}
+
+/// Begins a fork. The events follow by [`CopyEvents`], and [`FinishFork`] makes the new session visible.
+#[derive(Clone, Debug)]
+pub struct ForkSession {
+    pub source: SessionKey,
+    /// The last event to take over; `None`: all.
+    pub up_to: Option<Sequence>,
+    /// Id of the new session, of the same user.
+    pub session_id: SessionId,
+}
+
+/// A fork that has begun.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    pub source: SessionKey,
+    pub source_incarnation: Incarnation,
+    pub target: SessionKey,
+    pub target_incarnation: Incarnation,
+    pub up_to: Sequence,
+}
+
+/// Copies a bounded piece of a fork's events.
+#[derive(Clone, Debug)]
+pub struct CopyEvents {
+    pub fork: Fork,
+    /// The last event that has been copied.
+    pub after: Sequence,
+}
+
+#[derive(Clone, Debug)]
+pub struct FinishFork {
+    pub fork: Fork,
+}
+
+/// The key that makes a change of state idempotent within its scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey {
+    pub id: RequestId,
+    /// Of what it asks for.
+    pub fingerprint: Fingerprint,
+}
+
+/// Events to append to one session.
+#[derive(Clone, Debug)]
+pub struct Append {
+    pub session: SessionRef,
+    /// At least one.
+    pub events: Vec<NewEvent>,
+    /// Checked once, before the first event.
+    pub precondition: Precondition,
+    /// Set if this is a change of state by request.
+    pub request: Option<RequestKey>,
+    /// Answer with the merged state.
+    pub return_state: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Appended {
+    /// The session right after the commit.
+    pub info: SessionInfo,
+    /// The events as stored, in the order of the request; none if the request was a replay.
+    pub events: Vec<AppendedEvent>,
+    /// Merged, right after the commit, if requested.
+    pub state: Option<State>,
+    /// Whether the [`RequestKey`] had been seen before.
+    pub request_replayed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct AppendedEvent {
+    pub event: Arc<Event>,
+    /// It was stored before.
+    pub replayed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct RewindSession {
+    pub key: SessionKey,
+    /// The last event that stays visible; 0: none.
+    pub to: Sequence,
+    /// Id of the marker.
+    pub event_id: EventId,
+    pub author: Author,
+    /// Of `to` and `author`.
+    pub fingerprint: Fingerprint,
+    /// Not checked for a replay.
+    pub precondition: Precondition,
+}
+
+/// A change of an application's or a user's state.
+#[derive(Clone, Debug)]
+pub struct StateUpdate {
+    pub delta: ScopeDelta,
+    pub precondition: Precondition,
+    pub author: Author,
+    pub request: Option<RequestKey>,
+}
+
+#[derive(Clone, Debug)]
+pub struct StateUpdated {
+    /// The keys that are visible from the scope now.
+    pub state: State,
+    /// The same request was committed before.
+    pub replayed: bool,
+}

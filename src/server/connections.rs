@@ -1,0 +1,203 @@
+//! The accept loop: hyper serves every connection until its client leaves or the server shuts down.
+
+use std::{
+    io::{self, Cursor},
+    pin::pin,
+    time::Duration,
+};
+
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join},
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    front::Front,
+    health::{Phase, draining},
+    listener::{Accepted, Listener},
+};
+
+/// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
+/// none needs two round trips, and a few of them side by side.
+const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// Requests in flight on one connection: more than any pool of agents has, few enough that one client cannot take all memory.
+const STREAMS_PER_CONNECTION: u32 = 4096;
+
+/// Seconds of silence after which a client is pinged, and seconds that it has to answer: a watch of a client that vanished ends within a
+/// minute.
+const KEEPALIVE_INTERVAL_SECS: u64 = 40;
+const KEEPALIVE_TIMEOUT_SECS: u64 = 20;
+
+/// The bytes that every HTTP/2 client sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Seconds that a client has to send them: clients do so at once, even without a request.
+const PREFACE_TIMEOUT_SECS: u64 = 30;
+
+/// How long the loop pauses after a connection could not be accepted, which mostly means that no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// At a shutdown, how long a connection without requests may take to end: time for the last answers to arrive, and for clients to
+/// learn that no more calls are taken. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
+const IDLE_GRACE: Duration = Duration::from_secs(5);
+
+/// Accepts connections until the shutdown, then waits until the last of them has ended.
+pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phase>) {
+    let connections = GracefulShutdown::new();
+    let mut stop = pin!(draining(phase.clone()));
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
+        match accepted {
+            Ok(Accepted::Tcp(stream)) => {
+                tokio::spawn(connection(stream.into_split(), front, phase, watcher));
+            }
+            Ok(Accepted::Unix(stream)) => {
+                tokio::spawn(connection(stream.into_split(), front, phase, watcher));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    connections.shutdown().await;
+}
+
+/// Waits until no request has been in flight for a while, at most half of `drain_timeout`.
+pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
+    in_flight.close();
+    loop {
+        in_flight.wait().await;
+        sleep(IDLE_GRACE.min(drain_timeout / 2)).await;
+        if in_flight.is_empty() {
+            return;
+        }
+    }
+}
+
+async fn connection<R, W>(
+    (mut reader, writer): (R, W),
+    front: Front,
+    phase: watch::Receiver<Phase>,
+    watcher: Watcher,
+) where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    // HTTP waits for the preface however long it takes, also at a shutdown.
+    let preface = tokio::select! {
+        () = draining(phase) => return,
+        preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
+    };
+    let Ok(Ok(preface)) = preface else { return };
+    let io = TokioIo::new(join(Cursor::new(preface).chain(reader), writer));
+    let http = http();
+    let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
+    if let Err(error) = served.await {
+        tracing::debug!(error, "a connection failed");
+    }
+}
+
+/// The first bytes, up to the preface's length or to the first that is not the preface's. HTTP reads them again.
+async fn preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(PREFACE.len());
+    while bytes.len() < PREFACE.len() && PREFACE.starts_with(&bytes) {
+        let missing = PREFACE.len() - bytes.len();
+        if reader.take(missing as u64).read_buf(&mut bytes).await? == 0 {
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+fn http() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .keep_alive_interval(Duration::from_secs(KEEPALIVE_INTERVAL_SECS))
+        .keep_alive_timeout(Duration::from_secs(KEEPALIVE_TIMEOUT_SECS));
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncWriteExt as _, duplex, split},
+        time::{Instant, pause},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_are_over_when_none_was_left_for_a_while() {
+        pause();
+        let in_flight = TaskTracker::new();
+        let hour = Duration::from_secs(3600);
+        let (first, second) = (in_flight.token(), in_flight.token());
+        assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "two are in flight");
+        drop(first);
+        assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "one is in flight");
+        drop(second);
+        let mut over = pin!(idle(&in_flight, hour));
+        assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "that may be a pause");
+        let late = in_flight.token();
+        assert!(timeout(hour, &mut over).await.is_err());
+        drop(late);
+        assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "the wait begins anew");
+        assert!(timeout(IDLE_GRACE, over).await.is_ok());
+        let short = IDLE_GRACE / 5;
+        assert!(timeout(short, idle(&in_flight, short)).await.is_ok(), "half of what there is");
+    }
+
+    #[tokio::test]
+    async fn the_preface_is_read_as_far_as_it_is_one() {
+        for (sent, expected) in [
+            (PREFACE.to_vec(), PREFACE.to_vec()),
+            ([PREFACE, b"more"].concat(), PREFACE.to_vec()),
+            (b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+            (b"PRI".to_vec(), b"PRI".to_vec()),
+            (Vec::new(), Vec::new()),
+        ] {
+            assert_eq!(preface(&mut sent.as_slice()).await.unwrap(), expected);
+        }
+    }
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the test looks how long a connection lived")]
+    async fn a_connection_without_a_preface_is_closed() {
+        pause();
+        let phase = watch::Sender::new(Phase::Serving);
+        let front = || Front::new(Default::default(), phase.subscribe(), TaskTracker::new());
+        let watcher = || GracefulShutdown::new().watcher();
+        let began = Instant::now();
+        let (mut client, server) = duplex(64);
+        client.write_all(b"PRI * HT").await.unwrap();
+        connection(split(server), front(), phase.subscribe(), watcher()).await;
+        assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS);
+        phase.send_replace(Phase::Draining);
+        let (_client, server) = duplex(64);
+        connection(split(server), front(), phase.subscribe(), watcher()).await;
+        assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
+    }
+}

@@ -1,0 +1,84 @@
+//! The server's phase, and health (`grpc.health.v1`), which tells it: all services are ready together.
+
+use std::pin::Pin;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::watch;
+use tokio_stream::{Stream, wrappers::WatchStream};
+use tonic::{Request, Response, Status};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_server::Health,
+};
+
+use crate::{
+    domain::error::Error,
+    rpc::{SERVICE_NAMES, status::status},
+    store::CallId,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The store is not open yet.
+    Starting,
+    Serving,
+    Draining,
+}
+
+/// Waits for the shutdown.
+pub async fn draining(mut phase: watch::Receiver<Phase>) {
+    // A server that was dropped has stopped as well.
+    let _ = phase.wait_for(|&phase| phase == Phase::Draining).await;
+}
+
+/// A refusal that no handler made.
+pub fn refusal(error: &Error) -> Status {
+    status(error, CallId::next())
+}
+
+pub struct PhaseHealth(pub watch::Receiver<Phase>);
+
+fn is_known(request: Request<HealthCheckRequest>) -> bool {
+    let HealthCheckRequest { service } = request.into_inner();
+    service.is_empty() || SERVICE_NAMES.contains(&&*service)
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl Health for PhaseHealth {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        if !is_known(request) {
+            return Err(Status::not_found("This service is not registered."));
+        }
+        Ok(Response::new(response(match *self.0.borrow() {
+            Phase::Serving => ServingStatus::Serving,
+            Phase::Starting | Phase::Draining => ServingStatus::NotServing,
+        })))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    /// The status now and at every change. A watch ends with the server, which would wait for it otherwise.
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let known = is_known(request);
+        let updates = WatchStream::new(self.0.clone()).flat_map(move |phase| {
+            let status = match phase {
+                _ if !known => ServingStatus::ServiceUnknown,
+                Phase::Serving => ServingStatus::Serving,
+                Phase::Starting | Phase::Draining => ServingStatus::NotServing,
+            };
+            let end = (phase == Phase::Draining).then(|| Err(refusal(&Error::Draining)));
+            stream::iter([Ok(response(status))].into_iter().chain(end))
+        });
+        Ok(Response::new(Box::pin(updates)))
+    }
+}

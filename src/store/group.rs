@@ -1,0 +1,153 @@
+//! Group commit: the requests that wait are loaded, decided one after the other, and committed in one transaction.
+//!
+//! Every store commits through here. What a backend adds is how it loads, applies and commits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::{sync::oneshot, time::Instant};
+use tracing::error;
+
+use super::{Notifier, RequestContext};
+use crate::{
+    commit::{Answer, ChangeSet, Decision, Loaded, Needs, Request, decide, needs},
+    domain::error::{Cause, Error},
+};
+
+/// The operations that group commit needs of a database.
+pub trait Backend {
+    /// The data loaded so far.
+    fn loaded(&mut self) -> &mut Loaded;
+
+    /// Begins a transaction and loads what requests need, and the time. An error means that nothing was begun.
+    fn load(&mut self, needs: &[Needs<'_>]) -> impl Future<Output = Result<(), Error>>;
+
+    /// Writes the rows of a change set.
+    fn apply(&mut self, changes: &ChangeSet) -> impl Future<Output = Result<(), Error>>;
+
+    /// Makes them durable. [`Error::OutcomeUnknown`] if they may be.
+    fn commit(&mut self) -> impl Future<Output = Result<(), Error>>;
+
+    /// Ends the transaction without any change, and forgets what was loaded if `changed`: decisions were merged into it.
+    fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
+}
+
+/// A request that waits for its commit.
+#[derive(Debug)]
+pub struct Submission {
+    pub context: RequestContext,
+    pub request: Request,
+    pub reply: oneshot::Sender<Result<Answer, Error>>,
+}
+
+impl Submission {
+    /// Answers. The caller may have gone.
+    pub fn answer(self, answer: Result<Answer, Error>) {
+        drop(self.reply.send(answer));
+    }
+}
+
+/// Executes a group and answers everybody in it, except for one that has to be loaded again and those behind it: they are left in
+/// `group`, for the next one. The error is that of a transaction that failed.
+pub async fn execute<B: Backend>(
+    backend: &mut B,
+    group: &mut Vec<Submission>,
+    notifier: &Notifier,
+) -> Result<(), Error> {
+    expire(group);
+    let needed: Vec<Needs<'_>> =
+        group.iter().map(|submission| needs(&submission.request)).collect();
+    if let Err(failure) = backend.load(&needed).await {
+        drop(needed);
+        return refuse_all(group, failure);
+    }
+    drop(needed);
+    let mut changes = ChangeSet::default();
+    let mut decided = Vec::with_capacity(group.len());
+    let mut waiting = std::mem::take(group).into_iter();
+    while let Some(submission) = waiting.next() {
+        let decision = catch_unwind(AssertUnwindSafe(|| {
+            decide(backend.loaded(), &mut changes, &submission.request)
+        }));
+        match decision {
+            Ok(Decision::Accepted(answer)) => decided.push((submission, Ok(answer))),
+            Ok(Decision::Refused(error)) => decided.push((submission, Err(error))),
+            // Nothing was changed since it was loaded: loading again would not help.
+            Ok(Decision::LoadAgain) if changes.is_empty() => {
+                decided
+                    .push((submission, Err(Error::internal("a request's needs were not loaded"))));
+            }
+            // Those behind it wait as well, so that writes take effect in the order in which they came.
+            Ok(Decision::LoadAgain) => {
+                group.push(submission);
+                group.extend(waiting);
+                break;
+            }
+            Err(_) => {
+                error!("a decision panicked, rolling back its group");
+                backend.roll_back(true).await;
+                let failure = Error::internal("a decision panicked");
+                submission.answer(Err(failure.clone()));
+                decided.into_iter().for_each(|(it, _)| it.answer(Err(failure.clone())));
+                // Nothing of it happened, so that those behind it can still be executed.
+                group.extend(waiting);
+                return Err(failure);
+            }
+        }
+    }
+    let committed = commit(backend, &changes).await;
+    match committed {
+        Ok(()) => {
+            notifier.wake(&changes);
+            // Events are shared with the answers: those are the last to hold them.
+            drop(changes);
+            decided.into_iter().for_each(|(submission, answer)| submission.answer(answer));
+            Ok(())
+        }
+        Err(failure) => {
+            decided.into_iter().for_each(|(it, _)| it.answer(Err(failure.clone())));
+            Err(failure)
+        }
+    }
+}
+
+async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), Error> {
+    if changes.is_empty() {
+        backend.roll_back(false).await;
+        backend.loaded().end_group();
+        return Ok(());
+    }
+    let committed = match backend.apply(changes).await {
+        Ok(()) => backend.commit().await,
+        Err(failure) => Err(failure),
+    };
+    match committed {
+        Ok(()) => backend.loaded().end_group(),
+        Err(_) => backend.roll_back(true).await,
+    }
+    committed
+}
+
+/// Answers the submissions whose callers have stopped waiting.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "deadlines are counted on the caller's clock, not on the store's"
+)]
+fn expire(group: &mut Vec<Submission>) {
+    if group.iter().all(|submission| submission.context.deadline.is_none()) {
+        return;
+    }
+    let now = Instant::now();
+    for expired in group.extract_if(.., |submission| submission.context.is_expired(now)) {
+        expired.answer(Err(Error::ExpiredInQueue));
+    }
+}
+
+fn refuse_all(group: &mut Vec<Submission>, failure: Error) -> Result<(), Error> {
+    group.drain(..).for_each(|submission| submission.answer(Err(failure.clone())));
+    Err(failure)
+}
+
+/// An error of a store whose worker ended before it answered.
+pub fn abandoned() -> Error {
+    Error::OutcomeUnknown(Cause::new("the store's worker ended before it answered"))
+}

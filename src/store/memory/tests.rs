@@ -1,0 +1,148 @@
+//! What the data of the store holds after calls, which no answer tells.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use super::{scope::ScopeRecord, *};
+use crate::{
+    commit::{CopyEvents, CreateSession, DeleteSession, Fork, ForkSession, ScopeKey, StateUpdate},
+    domain::{
+        delta::{Delta, ScopeDelta},
+        id::{AppName, Author, DisplayName, SessionId, UserId},
+        json::Json,
+        limits::SCOPE_BYTES,
+        precondition::Precondition,
+        scope::{Scope, ScopeKind, SessionKey, StateKey},
+        session::Labels,
+        time::Time,
+    },
+    store::OnExisting,
+};
+
+/// A clock that tests set, and that panics when told to.
+struct TestClock {
+    now: Mutex<Time>,
+    panics: AtomicBool,
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        assert!(!self.panics.load(Ordering::SeqCst), "the clock panics");
+        *self.now.lock().unwrap()
+    }
+}
+
+fn at(secs: i64) -> Time {
+    Time::new(secs, 0).unwrap()
+}
+
+fn store() -> (Arc<TestClock>, Arc<MemoryStore>) {
+    let clock = Arc::new(TestClock { now: Mutex::new(at(0)), panics: AtomicBool::new(false) });
+    (clock.clone(), Arc::new(MemoryStore::new(StoreId([0; 16]), clock)))
+}
+
+async fn commit(store: &MemoryStore, request: Request) -> Result<Answer, Error> {
+    store.commit(&RequestContext::internal(), request).await
+}
+
+fn session(id: &str) -> SessionKey {
+    SessionKey {
+        app_name: AppName::new("a").unwrap(),
+        user_id: UserId::new("u").unwrap(),
+        session_id: SessionId::new(id).unwrap(),
+    }
+}
+
+fn create(id: &str, key: &str) -> Request {
+    Request::Create(CreateSession {
+        key: session(id),
+        state: vec![(StateKey::new(key).unwrap(), Json::integer(1))],
+        display_name: DisplayName::default(),
+        labels: Labels::default(),
+        expiration: None,
+        on_existing: OnExisting::Refuse,
+    })
+}
+
+fn update(scope: Scope, delta: Delta) -> Request {
+    Request::UpdateState(StateUpdate {
+        delta: ScopeDelta::new(scope, delta).unwrap(),
+        precondition: Precondition::default(),
+        author: Author::system(),
+        request: None,
+    })
+}
+
+#[tokio::test]
+async fn asking_leaves_nothing_behind() {
+    let (_, store) = store();
+    let scope = || Scope::User(AppName::new("a").unwrap(), UserId::new("u").unwrap());
+    store.read_state(StateQuery { scope: scope(), keys: None }).await.unwrap();
+    commit(&store, update(scope(), Delta::default())).await.unwrap();
+    let delete = Request::Delete(DeleteSession { key: session("s") });
+    assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(false))));
+    assert!(store.lock().scopes.is_empty());
+}
+
+/// Limits change between versions of the program: a scope may hold more than it would be given.
+#[tokio::test]
+async fn a_scope_over_its_limit_may_shrink_and_not_grow() {
+    let (_, store) = store();
+    let app = AppName::new("a").unwrap();
+    let text = |bytes: usize| Json::string(&"x".repeat(bytes));
+    let mut full = ScopeRecord::default();
+    full.version = 1;
+    full.state_bytes = "k".len() + text(SCOPE_BYTES).len();
+    full.put("k", Some(text(SCOPE_BYTES)), 1);
+    store.lock().scopes.insert(ScopeKey::Application(app.clone()), full);
+    let set = async |bytes| {
+        let delta =
+            Delta { set: vec![(StateKey::new("app:k").unwrap(), text(bytes))], ..Delta::default() };
+        commit(&store, update(Scope::Application(app.clone()), delta)).await
+    };
+    let grown = set(SCOPE_BYTES + 1).await;
+    assert_eq!(grown.unwrap_err(), Error::StateTooLarge(ScopeKind::Application));
+    for bytes in [SCOPE_BYTES, SCOPE_BYTES - 1, 0] {
+        set(bytes).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_panic_harms_nobody_else() {
+    let (clock, store) = store();
+    commit(&store, create("s", "k")).await.unwrap();
+    clock.panics.store(true, Ordering::SeqCst);
+    let other = Arc::clone(&store);
+    tokio::spawn(async move { commit(&other, create("t", "k")).await }).await.unwrap_err();
+    clock.panics.store(false, Ordering::SeqCst);
+    commit(&store, create("t", "k")).await.unwrap();
+    assert!(store.lock().sessions.at(&session("s")).is_some());
+}
+
+#[tokio::test]
+async fn an_unfinished_fork_is_kept_for_a_minute_after_its_last_piece() {
+    let (clock, store) = store();
+    commit(&store, create("s", "k")).await.unwrap();
+    let begin =
+        ForkSession { source: session("s"), up_to: None, session_id: SessionId::new("t").unwrap() };
+    let Ok(Answer::ForkBegun(fork)) = commit(&store, Request::Fork(begin)).await else {
+        panic!("the fork did not begin");
+    };
+    let sweep = async |secs| {
+        *clock.now.lock().unwrap() = at(secs);
+        commit(&store, Request::Sweep).await.unwrap();
+        store.lock().forks.len()
+    };
+    let copy = async |fork: &Fork| {
+        let piece = CopyEvents { fork: fork.clone(), after: 0 };
+        commit(&store, Request::CopyEvents(piece)).await
+    };
+    assert_eq!(sweep(59).await, 1);
+    copy(&fork).await.unwrap();
+    assert_eq!(sweep(60 + 58).await, 1);
+    assert_eq!(sweep(60 + 59).await, 0);
+    assert!(matches!(copy(&fork).await, Err(Error::StoreUnavailable(_))));
+    assert_eq!(sweep(1_000).await, 0);
+}

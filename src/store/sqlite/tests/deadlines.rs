@@ -1,0 +1,58 @@
+//! A write whose caller has stopped waiting is not executed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::*;
+
+#[expect(clippy::disallowed_methods, reason = "deadlines are of the caller's clock")]
+fn after(duration: Duration) -> Instant {
+    Instant::now() + duration
+}
+
+#[tokio::test]
+async fn a_write_whose_deadline_passes_in_the_queue_is_not_applied() {
+    let fixture = Fixture::with(|options| SqliteOptions { group_requests: 1, ..options }).await;
+    fixture.create("u", "s").await;
+    // The first write waits for the lock of another connection, the second one behind it in the queue.
+    let other = fixture.tables();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // It reaches the queue in time; its turn comes later.
+    let expiring = RequestContext { deadline: Some(after(Duration::ZERO)), ..call() };
+    let patient = call();
+    let first = fixture.store().append(&patient, one("s", "1", &[("k", "1")]));
+    let second = fixture.store().append(&expiring, one("s", "2", &[("k", "2")]));
+    let let_go = async { other.execute_batch("COMMIT").unwrap() };
+    let (first, second, ()) = tokio::join!(biased; first, second, let_go);
+    assert_eq!(first.unwrap().info.last_sequence, 1);
+    assert_eq!(second.unwrap_err(), Error::ExpiredInQueue);
+    assert_eq!(fixture.state("s", None).await, ["k=1@1"]);
+    // Its id was not used.
+    let again = fixture.append("s", "2", &[]).await;
+    assert!(!again.events[0].replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_expired_requests_of_a_group_are_dropped() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for (id, seconds) in [("1", Some(1)), ("2", Some(3)), ("3", None)] {
+        let deadline = seconds.map(|seconds| after(Duration::from_secs(seconds)));
+        let (reply, answer) = oneshot::channel();
+        let (context, request) =
+            (RequestContext { deadline, ..call() }, Request::Append(one("s", id, &[])));
+        group.push(Submission { context, request, reply });
+        answers.push(answer);
+    }
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let notifier = Notifier::default();
+    let executed = group::execute(&mut writer, &mut group, &notifier);
+    executed.now_or_never().unwrap().unwrap();
+    let answers: Vec<_> =
+        answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
+    assert_eq!(answers, [Err(Error::ExpiredInQueue), Ok(1), Ok(2)]);
+}

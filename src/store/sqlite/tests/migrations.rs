@@ -1,0 +1,158 @@
+//! Migrations, with a step that no release has yet.
+
+use std::{fs, path::PathBuf};
+
+use super::{
+    migrate::{MIGRATIONS, Migration, migrate, try_on_copy},
+    schema::{FIRST_RELEASED, SCHEMA_VERSION},
+    *,
+};
+
+const STEPS: &[Migration] = &[
+    Migration {
+        from: SCHEMA_VERSION,
+        title: "add a table",
+        apply: |connection| {
+            connection.execute_batch("CREATE TABLE added (x); INSERT INTO added VALUES (1)")
+        },
+    },
+    Migration {
+        from: SCHEMA_VERSION + 1,
+        title: "add a column",
+        apply: |connection| connection.execute_batch("ALTER TABLE added ADD COLUMN y DEFAULT 2"),
+    },
+];
+
+const FAILING: &[Migration] = &[
+    Migration { ..STEPS[0] },
+    Migration {
+        apply: |connection| connection.execute_batch("ALTER TABLE missing ADD COLUMN y"),
+        ..STEPS[1]
+    },
+];
+
+/// A file with a session, and what is beside it.
+async fn filled() -> (Fixture, PathBuf) {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    fixture.append("s", "1", &[("k", "1")]).await;
+    fixture.store.close().await;
+    let path = fixture.options.path.clone();
+    (fixture, path)
+}
+
+fn version(path: &Path) -> i32 {
+    let connection = Connection::open(path).unwrap();
+    connection.query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap()
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name != "test.db-lock");
+    names.sort();
+    names
+}
+
+#[test]
+fn the_steps_lead_from_the_first_release_to_this_version() {
+    let from: Vec<i32> = MIGRATIONS.iter().map(|step| step.from).collect();
+    assert_eq!(from, (FIRST_RELEASED..SCHEMA_VERSION).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn all_steps_are_applied_after_a_copy() {
+    let (fixture, path) = filled().await;
+    let mut connection = fixture.tables();
+    migrate(&path, &mut connection, SCHEMA_VERSION, STEPS).unwrap();
+    assert_eq!(version(&path), SCHEMA_VERSION + 2);
+    let added: (i64, i64) = connection
+        .query_row("SELECT x, y FROM added", (), |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(added, (1, 2));
+    drop(connection);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v3.bak"]);
+    // The copy is a store as it was.
+    let copy = fixture.folder.path().join("test.db.v3.bak");
+    assert_eq!(version(&copy), SCHEMA_VERSION);
+    let store = open(SqliteOptions::new(&copy, StoreId([8; 16]))).await.unwrap();
+    assert_eq!(store.id(), NEW_ID);
+    assert_eq!(store.read_session(query("s")).await.unwrap().info.last_sequence, 1);
+    store.close().await;
+    // The migrated file is newer than this program.
+    let refused = open(fixture.options.clone()).await.err().unwrap();
+    assert_eq!(
+        refused,
+        OpenError::Newer { path: path.canonicalize().unwrap(), version: SCHEMA_VERSION + 2 }
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_this_version_is_not_copied() {
+    let (fixture, path) = filled().await;
+    migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[1..]).unwrap();
+    assert_eq!(try_on_copy(&path, &STEPS[1..]), Ok(vec![]));
+    assert_eq!(dry_run(&path), Ok(vec![]));
+    assert_eq!(version(&path), SCHEMA_VERSION);
+    assert_eq!(files(fixture.folder.path()), ["test.db"]);
+}
+
+#[tokio::test]
+async fn a_failed_step_leaves_the_file_as_it_was() {
+    let (fixture, path) = filled().await;
+    let error = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, FAILING).unwrap_err();
+    let OpenError::Migration { from, copy, .. } = &error else { panic!("{error}") };
+    assert_eq!(*from, SCHEMA_VERSION + 1);
+    let copy = copy.clone().unwrap();
+    assert!(error.to_string().contains(copy.to_str().unwrap()), "{error}");
+    assert_eq!((version(&path), version(&copy)), (SCHEMA_VERSION, SCHEMA_VERSION));
+    assert_eq!(fixture.count("SELECT count(*) FROM sqlite_schema WHERE name = 'added'"), 0);
+    let store = open(fixture.options.clone()).await.unwrap();
+    assert_eq!(store.read_session(query("s")).await.unwrap().info.last_sequence, 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_earlier_copy_is_not_overwritten() {
+    let (fixture, path) = filled().await;
+    let copy = fixture.folder.path().join("test.db.v3.bak");
+    fs::write(&copy, "an earlier copy").unwrap();
+    let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
+    assert_eq!(refused, OpenError::CopyExists(copy.clone()));
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "an earlier copy");
+    assert_eq!(version(&path), SCHEMA_VERSION);
+    // What an interrupted copy left is no copy.
+    fs::remove_file(&copy).unwrap();
+    fs::write(fixture.folder.path().join("test.db.v3.bak.partial"), "a part").unwrap();
+    migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v3.bak"]);
+}
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_made_stops_the_migration() {
+    let (fixture, path) = filled().await;
+    // A folder in the place of the copy's first name.
+    fs::create_dir(fixture.folder.path().join("test.db.v3.bak.partial")).unwrap();
+    let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
+    assert!(matches!(refused, OpenError::CopyFailed { .. }), "{refused}");
+    assert_eq!(version(&path), SCHEMA_VERSION);
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
+    let (fixture, path) = filled().await;
+    let before = fs::read(&path).unwrap();
+    assert_eq!(try_on_copy(&path, STEPS), Ok(vec!["add a table", "add a column"]));
+    let failed = try_on_copy(&path, FAILING).unwrap_err();
+    assert!(matches!(failed, OpenError::Migration { copy: None, .. }), "{failed}");
+    assert!(fs::read(&path).unwrap() == before, "the file is unchanged");
+    assert_eq!(files(fixture.folder.path()), ["test.db"]);
+    assert_eq!(dry_run(&fixture.folder.path().join("missing.db")), Ok(vec![]));
+    let foreign = fixture.folder.path().join("foreign.db");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    assert!(matches!(dry_run(&foreign), Err(OpenError::Foreign(_))));
+    // It needs the file for itself.
+    let store = open(fixture.options.clone()).await.unwrap();
+    assert!(matches!(try_on_copy(&path, STEPS), Err(OpenError::InUse { .. })));
+    store.close().await;
+}

@@ -1,0 +1,149 @@
+//! Requests and queries of these tests, and states as text.
+
+use super::*;
+
+pub(super) fn call() -> RequestContext {
+    RequestContext::internal()
+}
+
+/// Every key with its value and its version.
+pub(super) fn shown(state: &State) -> Vec<String> {
+    let entries = state.0.iter();
+    entries.map(|it| format!("{}={}@{}", it.key, it.value, it.version)).collect()
+}
+
+pub(super) fn at(secs: i64) -> Time {
+    Time::new(secs, 0).unwrap()
+}
+
+/// The address of a session of the user `u`.
+pub(super) fn address(session: &str) -> SessionKey {
+    of_user("u", session)
+}
+
+pub(super) fn of_user(user: &str, session: &str) -> SessionKey {
+    SessionKey {
+        app_name: AppName::new("a").unwrap(),
+        user_id: UserId::new(user).unwrap(),
+        session_id: SessionId::new(session).unwrap(),
+    }
+}
+
+pub(super) fn creation(user: &str, session: &str) -> CreateSession {
+    CreateSession {
+        key: of_user(user, session),
+        state: Vec::new(),
+        display_name: DisplayName::new("").unwrap(),
+        labels: Labels::default(),
+        expiration: None,
+        on_existing: OnExisting::Refuse,
+    }
+}
+
+pub(super) fn key(name: &str) -> StateKey {
+    StateKey::new(name).unwrap()
+}
+
+pub(super) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+pub(super) fn delta(set: &[(&str, &str)]) -> Delta {
+    let set = set.iter().map(|(name, value)| (key(name), json(value)));
+    Delta { set: set.collect(), ..Delta::default() }
+}
+
+pub(super) fn event(id: &str, set: &[(&str, &str)]) -> NewEvent {
+    event_of(id, delta(set))
+}
+
+pub(super) fn event_of(id: &str, delta: Delta) -> NewEvent {
+    NewEvent {
+        event_id: EventId::new(id).unwrap(),
+        invocation_id: None,
+        author: Author::new("agent").unwrap(),
+        branch: Branch::new("").unwrap(),
+        event_time: None,
+        delta: delta.split_temp().0,
+        body: None,
+        fingerprint: Fingerprint(1),
+        refusal: None,
+        field: FieldPath::new("event.state_delta"),
+    }
+}
+
+pub(super) fn batch(session: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {
+    Append {
+        session: SessionRef::Full(address(session)),
+        events: events.into_iter().collect(),
+        precondition: Precondition::default(),
+        request: None,
+        return_state: false,
+    }
+}
+
+pub(super) fn one(session: &str, id: &str, set: &[(&str, &str)]) -> Append {
+    batch(session, [event(id, set)])
+}
+
+pub(super) fn rewind(session: &str, to: u64) -> RewindSession {
+    RewindSession {
+        key: address(session),
+        to,
+        event_id: EventId::new(format!("rewind to {to}")).unwrap(),
+        author: Author::new("a").unwrap(),
+        fingerprint: Fingerprint(3),
+        precondition: Precondition::default(),
+    }
+}
+
+pub(super) fn query(session: &str) -> SessionQuery {
+    SessionQuery {
+        session: SessionRef::Full(address(session)),
+        as_of: None,
+        with_state: false,
+        events: None,
+    }
+}
+
+pub(super) fn selection(recent: Option<u64>) -> EventSelection {
+    EventSelection {
+        filter: EventFilter::default(),
+        after: 0,
+        up_to: None,
+        recent,
+        descending: false,
+        max_items: 1000,
+        max_bytes: usize::MAX,
+    }
+}
+
+pub(super) fn fork_of(source: &str, session: &str, up_to: Option<u64>) -> ForkSession {
+    ForkSession { source: address(source), up_to, session_id: SessionId::new(session).unwrap() }
+}
+
+pub(super) fn list(user: Option<&str>, order: SessionOrder, max_items: usize) -> SessionsQuery {
+    SessionsQuery {
+        app_name: AppName::new("a").unwrap(),
+        user_id: user.map(|user| UserId::new(user).unwrap()),
+        labels: Labels::default(),
+        order,
+        after: None,
+        max_items,
+        max_bytes: usize::MAX,
+        with_state: false,
+    }
+}
+
+pub(super) fn user_scope(user: &str) -> Scope {
+    Scope::User(AppName::new("a").unwrap(), UserId::new(user).unwrap())
+}
+
+pub(super) fn change(scope: Scope, delta: Delta) -> StateUpdate {
+    StateUpdate {
+        delta: ScopeDelta::new(scope, delta).unwrap(),
+        precondition: Precondition::default(),
+        author: Author::new("a").unwrap(),
+        request: None,
+    }
+}

@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# Steps of a check: each runs under a headline, and the summary lists how they ended. Sourced by tests/run.
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+summary=()
+passed=0
+failed=0
+
+# step NAME COMMAND...: runs COMMAND and records its outcome and duration. Exit code 77 means skipped.
+step() {
+  local name=$1 started=$SECONDS status outcome reason=''
+  shift
+  printf '\n== %s\n' "$name"
+  rm -f "$tmp/reason" "$tmp/counts"
+  "$@"
+  status=$?
+  [[ ! -f $tmp/reason ]] || reason=": $(<"$tmp/reason")"
+  local step_passed=0 step_failed=0 tests_failed
+  case $status in
+    0) outcome=ok step_passed=1 ;;
+    77) outcome=skipped ;;
+    *) outcome=FAILED step_failed=1 ;;
+  esac
+  # Tests count one by one instead of as a step. A step that fails without a failed test still counts.
+  if [[ -f $tmp/counts ]]; then
+    read -r step_passed tests_failed <"$tmp/counts"
+    [[ $tests_failed == 0 ]] || step_failed=$tests_failed
+  fi
+  passed=$((passed + step_passed))
+  failed=$((failed + step_failed))
+  summary+=("$(printf '%-7s %5ds  %s%s' "$outcome" $((SECONDS - started)) "$name" "$reason")")
+}
+
+# skip REASON: ends a step that has nothing to do.
+skip() {
+  printf 'skipped: %s\n' "$*"
+  printf '%s' "$*" >"$tmp/reason"
+  return 77
+}
+
+# missing REASON: ends a step whose tool is missing. With CI=true that is a failure.
+missing() {
+  [[ ${CI:-false} == false ]] && { skip "$*"; return; }
+  printf 'missing: %s\n' "$*"
+  printf '%s' "$*" >"$tmp/reason"
+  return 1
+}
+
+# counted PATTERN COMMAND...: runs COMMAND and counts its tests. PATTERN is a sed script that turns its lines into
+# "PASSED FAILED".
+counted() {
+  local pattern=$1 status
+  shift
+  "$@" 2>&1 | tee "$tmp/tests.log"
+  status=$?
+  sed -n "$pattern" "$tmp/tests.log" \
+    | { passed=0 failed=0; while read -r p f; do passed=$((passed + p)) failed=$((failed + f)); done; echo "$passed $failed"; } \
+      >"$tmp/counts"
+  [[ $status == 0 && $(<"$tmp/counts") == "0 0" ]] && echo "no tests ran" && return 1
+  return $status
+}

@@ -1,0 +1,367 @@
+//! Files that earlier versions wrote are opened and read to what was put in.
+//!
+//! A release that changes the tables of the SQLite store keeps a file of the version before in `tests/fixtures`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where what it takes for granted does not hold")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use sessiond::{
+    commit::{
+        Append, CreateSession, DeleteSession, ForkSession, OnExisting, RequestKey, RewindSession,
+        StateUpdate,
+    },
+    domain::{
+        delta::{Delta, ScopeDelta},
+        error::Error,
+        event::{Fingerprint, NewEvent},
+        field::FieldPath,
+        id::{
+            AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId,
+            UserId,
+        },
+        json::Json,
+        page::{EventFilter, EventSelection},
+        precondition::Precondition,
+        scope::{Scope, SessionKey, SessionRef, StateKey},
+        session::{Expiration, Labels},
+        time::Time,
+        token::StoreId,
+    },
+    store::{
+        Clock, KeyChangeQuery, RequestContext, SessionOrder, SessionQuery, SessionsQuery, Store,
+        sqlite::{self, SqliteOptions, SqliteStore},
+    },
+};
+
+/// Events of the session `long`: more than one step of every index.
+const LONG: u64 = 1030;
+
+/// The file that this version writes.
+const CURRENT: &str = "sqlite-v3.db";
+
+#[tokio::test]
+async fn a_file_of_version_3_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    fs::copy(fixture("sqlite-v3.db"), &path).unwrap();
+    let clock = TestClock::at(500);
+    let store = open(&path, &clock).await;
+    assert_eq!(store.id(), StoreId(*b"fixture of tests"));
+    check(&store, &clock).await;
+    store.close().await;
+}
+
+/// Also writes the fixture of this version where it is missing.
+#[tokio::test]
+async fn a_file_of_this_version_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    let clock = TestClock::at(100);
+    let store = open(&path, &clock).await;
+    fill(&store, &clock).await;
+    store.close().await;
+    if !fixture(CURRENT).exists() {
+        fs::create_dir_all(fixture("")).unwrap();
+        fs::copy(&path, fixture(CURRENT)).unwrap();
+    }
+    clock.set(500);
+    let store = open(&path, &clock).await;
+    check(&store, &clock).await;
+    store.close().await;
+}
+
+async fn fill(store: &dyn Store, clock: &TestClock) {
+    let call = RequestContext::internal();
+    let state = [("app:currency", "\"EUR\""), ("user:name", "\"Ada\""), ("basket", "[]")];
+    let cart = CreateSession {
+        display_name: DisplayName::new("A cart").unwrap(),
+        labels: Labels::new([("kind".to_owned(), "cart".to_owned())].into()).unwrap(),
+        ..creation("ada", "cart", &state)
+    };
+    store.create_session(&call, cart).await.unwrap();
+    clock.set(101);
+    let events = [
+        event("1", &[("basket", "[1]"), ("draft", "true")], &[]),
+        event("2", &[("basket", "[1,2]"), ("user:visits", "7")], &["draft"]),
+    ];
+    let batch = append("cart", "ada", events.into());
+    let id = RequestId::new("first").unwrap();
+    let request = Some(RequestKey { id, fingerprint: Fingerprint(9) });
+    store.append(&call, Append { request, ..batch }).await.unwrap();
+    let fork = ForkSession {
+        source: key("ada", "cart"),
+        up_to: Some(2),
+        session_id: SessionId::new("fork").unwrap(),
+    };
+    clock.set(102);
+    store.fork_session(&call, fork).await.unwrap();
+    clock.set(103);
+    let rewind = RewindSession {
+        key: key("ada", "cart"),
+        to: 1,
+        event_id: EventId::new("back").unwrap(),
+        author: Author::new("ada").unwrap(),
+        fingerprint: Fingerprint(4),
+        precondition: Precondition::default(),
+    };
+    store.rewind_session(&call, rewind).await.unwrap();
+    let after = vec![event("4", &[("app:currency", "\"USD\"")], &[])];
+    store.append(&call, append("cart", "ada", after)).await.unwrap();
+    store.update_state(&call, visits(&[("user:visits", "8")])).await.unwrap();
+
+    clock.set(104);
+    store.create_session(&call, creation("ada", "long", &[])).await.unwrap();
+    let event = |number: u64| {
+        let is_counted = number.is_multiple_of(10);
+        let count = number.to_string();
+        let set = [("n", count.as_str())];
+        event(&count, if is_counted { &set } else { &[] }, &[])
+    };
+    for half in [1..=LONG / 2, LONG / 2 + 1..=LONG] {
+        store.append(&call, append("long", "ada", half.map(event).collect())).await.unwrap();
+    }
+
+    clock.set(105);
+    let expiration = Some(Expiration::At(time(1000)));
+    let expiring = CreateSession { expiration, ..creation("bob", "expiring", &[("k", "1")]) };
+    store.create_session(&call, expiring).await.unwrap();
+    store.create_session(&call, creation("bob", "deleted", &[("k", "1")])).await.unwrap();
+    store.delete_session(&call, DeleteSession { key: key("bob", "deleted") }).await.unwrap();
+}
+
+async fn check(store: &dyn Store, clock: &TestClock) {
+    check_sessions(store).await;
+    check_states(store).await;
+    check_replays(store).await;
+    let expiring = store.read_session(query("bob", "expiring", None)).await.unwrap();
+    assert_eq!(expiring.info.expire_time, Some(time(1000)));
+    clock.set(1000);
+    let gone = store.read_session(query("bob", "expiring", None)).await.unwrap_err();
+    assert_eq!(gone, Error::not_found(&key("bob", "expiring")));
+    while store.sweep().await.unwrap() {}
+    let left = store.read_session(query("ada", "cart", None)).await.unwrap();
+    assert_eq!(left.info.last_sequence, 4);
+}
+
+async fn check_sessions(store: &dyn Store) {
+    let list = SessionsQuery {
+        app_name: AppName::new("shop").unwrap(),
+        user_id: None,
+        labels: Labels::default(),
+        order: SessionOrder::MostRecent,
+        after: None,
+        max_items: 100,
+        max_bytes: usize::MAX,
+        with_state: false,
+    };
+    let page = store.list_sessions(list).await.unwrap();
+    let found = page.sessions.iter().map(|(info, _)| {
+        let key = &info.key;
+        format!(
+            "{} {} {} {}",
+            key.user_id,
+            key.session_id,
+            info.last_sequence,
+            info.last_event_time.secs()
+        )
+    });
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        ["bob expiring 0 105", "ada long 1030 104", "ada cart 4 103", "ada fork 2 101"]
+    );
+    let cart = &page.sessions[2].0;
+    assert_eq!(cart.display_name.as_str(), "A cart");
+    assert_eq!(cart.labels.as_map().get("kind").map(String::as_str), Some("cart"));
+    assert_eq!((cart.create_time, cart.update_time), (time(100), time(103)));
+    let origin = page.sessions[3].0.forked_from.clone().unwrap();
+    assert_eq!((origin.key, origin.sequence), (key("ada", "cart"), 2));
+}
+
+async fn check_states(store: &dyn Store) {
+    let cases: [(&str, Option<u64>, &[&str]); 5] = [
+        (
+            "cart",
+            None,
+            &[
+                "app:currency=\"USD\"@2",
+                "user:name=\"Ada\"@1",
+                "user:visits=8@3",
+                "basket=[1]@3",
+                "draft=true@3",
+            ],
+        ),
+        ("cart", Some(0), &["app:currency=\"EUR\"@1", "user:name=\"Ada\"@1", "basket=[]@0"]),
+        (
+            "cart",
+            Some(2),
+            &["app:currency=\"EUR\"@1", "user:name=\"Ada\"@1", "user:visits=7@2", "basket=[1,2]@2"],
+        ),
+        (
+            "fork",
+            None,
+            &["app:currency=\"USD\"@2", "user:name=\"Ada\"@1", "user:visits=8@3", "basket=[1,2]@2"],
+        ),
+        (
+            "long",
+            Some(1025),
+            &["app:currency=\"USD\"@2", "user:name=\"Ada\"@1", "user:visits=8@3", "n=1020@1020"],
+        ),
+    ];
+    for (session, as_of, expected) in cases {
+        let view = store.read_session(query("ada", session, as_of)).await.unwrap();
+        let state = view.state.unwrap().0;
+        let state = state.iter().map(|it| format!("{}={}@{}", it.key, it.value, it.version));
+        assert_eq!(state.collect::<Vec<_>>(), expected, "{session} as of {as_of:?}");
+    }
+    let cart = store.read_session(query("ada", "cart", None)).await.unwrap().events.unwrap();
+    let ids: Vec<_> = cart.events.iter().map(|event| event.event_id.as_str()).collect();
+    assert_eq!(ids, ["1", "4"]);
+    let turn = cart.events[1].invocation_id.as_ref().map(InvocationId::as_str);
+    assert_eq!(turn, Some("turn-4"));
+    assert_eq!(cart.events[0].body.as_ref().map(Json::as_str), Some("{\"text\": \"1\"}"));
+    let history = KeyChangeQuery {
+        scope: Scope::Session(key("ada", "long")),
+        key: StateKey::new("n").unwrap(),
+        before: None,
+        max_items: 1000,
+        max_bytes: usize::MAX,
+    };
+    let history = store.list_key_changes(history).await.unwrap();
+    let versions: Vec<_> = history.changes.iter().map(|change| change.version).collect();
+    assert_eq!(versions, (1..=103).rev().map(|tenth| tenth * 10).collect::<Vec<_>>());
+}
+
+/// What was sent once is answered as it was, from every index of ids.
+async fn check_replays(store: &dyn Store) {
+    let call = RequestContext::internal();
+    for (session, id, sequence) in [
+        ("cart", "1", 1),
+        ("fork", "2", 2),
+        ("long", "5", 5),
+        ("long", "1024", 1024),
+        ("long", "1029", 1029),
+    ] {
+        let again = append(session, "ada", vec![event(id, &[], &[])]);
+        let appended = store.append(&call, again).await.unwrap();
+        assert!(appended.events[0].replayed, "{session} {id}");
+        assert_eq!(appended.events[0].event.sequence, sequence);
+    }
+    let updated = store.update_state(&call, visits(&[("user:visits", "9")])).await.unwrap();
+    assert!(updated.replayed);
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+async fn open(path: &Path, clock: &Arc<TestClock>) -> SqliteStore {
+    let clock: Arc<dyn Clock> = clock.clone();
+    let id = StoreId(*b"fixture of tests");
+    sqlite::open(SqliteOptions { clock, ..SqliteOptions::new(path, id) }).await.unwrap()
+}
+
+struct TestClock(Mutex<Time>);
+
+impl TestClock {
+    fn at(secs: i64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(time(secs))))
+    }
+
+    fn set(&self, secs: i64) {
+        *self.0.lock().unwrap() = time(secs);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        *self.0.lock().unwrap()
+    }
+}
+
+fn time(secs: i64) -> Time {
+    Time::new(secs, 0).unwrap()
+}
+
+fn key(user: &str, session: &str) -> SessionKey {
+    SessionKey {
+        app_name: AppName::new("shop").unwrap(),
+        user_id: UserId::new(user).unwrap(),
+        session_id: SessionId::new(session).unwrap(),
+    }
+}
+
+fn values(set: &[(&str, &str)]) -> Vec<(StateKey, Json)> {
+    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
+    set.iter().map(|(name, text)| (StateKey::new(*name).unwrap(), json(text))).collect()
+}
+
+fn creation(user: &str, session: &str, state: &[(&str, &str)]) -> CreateSession {
+    CreateSession {
+        key: key(user, session),
+        state: values(state),
+        display_name: DisplayName::default(),
+        labels: Labels::default(),
+        expiration: None,
+        on_existing: OnExisting::Refuse,
+    }
+}
+
+fn event(id: &str, set: &[(&str, &str)], remove: &[&str]) -> NewEvent {
+    let remove = remove.iter().map(|name| StateKey::new(*name).unwrap()).collect();
+    let delta = Delta { set: values(set), remove, ..Delta::default() };
+    let body = Json::parse(format!("{{\"text\": \"{id}\"}}")).unwrap();
+    NewEvent {
+        event_id: EventId::new(id).unwrap(),
+        invocation_id: (id.len() == 1).then(|| InvocationId::new(format!("turn-{id}")).unwrap()),
+        author: Author::new("a").unwrap(),
+        branch: Branch::new("").unwrap(),
+        event_time: None,
+        delta: delta.split_temp().0,
+        // Most events of a long session have none, for the size of the file.
+        body: (id.len() == 1).then_some(body),
+        fingerprint: Fingerprint(1),
+        refusal: None,
+        field: FieldPath::new("event.state_delta"),
+    }
+}
+
+fn append(session: &str, user: &str, events: Vec<NewEvent>) -> Append {
+    Append {
+        session: SessionRef::Full(key(user, session)),
+        events,
+        precondition: Precondition::default(),
+        request: None,
+        return_state: false,
+    }
+}
+
+fn visits(set: &[(&str, &str)]) -> StateUpdate {
+    let scope = Scope::User(AppName::new("shop").unwrap(), UserId::new("ada").unwrap());
+    let delta = Delta { set: values(set), ..Delta::default() };
+    let id = RequestId::new("visits").unwrap();
+    StateUpdate {
+        delta: ScopeDelta::new(scope, delta).unwrap(),
+        precondition: Precondition::default(),
+        author: Author::new("shop").unwrap(),
+        request: Some(RequestKey { id, fingerprint: Fingerprint(5) }),
+    }
+}
+
+fn query(user: &str, session: &str, as_of: Option<u64>) -> SessionQuery {
+    let events = EventSelection {
+        filter: EventFilter::default(),
+        after: 0,
+        up_to: None,
+        recent: None,
+        descending: false,
+        max_items: 1000,
+        max_bytes: usize::MAX,
+    };
+    let session = SessionRef::Full(key(user, session));
+    SessionQuery { session, as_of, with_state: true, events: Some(events) }
+}
