@@ -1,4 +1,4 @@
-//! Two sessions of one user, as the kit's guide to state tells it: `cargo run --example two_sessions -- 127.0.0.1:50051`.
+//! The example of ADK's guide to state, two sessions of one user: `cargo run --example two_sessions -- 127.0.0.1:50051`.
 
 use std::{collections::HashMap, error::Error};
 
@@ -15,7 +15,7 @@ fn request(context: &str, shared: Vec<(&str, Value)>) -> CreateRequest {
 }
 
 #[tokio::main]
-#[expect(clippy::disallowed_methods, reason = "the deadline of an agent, which decides no test")]
+#[expect(clippy::disallowed_methods, reason = "an agent uses the default deadline")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".into());
     let sessions = SessiondSessionService::connect(address).await?;

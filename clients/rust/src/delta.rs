@@ -1,4 +1,4 @@
-//! Changes of state beyond the kit's: removals, and operations that the server evaluates inside the commit.
+//! State changes that ADK cannot express: removals, and operations that the server evaluates inside the commit.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use adk_core::Result;
 use serde_json::Value;
 
 use crate::{
-    event::object_text,
+    json::object_text,
     proto::v1::{
         self, Increment, ListAppend, MergePatch, SetIfAbsent, StateOperation, increment::Amount,
         list_append::ValuesForm, merge_patch::PatchForm, set_if_absent::ValueForm,
@@ -14,9 +14,9 @@ use crate::{
     },
 };
 
-/// Changes of state, by keys with their prefixes: first what is set, then what is removed, then the operations in their order.
+/// Changes of state. Keys have their prefixes. Values are set first, then keys are removed, then operations are applied in order.
 ///
-/// Operations are evaluated where the change is committed, so that of two writers who add one, both count.
+/// The server evaluates operations inside the commit, so that concurrent increments all count.
 ///
 /// ```
 /// use sessiond_adk::Delta;
@@ -36,7 +36,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Nothing yet.
+    /// An empty delta.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,7 +47,7 @@ impl Delta {
         self
     }
 
-    /// Removes a key; one that is not there is fine.
+    /// Removes a key. A missing one is not an error.
     pub fn remove(mut self, key: impl Into<String>) -> Self {
         self.remove.push(key.into());
         self
@@ -59,13 +59,13 @@ impl Delta {
         self.operation(key, Operation::Increment(Increment { amount }))
     }
 
-    /// Adds to a number, which becomes one with a fraction. A missing key counts as 0.
+    /// Adds to a number, which becomes a double. A missing key counts as 0.
     pub fn increment_by(self, key: impl Into<String>, by: f64) -> Self {
         let amount = Some(Amount::ByDouble(by));
         self.operation(key, Operation::Increment(Increment { amount }))
     }
 
-    /// Adds to the end of a list. A missing key counts as an empty one.
+    /// Appends to a list. A missing key counts as an empty list.
     pub fn append<V: Into<Value>>(
         self,
         key: impl Into<String>,
@@ -74,28 +74,28 @@ impl Delta {
         self.append_bounded(key, values, 0)
     }
 
-    /// The same, and keeps the newest `longest` items only; 0: all.
+    /// Appends to a list and keeps its last `max_length` items; 0 keeps all.
     pub fn append_bounded<V: Into<Value>>(
         self,
         key: impl Into<String>,
         values: impl IntoIterator<Item = V>,
-        longest: u32,
+        max_length: u32,
     ) -> Self {
         let values: Value = values.into_iter().map(Into::into).collect();
         let append = ListAppend {
             values_form: Some(ValuesForm::ValuesJson(values.to_string())),
-            max_length: i32::try_from(longest).unwrap_or(i32::MAX),
+            max_length: i32::try_from(max_length).unwrap_or(i32::MAX),
         };
         self.operation(key, Operation::ListAppend(append))
     }
 
-    /// Sets a key that has no value yet.
+    /// Sets a key unless it exists.
     pub fn set_if_absent(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         let value_form = Some(ValueForm::ValueJson(value.into().to_string()));
         self.operation(key, Operation::SetIfAbsent(SetIfAbsent { value_form }))
     }
 
-    /// Merges into an object as RFC 7396 says. A missing key counts as an empty one.
+    /// Merges into an object (RFC 7396). A missing key counts as an empty object.
     pub fn merge(self, key: impl Into<String>, patch: impl Into<Value>) -> Self {
         let patch_form = Some(PatchForm::PatchJson(patch.into().to_string()));
         self.operation(key, Operation::MergePatch(MergePatch { patch_form }))
@@ -106,9 +106,9 @@ impl Delta {
         self
     }
 
-    /// This delta after what an event sets.
-    pub(crate) fn after(mut self, earlier: HashMap<String, Value>) -> Self {
-        for (key, value) in earlier {
+    /// Adds the values that an event sets. Those of this delta win.
+    pub(crate) fn with_event_delta(mut self, event_delta: HashMap<String, Value>) -> Self {
+        for (key, value) in event_delta {
             self.set.entry(key).or_insert(value);
         }
         self

@@ -1,68 +1,34 @@
-//! What a refusal of the server, or its silence, means to the kit.
+//! Failed calls as errors of ADK.
 
 use adk_core::{AdkError, ErrorCategory, ErrorComponent};
 use tonic::Code;
-use tonic_types::{ErrorInfo, StatusExt as _};
 
-use crate::call::{Failure, Kind};
+use crate::failure::{DOMAIN, Failure, Kind};
 
-/// The domain of the reasons that sessiond gives.
-const DOMAIN: &str = "sessiond";
-
-/// What an error leaves open that this side has made.
-const OPEN: &str = "whether the call was carried out is not known, and of writes only an append of the same event may always be repeated";
-
-/// What the server calls the table of the turns whose `temp:` keys it holds, where that is what is full.
-const TEMPORARY: &str = "temp_invocations";
-
-impl Failure {
-    /// The server's reason; none where the transport failed.
-    pub fn reason(&self) -> Option<String> {
-        let info = self.status.get_details_error_info()?;
-        (info.domain == DOMAIN).then_some(info.reason)
-    }
-
-    /// Whether the server gave this reason.
-    pub fn is(&self, reason: &str) -> bool {
-        self.reason().as_deref() == Some(reason)
-    }
-
-    /// Whether the server had no room for the `temp:` keys of another turn. A queue that is full has the same reason, and is
-    /// another matter: what could not be queued may be sent again as it is.
-    pub fn has_no_room_for_temporary(&self) -> bool {
-        let what =
-            |info: ErrorInfo| info.metadata.get("what").is_some_and(|what| what == TEMPORARY);
-        self.is("OVERLOADED") && self.status.get_details_error_info().is_some_and(what)
-    }
-}
+/// Ends the message of a call that this side gave up on.
+const OUTCOME_NOT_KNOWN: &str = "It is not known whether the call was applied; of the writes, only an append of the same event is always safe to repeat.";
 
 impl From<Failure> for AdkError {
     fn from(failure: Failure) -> Self {
-        let reason = failure.reason();
-        let (category, code) = match (failure.kind, reason.as_deref()) {
-            (Kind::Lost, _) => (ErrorCategory::Unavailable, "session.unavailable"),
-            (Kind::Late, _) => (ErrorCategory::Timeout, "session.deadline_exceeded"),
-            (Kind::Refused, Some(reason)) => {
-                of_reason(reason).unwrap_or_else(|| of_code(failure.status.code()))
-            }
-            (Kind::Refused, None) => of_code(failure.status.code()),
+        let info = failure.info();
+        let (category, code) = match failure.kind {
+            Kind::ConnectionLost => (ErrorCategory::Unavailable, "session.unavailable"),
+            Kind::DeadlineExceeded => (ErrorCategory::Timeout, "session.deadline_exceeded"),
+            Kind::Refused => info
+                .as_ref()
+                .and_then(|info| of_reason(&info.reason))
+                .unwrap_or_else(|| of_code(failure.status.code())),
         };
         let mut error = Self::new(ErrorComponent::Session, category, code, message(&failure))
             .with_provider(DOMAIN);
-        if let Some(info) = failure.status.get_details_error_info() {
+        if let Some(info) = info {
             let metadata = info.metadata.into_iter().map(|(key, value)| (key, value.into()));
             error.details.metadata.extend(metadata);
+            error.details.metadata.insert("reason".into(), info.reason.into());
+            error.retry.should_retry = failure.is_retryable();
         }
-        if let Some(reason) = reason {
-            error.details.metadata.insert("reason".into(), reason.into());
-        }
-        if code == "session.outcome_unknown" {
-            error.retry.should_retry = true;
-        }
-        if let Some(after) =
-            failure.status.get_details_retry_info().and_then(|info| info.retry_delay)
-        {
-            error.retry = error.retry.with_retry_after(after);
+        if let Some(delay) = failure.retry_delay() {
+            error.retry = error.retry.with_retry_after(delay);
         }
         error.with_source(failure.status)
     }
@@ -76,8 +42,12 @@ fn message(failure: &Failure) -> String {
     };
     match failure.kind {
         Kind::Refused => format!("{says}{tried}"),
-        Kind::Lost => format!("sessiond cannot be reached: {says}{tried}; {OPEN}"),
-        Kind::Late => format!("sessiond did not answer within the deadline{tried}; {OPEN}"),
+        Kind::ConnectionLost => {
+            format!("sessiond is unreachable{tried}: {says}. {OUTCOME_NOT_KNOWN}")
+        }
+        Kind::DeadlineExceeded => {
+            format!("sessiond did not answer within the deadline{tried}. {OUTCOME_NOT_KNOWN}")
+        }
     }
 }
 
@@ -100,7 +70,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "BAD_CURSOR" => (InvalidInput, "session.bad_cursor"),
         "BAD_MASK" => (InvalidInput, "session.bad_mask"),
         "KEY_OUTSIDE_SCOPE" => (InvalidInput, "session.key_outside_scope"),
-        // The kit's own stores call these three so.
+        // The codes of ADK's own stores.
         "SESSION_NOT_FOUND" => (NotFound, "session.not_found"),
         "SESSION_EXISTS" => (InvalidInput, "session.already_exists"),
         "AMBIGUOUS_SESSION_ID" => (InvalidInput, "session.ambiguous_id"),
@@ -117,15 +87,14 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "ANSWER_TOO_LARGE" => (InvalidInput, "session.answer_too_large"),
         "OVERLOADED" => (RateLimited, "session.overloaded"),
         "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" => (Unavailable, "session.unavailable"),
-        // Not retried here, as the server has answered; whether to repeat it is the caller's to decide, as with a lost answer.
         "OUTCOME_UNKNOWN" => (Unavailable, "session.outcome_unknown"),
         "INTERNAL" => (Internal, "session.internal"),
         _ => return None,
     })
 }
 
-/// For statuses without a reason, which the transport, or something between, has made. None of them says that a session is
-/// missing, so none may look like it.
+/// For statuses without a reason, made by the transport or a proxy. None of them says that a session is missing, so none is
+/// `NotFound`.
 fn of_code(code: Code) -> (ErrorCategory, &'static str) {
     match code {
         Code::Unavailable => (ErrorCategory::Unavailable, "session.unavailable"),
@@ -137,7 +106,7 @@ fn of_code(code: Code) -> (ErrorCategory, &'static str) {
         Code::PermissionDenied => (ErrorCategory::Forbidden, "session.forbidden"),
         Code::Unimplemented => (ErrorCategory::Unsupported, "session.unsupported"),
         Code::ResourceExhausted => (ErrorCategory::RateLimited, "session.resource_exhausted"),
-        // A message beyond what the server receives, which its transport refuses.
+        // The server's transport refuses larger messages than it receives.
         Code::OutOfRange => (ErrorCategory::InvalidInput, "session.message_too_large"),
         Code::Ok
         | Code::Unknown
@@ -150,12 +119,12 @@ fn of_code(code: Code) -> (ErrorCategory, &'static str) {
     }
 }
 
-/// What the caller has to mend.
+/// An error that the caller has to fix.
 pub(crate) fn invalid(code: &'static str, says: impl Into<String>) -> AdkError {
     AdkError::new(ErrorComponent::Session, ErrorCategory::InvalidInput, code, says)
 }
 
-/// What no server of this contract answers.
+/// An answer that violates the contract.
 pub(crate) fn unexpected(says: impl Into<String>) -> AdkError {
     AdkError::internal(ErrorComponent::Session, "session.unexpected_answer", says)
         .with_provider(DOMAIN)

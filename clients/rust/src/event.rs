@@ -1,11 +1,9 @@
-//! The kit's event on the wire and back: its own JSON is the body, whole but for the state delta, which travels typed.
+//! ADK events on the wire: an event's own JSON is the body, without the state delta, which travels typed.
 
 use std::{collections::HashMap, mem, sync::LazyLock};
 
-use adk_core::{AdkError, Event, EventActions, Result};
-use adk_session::KEY_PREFIX_TEMP;
+use adk_core::{Event, EventActions, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
-use prost_types::Timestamp;
 use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{
     Value,
@@ -15,18 +13,16 @@ use uuid::Uuid;
 
 use crate::{
     error::{invalid, unexpected},
+    json::{object_text, parse_object},
     proto::v1::{self, event::BodyForm, state_delta::SetForm},
-    session::parse_object,
+    time::{from_timestamp, to_timestamp},
 };
 
-/// Where the body of an event is found, as text in [`Event::provider_metadata`], that another program has written and that
-/// is no event of this kit.
+/// The key in [`Event::provider_metadata`] that holds the body of an event as text, if another program has written it and it is
+/// not an ADK event.
 pub const FOREIGN_BODY: &str = "sessiond.body";
 
-/// Seconds of the first and of the last time that the wire can hold, of the years 1 and 9999.
-const WIRE_SECONDS: (i64, i64) = (-62_135_596_800, 253_402_300_799);
-
-/// The event as it is sent. An event without an id is given one, so that a retry is known as one.
+/// An event without an id gets one, so that the server recognizes a retry.
 pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
     if event.id.is_empty() {
         event.id = Uuid::new_v4().to_string();
@@ -54,44 +50,37 @@ pub(crate) fn to_wire(mut event: Event) -> Result<v1::Event> {
     })
 }
 
-/// An object as text, its keys in any order: the server compares what is repeated as JSON.
-pub(crate) fn object_text(object: &HashMap<String, Value>) -> Result<String> {
-    serde_json::to_string(object).map_err(no_json)
-}
-
-/// Stands in for the delta while an event is written, so that it is found in the text and cut out again, however large the
-/// event is. Random, so that nothing else in an event is taken for it.
+/// A key that stands in for the delta while an event is serialized, so that it can be found in the text and cut out. Random, so
+/// that nothing else in an event matches.
 static MARK: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
 
-/// The event's own JSON without its delta, which is replaced.
+/// The event's own JSON without its delta. Replaces the delta of `event`.
 fn body(event: &mut Event) -> Result<String> {
     event.actions.state_delta = HashMap::from([(MARK.clone(), Value::Null)]);
-    let mut text = serde_json::to_string(event).map_err(no_json)?;
+    let mut text = serde_json::to_string(event).map_err(|cause| {
+        invalid("session.bad_json", "the event cannot be written as JSON").with_source(cause)
+    })?;
     let member = format!(r#""state_delta":{{"{}":null}}"#, *MARK);
-    // With a comma on the one side or on the other, unless it stands alone.
+    // The member comes with a comma on either side, unless it is the only one.
     for cut in [format!("{member},"), format!(",{member}"), member] {
         if let Some(start) = text.find(&cut) {
             text.replace_range(start..start + cut.len(), "");
             return Ok(text);
         }
     }
-    Err(invalid("session.bad_json", "the event does not write its delta as it used to"))
+    Err(invalid("session.bad_json", "the event's JSON has no actions.state_delta"))
 }
 
-fn no_json(cause: serde_json::Error) -> AdkError {
-    invalid("session.bad_json", "the event cannot be written as JSON").with_source(cause)
-}
-
-/// The event as it was stored. The address of its envelope (id, invocation, author, branch) wins over that of its body.
+/// The event as it was stored. The id, invocation, author and branch of the envelope win over those of the body.
 ///
-/// Events that other programs have written are shown as well as this kit can: what is missing comes from the envelope, and a
-/// body that is still no event of this kit is found as text under [`FOREIGN_BODY`].
+/// Events of other programs may lack fields that ADK requires: those come from the envelope. A body that is still not an ADK
+/// event is kept as text under [`FOREIGN_BODY`].
 pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
-    let delta = delta(wire.state_delta)?;
+    let delta = state_changes(wire.state_delta)?;
     let text = match wire.body_form {
         Some(BodyForm::BodyJson(text)) => text,
         Some(BodyForm::Body(_)) => {
-            return Err(unexpected("sessiond sent an event as a Struct where text was asked"));
+            return Err(unexpected("sessiond sent an event as a Struct instead of text"));
         }
         None => "{}".into(),
     };
@@ -110,30 +99,30 @@ pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
     Ok(event)
 }
 
-/// What each key became. A key that was removed, which the kit has no word for, became null.
-pub(crate) fn delta(delta: Option<v1::StateDelta>) -> Result<HashMap<String, Value>> {
+/// The new value of each changed key. A removed key, which ADK cannot express, is null.
+pub(crate) fn state_changes(delta: Option<v1::StateDelta>) -> Result<HashMap<String, Value>> {
     let Some(v1::StateDelta { set_form, remove, operations: _ }) = delta else {
         return Ok(HashMap::new());
     };
-    let mut became = match set_form {
+    let mut values = match set_form {
         Some(SetForm::SetJson(text)) => parse_object(&text)?,
         Some(SetForm::Set(_)) => {
-            return Err(unexpected("sessiond sent a delta as a Struct where text was asked"));
+            return Err(unexpected("sessiond sent a delta as a Struct instead of text"));
         }
         None => HashMap::new(),
     };
-    became.extend(remove.into_iter().map(|key| (key, Value::Null)));
-    Ok(became)
+    values.extend(remove.into_iter().map(|key| (key, Value::Null)));
+    Ok(values)
 }
 
-/// JSON that is looked at in parts, by the names of its members.
-type Parts<'a> = HashMap<&'a str, &'a RawValue>;
+/// The members of a JSON object, unparsed.
+type Members<'a> = HashMap<&'a str, &'a RawValue>;
 
-/// The event in a body, with what the kit insists on filled in. None where the rest does not make one.
+/// The event in a body, with missing required fields filled in. None if it is not an ADK event.
 fn parse(text: &str, time: DateTime<Utc>) -> Option<Event> {
     let given: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    let mut body: Parts<'_> = given.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    // The envelope's are put in their place; here they have to be of the right kind only.
+    let mut body: Members<'_> = given.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    // The caller overwrites these with the envelope's; here they only need the right type.
     let no_text = serde_json::from_str(r#""""#).ok()?;
     for name in ["id", "invocation_id", "branch", "author"] {
         body.insert(name, no_text);
@@ -157,61 +146,24 @@ fn is_time(value: &RawValue) -> bool {
     text.is_some_and(|text| text.parse::<DateTime<Utc>>().is_ok())
 }
 
-/// The kit's actions of an event that does nothing.
-static NO_ACTIONS: LazyLock<HashMap<String, Box<RawValue>>> = LazyLock::new(|| {
+static DEFAULT_ACTIONS: LazyLock<HashMap<String, Box<RawValue>>> = LazyLock::new(|| {
     let text = serde_json::to_string(&EventActions::default());
     text.and_then(|text| serde_json::from_str(&text)).unwrap_or_default()
 });
 
-/// Actions with every field that the kit insists on. None where they are not an object.
+/// Actions with every field that ADK requires. None if they are not an object.
 fn complete(actions: Option<&RawValue>) -> Option<Box<RawValue>> {
     let given: HashMap<String, &RawValue> = match actions.map(RawValue::get) {
         None | Some("null") => HashMap::new(),
         Some(text) => serde_json::from_str(text).ok()?,
     };
-    let mut complete: Parts<'_> =
-        NO_ACTIONS.iter().map(|(name, value)| (name.as_str(), &**value)).collect();
-    // Other kits write null for what is not set.
+    let mut complete: Members<'_> =
+        DEFAULT_ACTIONS.iter().map(|(name, value)| (name.as_str(), &**value)).collect();
+    // ADK in other languages writes null for fields that are not set.
     let set = given.iter().filter(|(_, value)| value.get() != "null");
     complete.extend(set.map(|(name, value)| (name.as_str(), *value)));
     complete.insert("state_delta", serde_json::from_str("{}").ok()?);
     to_raw_value(&complete).ok()
-}
-
-/// A time as the wire can hold it: within the years 1 to 9999, a leap second as the end of the second before. The body keeps
-/// what it was.
-pub(crate) fn to_timestamp(time: DateTime<Utc>) -> Timestamp {
-    let (first, last) = WIRE_SECONDS;
-    let nanos = i32::try_from(time.timestamp_subsec_nanos()).unwrap_or(i32::MAX);
-    match time.timestamp() {
-        seconds if seconds < first => Timestamp { seconds: first, nanos: 0 },
-        seconds if seconds > last => Timestamp { seconds: last, nanos: 999_999_999 },
-        seconds => Timestamp { seconds, nanos: nanos.min(999_999_999) },
-    }
-}
-
-/// The same time.
-pub(crate) fn from_timestamp(time: Timestamp) -> DateTime<Utc> {
-    let nanos = u32::try_from(time.nanos).unwrap_or_default();
-    DateTime::from_timestamp(time.seconds, nanos).unwrap_or_default()
-}
-
-/// Takes every change of `temp:` keys out of an event's delta. Whether there were any.
-pub(crate) fn drop_temporary(event: &mut v1::Event) -> Result<bool> {
-    let Some(delta) = &mut event.state_delta else { return Ok(false) };
-    let kept = |key: &str| !key.starts_with(KEY_PREFIX_TEMP);
-    let changes = delta.remove.len() + delta.operations.len();
-    delta.remove.retain(|key| kept(key));
-    delta.operations.retain(|operation| kept(&operation.key));
-    let mut dropped = delta.remove.len() + delta.operations.len() < changes;
-    if let Some(SetForm::SetJson(text)) = &mut delta.set_form {
-        let mut set = parse_object(text)?;
-        let before = set.len();
-        set.retain(|key, _| kept(key));
-        dropped |= set.len() < before;
-        *text = object_text(&set)?;
-    }
-    Ok(dropped)
 }
 
 #[cfg(test)]
@@ -227,7 +179,6 @@ mod tests {
         }
     }
 
-    /// Whatever else in it looks like one, before it or behind it.
     #[test]
     fn the_body_lacks_the_events_own_delta_and_nothing_else() {
         let looks_alike = json!({"actions": {"state_delta": {}, "a": {"state_delta": {"x": 1}}}});
@@ -246,7 +197,7 @@ mod tests {
             wanted["actions"].as_object_mut().unwrap().remove("state_delta").unwrap();
             let body = body_of(event.clone());
             assert_eq!(serde_json::from_str::<Value>(&body).unwrap(), wanted);
-            // A member that is there twice would not show above.
+            // The comparison above would miss a duplicate member.
             assert_eq!(body.len(), wanted.to_string().len());
         }
     }

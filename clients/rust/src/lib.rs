@@ -1,8 +1,8 @@
-//! Sessions of the Rust Agent Development Kit kept by sessiond.
+//! Sessions of the Rust Agent Development Kit (ADK) in sessiond.
 //!
 //! sessiond keeps the sessions, events and state of agents and serves them over gRPC, so that agents in several processes and
-//! languages share one truth. [`SessiondSessionService`] is the kit's [`SessionService`](adk_session::SessionService) over it:
-//! an agent changes the one line that makes its session service.
+//! languages share one truth. [`SessiondSessionService`] is ADK's [`SessionService`](adk_session::SessionService) over it:
+//! an agent changes only the line that makes its session service.
 //!
 //! ```no_run
 //! use std::{collections::HashMap, sync::Arc};
@@ -28,52 +28,63 @@
 //! # }
 //! ```
 //!
-//! # Where things are
+//! # Layout
 //!
-//! * `service`: the trait, call by call, and how an append travels: the event is written as its own JSON (`event`), sent under a
-//!   deadline and again while nobody is there (`call`), and a refusal becomes an error of the kit (`error`).
-//! * `read`, `list`, `rewind`: what needs more than one call to the server. `session`: a session as it was read.
-//! * [`Builder`], [`Retry`]: where the server is, and how patiently it is called.
-//! * [`Delta`], [`Scope`], [`Change`]: what the kit's interface has no words for, as methods of [`SessiondSessionService`]:
+//! * `service`: ADK's trait, call by call. An append: `event` writes the event as JSON, `append` sends it through `call`, which
+//!   holds the call policy (`policy`), and `failure` and `error` turn a refusal into an error of ADK.
+//! * `read`, `list`, `rewind`, `fork`: operations that need several calls. `session`: a session as it was read.
+//! * `connect`, `endpoint`, `health`: [`Builder`] and what it needs to connect.
+//! * `extensions`, `fork`, `watch`: methods of [`SessiondSessionService`] beyond ADK's interface:
 //!   [`append_with`](SessiondSessionService::append_with) operations that the server evaluates,
-//!   [`state`](SessiondSessionService::state) without a session, the past
+//!   [`state`](SessiondSessionService::state) without a session, past states
 //!   ([`get_as_of`](SessiondSessionService::get_as_of)), [`fork`](SessiondSessionService::fork)s, sessions that
 //!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
-//! * [`proto`]: the wire contract, generated, for everything else.
+//! * `address`, `delta`, `json`, `time`: values on their way to the wire and back.
+//! * [`proto`]: the generated wire contract, for everything else.
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! * An append that has returned is stored, as durably as the server stores, and has taken effect once, however often it was sent.
-//! * An event comes back as it was: every field, every nanosecond, every digit. What a later kit adds survives in the server.
+//! * An append that has returned is stored, as durably as the server stores, and is applied once, however often it was sent.
+//! * An event comes back as it was: every field, every nanosecond, every digit. The server also keeps fields of later ADK versions.
 //! * `temp:` keys are never stored.
-//! * A missing session is `NotFound` with the code `session.not_found`, and nothing else is.
-//! * Nobody reaches the sessions of another application or user with a key of three parts.
+//! * A missing session is `NotFound` with the code `session.not_found`, which nothing else has.
+//! * A key with all three parts never reaches the sessions of another application or user.
 //!
-//! # What is deliberately absent
+//! # Deliberately absent
 //!
-//! * No cache: every read asks the server, so that it shows what others have written.
-//! * No transport security of its own: the server runs beside the agent. [`Builder::with_channel`] takes a channel that has it.
-//! * No rendering of instructions: the kit does that from the session it has read.
+//! * A cache: every read asks the server, and so sees the writes of others.
+//! * TLS: the server runs beside the agent. [`Builder::with_channel`] takes a channel that has it.
+//! * Rendering of instructions: ADK renders them from the session that it has read.
 
+mod address;
+mod append;
 mod call;
 mod connect;
 mod delta;
+mod endpoint;
 mod error;
 mod event;
+mod extensions;
+mod failure;
+mod fork;
+mod health;
+mod json;
 mod list;
-mod more;
+mod policy;
 mod read;
 mod rewind;
 mod service;
 mod session;
+mod time;
 mod watch;
 
 pub mod proto;
 
-pub use connect::{Builder, Retry};
+pub use address::Scope;
+pub use connect::Builder;
 pub use delta::Delta;
 pub use event::FOREIGN_BODY;
-pub use more::Scope;
+pub use policy::Retry;
 pub use service::SessiondSessionService;
 pub use watch::{Change, ChangeKind, Since};
 

@@ -1,4 +1,4 @@
-//! Lists of a user's sessions, and the end of all of them.
+//! Listing and deleting a user's sessions.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use adk_session::Session;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    call::{Answer, Caller},
-    error::unexpected,
+    address::sent_key,
+    call::{CallResult, Caller},
     proto::v1::{
         DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse, SessionKey,
         SessionOrder, session_service_client::SessionServiceClient,
@@ -17,16 +17,16 @@ use crate::{
     session::SessionSnapshot,
 };
 
-/// Deletions under way at the same time: enough for the server to share its flushes to the disk among them.
+/// Deletions in flight at the same time: enough for the server to commit them in groups.
 const DELETIONS: usize = 16;
 
-/// Pages of sessions that one call deletes, of up to [`LARGEST_PAGE`] each: far more than a user has. Without an end to them,
-/// somebody who creates sessions as fast as they are deleted would hold the caller for ever.
-const DELETED_PAGES: usize = 1000;
+/// Pages of sessions that one call deletes, of up to [`LARGEST_PAGE`] each: far more than a user has. Without this bound the
+/// call would not return while others create sessions as fast as it deletes them.
+const MAX_DELETED_PAGES: usize = 1000;
 
 /// The sessions of one user, most recently used first, with their state and without events.
 ///
-/// Which of them come at all is decided page by page: one that is used meanwhile moves to the front, and is not listed twice.
+/// Each page shows its own moment. A session that is used between two pages moves to the front and is listed once.
 pub(crate) async fn list(
     caller: &Caller,
     (app_name, user_id): (String, String),
@@ -44,14 +44,14 @@ pub(crate) async fn list(
         ..ListSessionsRequest::default()
     };
     while sessions.len() < limit {
-        // What is skipped comes without its state, on pages of its own.
-        let wanted = if to_skip > 0 { to_skip } else { limit - sessions.len() };
+        // Skipped sessions have pages of their own, which come without state.
+        let missing = if to_skip > 0 { to_skip } else { limit - sessions.len() };
         request.page_size =
-            i32::try_from(wanted).map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE));
+            i32::try_from(missing).map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE));
         request.include_state = to_skip == 0;
         let page = list_sessions(caller, &request).await?;
         for session in page.sessions {
-            if !seen.insert(address(session.key.as_ref())?.session_id.clone()) {
+            if !seen.insert(sent_key(session.key.as_ref())?.session_id.clone()) {
                 continue;
             }
             if to_skip > 0 {
@@ -68,7 +68,7 @@ pub(crate) async fn list(
     Ok(sessions)
 }
 
-/// Deletes every session of one user, those that are created meanwhile included, up to [`DELETED_PAGES`].
+/// Deletes every session of one user, including those created meanwhile, up to [`MAX_DELETED_PAGES`].
 pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -> Result<()> {
     let request = ListSessionsRequest {
         app_name: app_name.into(),
@@ -76,13 +76,13 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
         page_size: LARGEST_PAGE,
         ..ListSessionsRequest::default()
     };
-    // Always the first page: what was on it is gone when it is asked for again.
-    for _ in 0..DELETED_PAGES {
+    // Always the first page: its sessions are gone when it is read again.
+    for _ in 0..MAX_DELETED_PAGES {
         let page = list_sessions(caller, &request).await?;
         if page.sessions.is_empty() {
             return Ok(());
         }
-        let keys = page.sessions.into_iter().map(|session| address(session.key));
+        let keys = page.sessions.into_iter().map(|session| sent_key(session.key));
         stream::iter(keys.collect::<Result<Vec<_>>>()?)
             .map(|key| delete(caller, key))
             .buffer_unordered(DELETIONS)
@@ -93,13 +93,13 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
         ErrorComponent::Session,
         "session.not_all_deleted",
         format!(
-            "after {DELETED_PAGES} pages of deletions user '{user_id}' still has sessions, as others go on creating them"
+            "user '{user_id}' still has sessions after {MAX_DELETED_PAGES} pages of deletions. Stop creating sessions and retry."
         ),
     ))
 }
 
-/// Deletes one session; one that is not there is fine.
-pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> Answer<()> {
+/// Deletes one session. A missing one is not an error.
+pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> CallResult<()> {
     let request = DeleteSessionRequest { key: Some(key), allow_missing: true };
     caller
         .call(&request, |channel, request| async move {
@@ -112,14 +112,10 @@ pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> Answer<()> {
 async fn list_sessions(
     caller: &Caller,
     request: &ListSessionsRequest,
-) -> Answer<ListSessionsResponse> {
+) -> CallResult<ListSessionsResponse> {
     caller
         .call(request, |channel, request| async move {
             SessionServiceClient::new(channel).list_sessions(request).await
         })
         .await
-}
-
-fn address<K>(key: Option<K>) -> Result<K> {
-    key.ok_or_else(|| unexpected("sessiond sent a session without its address"))
 }

@@ -1,7 +1,6 @@
-//! The wire contract of sessiond, for what this crate has no method for: see
-//! [`SessiondSessionService::channel`](crate::SessiondSessionService::channel).
+//! The generated wire contract of sessiond, for calls that this crate has no method for. The connection is
+//! `SessiondSessionService::channel`.
 #![allow(
-    missing_docs,
     clippy::all,
     clippy::allow_attributes_without_reason,
     rustdoc::all,

@@ -1,10 +1,10 @@
-//! Reading a session with its events, in as many answers as they need.
+//! Reading a session with its events, page by page.
 
 use adk_core::{Event, Result};
 use tonic::Request;
 
 use crate::{
-    call::{Answer, Caller},
+    call::{CallResult, Caller},
     error::unexpected,
     event::from_wire,
     proto::v1::{
@@ -15,24 +15,25 @@ use crate::{
     session::SessionSnapshot,
 };
 
-/// The most that the server puts on a page.
+/// The largest page that the server sends.
 pub(crate) const LARGEST_PAGE: i32 = 1000;
 
-/// Reads a session as `request` says, all of the events that it selects included.
+/// Reads a session with all of the events that `request` selects.
 pub(crate) async fn read(
     caller: &Caller,
     mut request: GetSessionRequest,
 ) -> Result<SessionSnapshot> {
     request.json_form = JsonForm::Text.into();
-    let answer = get(caller, &request).await?;
-    let mut session = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
-    let mut events: Vec<Event> = answer.events.into_iter().map(from_wire).collect::<Result<_>>()?;
-    if !answer.next_page_token.is_empty() {
+    let response = get(caller, &request).await?;
+    let mut session = response.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+    let mut events: Vec<Event> =
+        response.events.into_iter().map(from_wire).collect::<Result<_>>()?;
+    if !response.next_page_token.is_empty() {
         let mut pages = ListEventsRequest {
-            // Lent out until all pages are there.
+            // Put back after the last page.
             key: session.key.take(),
             page_size: LARGEST_PAGE,
-            page_token: answer.next_page_token,
+            page_token: response.next_page_token,
             selection: request.events,
             json_form: JsonForm::Text.into(),
             ..ListEventsRequest::default()
@@ -49,15 +50,15 @@ pub(crate) async fn read(
     SessionSnapshot::new(session, events)
 }
 
-/// The session alone: its address, its last sequence and its labels.
+/// The session without state and events: its key, last sequence, labels and origin.
 pub(crate) async fn head(caller: &Caller, key: SessionKey) -> Result<Session> {
     let request =
         GetSessionRequest { key: Some(key), without_state: true, ..GetSessionRequest::default() };
-    let answer = get(caller, &request).await?;
-    answer.session.ok_or_else(|| unexpected("sessiond sent no session"))
+    let response = get(caller, &request).await?;
+    response.session.ok_or_else(|| unexpected("sessiond sent no session"))
 }
 
-async fn get(caller: &Caller, request: &GetSessionRequest) -> Answer<GetSessionResponse> {
+async fn get(caller: &Caller, request: &GetSessionRequest) -> CallResult<GetSessionResponse> {
     caller
         .call(request, |channel, request: Request<_>| async move {
             SessionServiceClient::new(channel).get_session(request).await
@@ -65,11 +66,10 @@ async fn get(caller: &Caller, request: &GetSessionRequest) -> Answer<GetSessionR
         .await
 }
 
-/// One page of a session's events.
 pub(crate) async fn list_events(
     caller: &Caller,
     request: &ListEventsRequest,
-) -> Answer<ListEventsResponse> {
+) -> CallResult<ListEventsResponse> {
     caller
         .call(request, |channel, request: Request<_>| async move {
             EventServiceClient::new(channel).list_events(request).await
@@ -77,7 +77,7 @@ pub(crate) async fn list_events(
         .await
 }
 
-/// The newest so many events, where more than the wire can say means all of them.
+/// The newest `count` events. A count that the wire cannot hold means all events.
 pub(crate) fn newest(count: usize) -> EventSelection {
     let recent = i32::try_from(count).ok();
     EventSelection { recent, ..EventSelection::default() }

@@ -1,50 +1,49 @@
-//! Going back to an earlier event. Nothing is forgotten: the server hides what came after it.
+//! Rewinding to an earlier event. The server hides the later events, it does not delete them.
 
 use adk_core::{AdkError, ErrorComponent, Result};
 use uuid::Uuid;
 
 use crate::{
-    call::{Answer, Caller},
+    address::sent_key,
+    call::{CallResult, Caller},
     error::{invalid, unexpected},
     proto::v1::{
         EventSelection, GetSessionRequest, JsonForm, ListEventsRequest, Precondition,
         RewindSessionRequest, RewindSessionResponse, SessionKey,
         session_service_client::SessionServiceClient,
     },
-    read::{self, LARGEST_PAGE, list_events},
+    read::{LARGEST_PAGE, head, list_events, read},
     session::SessionSnapshot,
 };
 
-/// How often somebody else may append between the look at the log and the rewind, before that is the caller's to know.
-const RACES: u32 = 16;
+/// How often the session is read again because somebody appended to it before the rewind.
+const MAX_CONFLICTS: u32 = 16;
 
-/// Where to go back to.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a> {
-    /// The event of this id stays the last one.
+    /// The event with this id becomes the last one.
     Event(&'a str),
-    /// So many events go, at least one.
+    /// This many events are hidden, at least one.
     Steps(usize),
 }
 
-/// Rewinds the one session of this id. What shows from there is what the session was at that event, application and user state
-/// being as they are now.
+/// Rewinds the one session with this id. The result has the session's own state as of the target, and the current state of
+/// application and user.
 pub(crate) async fn rewind(
     caller: &Caller,
-    session_id: &str,
+    bare_key: SessionKey,
     target: Target<'_>,
 ) -> Result<SessionSnapshot> {
-    let bare = SessionKey { session_id: session_id.into(), ..SessionKey::default() };
-    let mut races = 0;
+    let mut conflicts = 0;
     loop {
-        let head = read::head(caller, bare.clone()).await?;
-        let key = head.key.ok_or_else(|| unexpected("sessiond sent a session without address"))?;
+        let head = head(caller, bare_key.clone()).await?;
+        let key = sent_key(head.key)?;
         let to_sequence = find(caller, &key, target, false).await?;
         let request = RewindSessionRequest {
             key: Some(key.clone()),
             to_sequence: Some(to_sequence),
             event_id: Uuid::new_v4().to_string(),
-            // Steps count from the newest event, so nobody may have added another.
+            // Steps count from the newest event that `find` has seen.
             precondition: Some(Precondition {
                 expected_sequence: Some(head.last_sequence),
                 keys: Vec::new(),
@@ -52,14 +51,16 @@ pub(crate) async fn rewind(
             ..RewindSessionRequest::default()
         };
         match send(caller, request).await {
-            Ok(answer) => return show(caller, key, answer).await,
-            Err(failure) if failure.is("SEQUENCE_CONFLICT") && races < RACES => races += 1,
+            Ok(response) => return snapshot(caller, key, response).await,
+            Err(failure) if failure.is("SEQUENCE_CONFLICT") && conflicts < MAX_CONFLICTS => {
+                conflicts += 1;
+            }
             Err(failure) => return Err(failure.into()),
         }
     }
 }
 
-async fn send(caller: &Caller, request: RewindSessionRequest) -> Answer<RewindSessionResponse> {
+async fn send(caller: &Caller, request: RewindSessionRequest) -> CallResult<RewindSessionResponse> {
     caller
         .call(&request, |channel, request| async move {
             SessionServiceClient::new(channel).rewind_session(request).await
@@ -67,23 +68,23 @@ async fn send(caller: &Caller, request: RewindSessionRequest) -> Answer<RewindSe
         .await
 }
 
-/// The session as it was right after its rewind, whatever has been appended since.
-async fn show(
+/// The session as of the rewind, without later events.
+async fn snapshot(
     caller: &Caller,
     key: SessionKey,
-    answer: RewindSessionResponse,
+    response: RewindSessionResponse,
 ) -> Result<SessionSnapshot> {
-    let marker = answer.event.ok_or_else(|| unexpected("sessiond sent no marker of a rewind"))?;
+    let marker = response.event.ok_or_else(|| unexpected("sessiond sent no rewind event"))?;
     let request = GetSessionRequest {
         key: Some(key),
         events: Some(EventSelection::default()),
         as_of_sequence: Some(marker.sequence),
         ..GetSessionRequest::default()
     };
-    read::read(caller, request).await
+    read(caller, request).await
 }
 
-/// The sequence of the event that stays the last one; 0 where none stays.
+/// The sequence of the event that becomes the last one; 0 if none is left.
 pub(crate) async fn find(
     caller: &Caller,
     key: &SessionKey,
@@ -95,14 +96,14 @@ pub(crate) async fn find(
         key: Some(key.clone()),
         descending: true,
         selection: Some(EventSelection { include_rewound, ..EventSelection::default() }),
-        // Nothing but ids and sequences is looked at, and text is what the server need not convert.
+        // Only ids and sequences are used, and text costs the server no conversion.
         json_form: JsonForm::Text.into(),
         ..ListEventsRequest::default()
     };
     loop {
         request.page_size = match target {
             Target::Event(_) => LARGEST_PAGE,
-            // One more than those that go.
+            // One more than are hidden.
             Target::Steps(steps) => i32::try_from((steps - passed).saturating_add(1))
                 .map_or(LARGEST_PAGE, |size| size.min(LARGEST_PAGE)),
         };
@@ -123,13 +124,13 @@ pub(crate) async fn find(
                 Target::Event(id) => Err(AdkError::not_found(
                     ErrorComponent::Session,
                     "session.event_not_found",
-                    format!("session '{}' has no such event to go to: '{id}'", key.session_id),
+                    format!("session '{}' has no event '{id}'", key.session_id),
                 )),
                 Target::Steps(steps) if passed == steps => Ok(0),
                 Target::Steps(steps) => Err(invalid(
                     "session.rewind_too_far",
                     format!(
-                        "session '{}' has {passed} events, so it cannot go back by {steps}",
+                        "session '{}' has {passed} events and cannot be rewound by {steps}",
                         key.session_id
                     ),
                 )),

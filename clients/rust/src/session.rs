@@ -1,15 +1,17 @@
-//! A session as it was read: the kit's `Session`, `State` and `Events` in one.
+//! A session as it was read: ADK's `Session`, `State` and `Events` in one type.
 
 use std::collections::HashMap;
 
-use adk_core::{AdkError, Event, Result, identity::AdkIdentity};
+use adk_core::{Event, Result, identity::AdkIdentity};
 use adk_session::{Events, Session, State};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::{error::unexpected, event::from_timestamp, proto::v1};
+use crate::{
+    address::identity, error::unexpected, json::parse_object, proto::v1, time::from_timestamp,
+};
 
-/// What one read showed. It does not follow what is committed afterwards.
+/// The result of one read. Later commits do not change it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSnapshot {
     identity: AdkIdentity,
@@ -19,14 +21,13 @@ pub(crate) struct SessionSnapshot {
 }
 
 impl SessionSnapshot {
-    /// From the server's session, whose state was asked for as text, and events already read.
     pub fn new(session: v1::Session, events: Vec<Event>) -> Result<Self> {
         Ok(Self {
             identity: identity(session.key)?,
             state: match session.state_form {
                 Some(v1::session::StateForm::StateJson(text)) => parse_object(&text)?,
                 Some(v1::session::StateForm::State(_)) => {
-                    return Err(unexpected("sessiond sent state as a Struct where text was asked"));
+                    return Err(unexpected("sessiond sent state as a Struct instead of text"));
                 }
                 None => HashMap::new(),
             },
@@ -39,24 +40,6 @@ impl SessionSnapshot {
     pub fn keep_since(&mut self, after: DateTime<Utc>) {
         self.events.retain(|event| event.timestamp >= after);
     }
-}
-
-/// The address of a session that the server has sent.
-pub(crate) fn identity(key: Option<v1::SessionKey>) -> Result<AdkIdentity> {
-    let v1::SessionKey { app_name, user_id, session_id } =
-        key.ok_or_else(|| unexpected("sessiond sent a session without its address"))?;
-    Ok(AdkIdentity::new(
-        app_name.try_into().map_err(AdkError::from)?,
-        user_id.try_into().map_err(AdkError::from)?,
-        session_id.try_into().map_err(AdkError::from)?,
-    ))
-}
-
-/// One JSON object.
-pub(crate) fn parse_object(text: &str) -> Result<HashMap<String, Value>> {
-    serde_json::from_str(text).map_err(|cause| {
-        unexpected("sessiond sent state that is no JSON object").with_source(cause)
-    })
 }
 
 impl Session for SessionSnapshot {
@@ -90,13 +73,13 @@ impl State for SessionSnapshot {
         self.state.get(key).cloned()
     }
 
-    /// Changes this snapshot only: what is to be kept is appended with an event.
+    /// Changes this snapshot only. State is stored by appending an event.
     fn set(&mut self, key: String, value: Value) {
         match adk_core::validate_state_key(&key) {
             Ok(()) => {
                 self.state.insert(key, value);
             }
-            Err(says) => tracing::warn!(key, says, "a state key that the kit does not allow"),
+            Err(says) => tracing::warn!(key, says, "state key refused by ADK"),
         }
     }
 
@@ -124,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_takes_keys_as_the_kit_allows_them() {
+    fn a_snapshot_refuses_keys_that_adk_does_not_allow() {
         let key = v1::SessionKey {
             app_name: "app".into(),
             user_id: "alice".into(),

@@ -1,4 +1,4 @@
-//! Following what is committed, across restarts of the server.
+//! Watching commits, across restarts of the server.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,68 +9,68 @@ use tokio::time::{sleep, timeout};
 use tonic::{Status, Streaming};
 
 use crate::{
-    call::{Caller, Failure, kind, may_be_repeated, pause},
+    address::Scope,
+    call::{Caller, pause},
     error::unexpected,
-    event::{delta, from_wire},
-    more::Scope,
+    event::{from_wire, state_changes},
+    failure::Failure,
+    json::parse_object,
     proto::v1::{
         JsonForm, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
         watch_response::Kind, watch_service_client::WatchServiceClient,
     },
     service::SessiondSessionService,
-    session::parse_object,
 };
 
-/// The server says something every ten seconds. Who is silent for so long is gone without having said so.
-const SILENCE: Duration = Duration::from_secs(35);
+/// The server sends a heartbeat every ten seconds, so after this long without a message the connection is dead.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// One message of a watch.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where to go on right behind this, in another process or after a restart: see [`Since::Cursor`].
+    /// Resumes the watch right after this message, also in another process: see [`Since::Cursor`].
     pub cursor: String,
-    /// What happened.
+    /// The content of the message.
     pub kind: ChangeKind,
 }
 
-/// What a watch tells.
+/// The content of a message.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// The state at the start, keys with their prefixes.
+    /// The state at the start. Keys have their prefixes.
     Snapshot(HashMap<String, Value>),
-    /// An event of the session, each of them once and in order.
+    /// An event of the session. Each comes once and in order.
     Event(Box<Event>),
-    /// What keys of the user's or the application's became, by others than the session's own events. A key that was removed,
-    /// which the kit has no word for, became null.
+    /// New values of the user's or the application's keys, unless an event of the session has set them. A removed key is null.
     State(HashMap<String, Value>),
-    /// Nothing is left to catch up on. Told again after each loss of the connection.
+    /// Everything committed so far has been sent. Comes again after each reconnect.
     CaughtUp,
-    /// The session is gone. The watch ends.
+    /// The session was deleted or has expired. The watch ends.
     Deleted,
 }
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// With the state as it is, then what follows it.
+    /// The current state, then later changes.
     Snapshot,
-    /// With the session's first event.
+    /// The session's first event.
     Beginning,
-    /// With the next change.
+    /// The next change.
     Now,
-    /// Right behind this cursor.
+    /// Right after this cursor.
     Cursor(String),
 }
 
 impl SessiondSessionService {
-    /// Follows what is committed in a scope: for a session its events, and the changes of its user's and application's state.
+    /// Watches the commits of a scope: for a session its events, and the changes of its user's and application's state.
     ///
-    /// The stream connects when it is polled first, and again whenever the connection is lost, with the patience of the
-    /// service. Between the changes of a watch nothing is missing and nothing comes twice, also across such a loss.
+    /// The stream connects when it is first polled, and reconnects by the service's call policy. Nothing is lost and nothing
+    /// comes twice, also across a reconnect.
     ///
     /// It ends after an error, or after [`ChangeKind::Deleted`]. Errors are `session.not_found`, `session.bad_cursor`,
-    /// `session.cursor_of_other_store`, and `Unavailable` when the attempts to reach the server are used up.
+    /// `session.cursor_of_other_store`, and `Unavailable` after the last attempt to reach the server.
     pub fn watch(&self, scope: &Scope, since: Since) -> BoxStream<'static, Result<Change>> {
         let (start, cursor) = match since {
             Since::Snapshot => (WatchStart::Snapshot, String::new()),
@@ -110,7 +110,7 @@ struct Watch {
     /// With the cursor of the last message.
     request: WatchRequest,
     stream: Option<Streaming<WatchResponse>>,
-    /// Failed ones since the last message.
+    /// Failures since the last message.
     attempts: u32,
     ended: bool,
 }
@@ -119,35 +119,35 @@ impl Watch {
     async fn next(&mut self) -> Option<Result<Change>> {
         while !self.ended {
             let outcome = match self.message().await {
-                Ok(message) => self.take(message).transpose(),
-                Err(status) => self.lose(status).await.err().map(Err),
+                Ok(message) => self.convert(message).transpose(),
+                Err(status) => self.reconnect(status).await.err().map(Err),
             };
             if let Some(change) = outcome {
-                let last = |change: &Change| matches!(change.kind, ChangeKind::Deleted);
-                self.ended = change.as_ref().map_or(true, last);
+                let is_last = |change: &Change| matches!(change.kind, ChangeKind::Deleted);
+                self.ended = change.as_ref().map_or(true, is_last);
                 return Some(change);
             }
         }
         None
     }
 
-    /// The next message, of a new connection where there is none.
+    /// Reads the next message, and connects first if necessary.
     async fn message(&mut self) -> std::result::Result<WatchResponse, Status> {
-        let silent = |_| Status::unavailable("the server has fallen silent");
+        let silent = |_| Status::unavailable("the server sent no heartbeat");
         if self.stream.is_none() {
             let mut client = WatchServiceClient::new(self.caller.channel.clone());
             let opening = client.watch(self.request.clone());
-            let deadline = self.caller.patience.deadline;
+            let deadline = self.caller.policy.deadline;
             self.stream = Some(timeout(deadline, opening).await.map_err(silent)??.into_inner());
         }
         let stream = self.stream.as_mut().ok_or_else(|| Status::internal("no stream"))?;
-        let message = timeout(SILENCE, stream.message()).await.map_err(silent)??;
-        // The server ends a watch with a status, or after the end of the session, which ends this one.
-        message.ok_or_else(|| Status::unavailable("the server has ended the watch"))
+        let message = timeout(SILENCE_TIMEOUT, stream.message()).await.map_err(silent)??;
+        // A server that closes a watch sends a status, or SessionDeleted before.
+        message.ok_or_else(|| Status::unavailable("the server closed the watch"))
     }
 
-    /// What a message tells, if anything.
-    fn take(&mut self, message: WatchResponse) -> Result<Option<Change>> {
+    /// Remembers the cursor. None for a heartbeat.
+    fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
         self.attempts = 0;
         let WatchResponse { kind, cursor } = message;
         if !cursor.is_empty() {
@@ -159,26 +159,26 @@ impl Watch {
                 _ => return Err(unexpected("sessiond sent no state as text")),
             },
             Some(Kind::Event(event)) => ChangeKind::Event(Box::new(from_wire(event)?)),
-            Some(Kind::StateChange(change)) => ChangeKind::State(delta(change.delta)?),
+            Some(Kind::StateChange(change)) => ChangeKind::State(state_changes(change.delta)?),
             Some(Kind::CaughtUp(_)) => ChangeKind::CaughtUp,
             Some(Kind::SessionDeleted(_)) => ChangeKind::Deleted,
-            // A kind that this client does not know yet is as quiet as a heartbeat.
+            // Kinds of a newer server are skipped.
             Some(Kind::Heartbeat(_)) | None => return Ok(None),
         };
         Ok(Some(Change { cursor, kind }))
     }
 
-    /// Pauses before the next attempt, where there is one.
-    async fn lose(&mut self, status: Status) -> Result<()> {
+    /// Pauses before the next attempt, or fails if there is none.
+    async fn reconnect(&mut self, status: Status) -> Result<()> {
         self.stream = None;
         self.attempts += 1;
-        let retry = self.caller.patience.retry;
-        let kind = kind(&status);
-        if !may_be_repeated(kind, &status) || self.attempts >= retry.attempts {
-            return Err(AdkError::from(Failure { status, kind, attempts: self.attempts }));
+        let failure = Failure::new(status, self.attempts);
+        if !failure.is_retryable() || self.attempts >= self.caller.policy.retry.attempts {
+            return Err(AdkError::from(failure));
         }
-        tracing::debug!(attempts = self.attempts, %status, "the watch has lost its connection");
-        sleep(pause(&retry, self.attempts, fastrand::f64())).await;
+        let pause = pause(&self.caller.policy, &failure);
+        tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting");
+        sleep(pause).await;
         Ok(())
     }
 }

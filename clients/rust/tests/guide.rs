@@ -1,6 +1,6 @@
-//! The kit's guide to state, with sessiond in the place of its in-memory service and nothing else changed.
+//! The examples of ADK's guide to state, with sessiond instead of the in-memory service.
 //!
-//! Every example is one function of a session service. It runs with both, so what holds here held before the change.
+//! Each example is a function of a session service, and runs with both.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::{collections::HashMap, sync::Arc};
@@ -16,9 +16,9 @@ use adk_session::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use sessiond_adk_testing::{Server, Store, patient};
+use sessiond_adk_testing::{Server, Store, builder};
 
-/// Runs each example with the kit's service and with ours on each store.
+/// Runs each example with ADK's in-memory service and with sessiond on each store.
 macro_rules! examples {
     ($($name:ident)*) => { $(
         mod $name {
@@ -32,14 +32,14 @@ macro_rules! examples {
             #[tokio::test]
             async fn sessiond_on_memory() {
                 let server = Server::start(Store::Memory);
-                let sessions = patient(server.address()).connect().await.unwrap();
+                let sessions = builder(server.address()).connect().await.unwrap();
                 super::$name(Arc::new(sessions)).await;
             }
 
             #[tokio::test]
             async fn sessiond_on_sqlite() {
                 let server = Server::start(Store::Sqlite);
-                let sessions = patient(server.address()).connect().await.unwrap();
+                let sessions = builder(server.address()).connect().await.unwrap();
                 super::$name(Arc::new(sessions)).await;
             }
         }
@@ -85,7 +85,7 @@ async fn get(service: &Service, session_id: &str) -> Box<dyn Session> {
     service.get(request).await.unwrap()
 }
 
-/// Initial state goes where its prefixes say, and is read with `get` and `all`.
+/// Initial state is sorted by prefix, and is read with `get` and `all`.
 async fn initial_state_is_sorted_by_prefix(service: Service) {
     let (theme, language) =
         (format!("{KEY_PREFIX_APP}theme"), format!("{KEY_PREFIX_USER}language"));
@@ -121,7 +121,7 @@ async fn an_event_changes_state_when_it_is_appended(service: Service) {
     assert_eq!(session.last_update_time(), events[0].timestamp);
 }
 
-/// Two sessions of `alice` in `my_app`: the second inherits what the application and the user have, and has a context of its own.
+/// Two sessions of `alice` in `my_app`: the second sees the application's and the user's state, and has its own context.
 async fn a_second_session_inherits_theme_and_language(service: Service) {
     let entries = [
         ("app:theme", json!("dark")),
@@ -140,7 +140,7 @@ async fn a_second_session_inherits_theme_and_language(service: Service) {
     assert_eq!(get(&service, "first").await.state().get("context"), first.state().get("context"));
 }
 
-/// A counter of the user is read, raised, and written with a note for the rest of the turn.
+/// Reads, increments and writes a counter of the user, with a `temp:` key for the rest of the invocation.
 async fn a_login_counter_is_read_raised_and_written(service: Service) {
     let entries = [("user:login_count", json!(0)), ("task_status", json!("idle"))];
     let session = create(&service, "first", entries).await;
@@ -162,7 +162,7 @@ async fn a_login_counter_is_read_raised_and_written(service: Service) {
         ("task_status", json!("active")),
         ("user:last_login_ts", json!(1_700_000_000)),
     ]);
-    assert_eq!(session.state().all(), wanted, "a note of one turn is not kept");
+    assert_eq!(session.state().all(), wanted, "temp: keys are not kept");
     assert_eq!(session.events().at(0).unwrap().actions.state_delta, wanted);
     assert_eq!(
         create(&service, "second", []).await.state().get("user:login_count"),
@@ -170,7 +170,7 @@ async fn a_login_counter_is_read_raised_and_written(service: Service) {
     );
 }
 
-/// Says its instruction, filled from the session's state by the kit.
+/// Answers with its instruction, which ADK renders from the session's state.
 struct Greeter;
 
 const GREETING: &str =
@@ -183,7 +183,7 @@ impl Agent for Greeter {
     }
 
     fn description(&self) -> &str {
-        "says its instruction"
+        "answers with its instruction"
     }
 
     fn sub_agents(&self) -> &[Arc<dyn Agent>] {
@@ -200,7 +200,7 @@ impl Agent for Greeter {
     }
 }
 
-/// An agent under the kit's runner, whose session service is the one line that differs.
+/// An agent in ADK's runner.
 async fn an_instruction_greets_with_state(service: Service) {
     let entries = [
         ("user:name", json!("Alice")),

@@ -1,5 +1,5 @@
-//! The kit's runner with an agent that streams, calls a tool and leaves state behind: with sessiond the session is the one
-//! that the kit's in-memory service would hold.
+//! ADK's runner with an agent that streams, calls a tool and changes state: the session is the same with sessiond and with ADK's
+//! in-memory service.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use adk_session::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
-use sessiond_adk_testing::{Server, Store, patient};
+use sessiond_adk_testing::{Server, Store, builder};
 
-/// Streams an answer in chunks, calls a tool, and counts its turns for the user.
+/// Streams an answer in chunks, calls a tool, and counts its invocations in user state.
 struct Assistant;
 
 fn event(context: &dyn InvocationContext, id: &str, parts: Vec<Part>) -> Event {
@@ -75,7 +75,7 @@ impl Agent for Assistant {
             .map(|chunk| {
                 let mut chunk = event(&*context, "answer", text(chunk));
                 chunk.llm_response.partial = true;
-                // Of a chunk, nothing is kept.
+                // Chunks change no state.
                 chunk.actions.state_delta.insert("chunk".into(), json!(true));
                 chunk
             })
@@ -93,7 +93,7 @@ impl Agent for Assistant {
     }
 }
 
-/// Three turns in two sessions, and what the service holds afterwards, without what differs each time.
+/// Three invocations in two sessions. Returns the stored sessions without ids and times.
 async fn converse(sessions: Arc<dyn SessionService>) -> Value {
     let runner = Runner::builder()
         .app_name("my_app")
@@ -162,18 +162,18 @@ fn describe(session: &dyn Session) -> Value {
 }
 
 #[tokio::test]
-async fn a_conversation_leaves_the_same_session_behind() {
+async fn a_conversation_leaves_the_same_session() {
     let wanted = converse(Arc::new(InMemorySessionService::new())).await;
     assert_eq!(wanted["sessions"][0]["events"].as_array().unwrap().len(), 8);
     assert_eq!(wanted["sessions"][0]["state"]["user:turns"], 3);
     for store in [Store::Memory, Store::Sqlite] {
         let server = Server::start(store);
-        let sessions = patient(server.address()).connect().await.unwrap();
+        let sessions = builder(server.address()).connect().await.unwrap();
         assert_eq!(converse(Arc::new(sessions)).await, wanted, "{store:?}");
     }
 }
 
-/// Writes, lets another write, and says what it sees then.
+/// Writes, lets another writer append, and reports the state that it sees then.
 struct Interrupted {
     sessions: Arc<dyn SessionService>,
 }
@@ -185,7 +185,7 @@ impl Agent for Interrupted {
     }
 
     fn description(&self) -> &str {
-        "says what it sees"
+        "reports what it sees"
     }
 
     fn sub_agents(&self) -> &[Arc<dyn Agent>] {
@@ -205,7 +205,7 @@ impl Agent for Interrupted {
         first.actions.state_delta.insert("user:who".into(), json!("I"));
 
         let sessions = Arc::clone(&self.sessions);
-        // Asked for when the runner has stored the first one.
+        // Polled after the runner has stored the first event.
         let second = stream::once(async move {
             let mut others = event(&*context, "others", text("Another writes."));
             others.author = "another".into();
@@ -227,8 +227,8 @@ impl Agent for Interrupted {
     }
 }
 
-/// A run goes on with the session that it has read, and with what itself has changed in it. What others have written meanwhile
-/// is not lost for that, and the next run begins with it.
+/// A run keeps the session that it has read, with its own changes. Concurrent writes of others are stored, and the next run sees
+/// them.
 async fn be_interrupted(sessions: Arc<dyn SessionService>) {
     let runner = Runner::builder()
         .app_name("my_app")
@@ -278,16 +278,15 @@ async fn a_run_keeps_its_own_session() {
     be_interrupted(Arc::new(InMemorySessionService::new())).await;
     for store in [Store::Memory, Store::Sqlite] {
         let server = Server::start(store);
-        let sessions = patient(server.address()).connect().await.unwrap();
+        let sessions = builder(server.address()).connect().await.unwrap();
         be_interrupted(Arc::new(sessions)).await;
     }
 }
 
-/// The session is not there: the run says so, as with the kit's own services.
 #[tokio::test]
 async fn a_run_without_its_session_ends_with_not_found() {
     let server = Server::start(Store::Memory);
-    let sessions = patient(server.address()).connect().await.unwrap();
+    let sessions = builder(server.address()).connect().await.unwrap();
     let runner = Runner::builder()
         .app_name("my_app")
         .agent(Arc::new(Assistant))

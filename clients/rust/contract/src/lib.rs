@@ -1,29 +1,28 @@
-//! Stand-ins for the kit's in-memory service, so that the tests which the kit publishes for it run with sessiond.
+//! Stand-ins for ADK's in-memory service, so that ADK's own published tests run with sessiond.
 //!
-//! Those tests say `use adk_session::*` and `InMemorySessionService::new()`. The test targets of this package are called
-//! `adk_session` to them and hold a stand-in under that name: the one line that an agent changes, too.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test that called it")]
+//! Those tests say `use adk_session::*` and `InMemorySessionService::new()`. The test targets of this package go by the name
+//! `adk_session` and define a stand-in for `InMemorySessionService`.
+#![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
 
 use adk_core::{Event, Result, identity::AdkIdentity};
 use async_trait::async_trait;
-use kit::{
+use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::{Server, Store, builder};
+use upstream::{
     AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, ListRequest, Session,
     SessionService,
 };
-use sessiond_adk::SessiondSessionService;
-use sessiond_adk_testing::{Server, Store, patient};
 
-/// The service with a server of its own, which begins empty and ends with it.
+/// The service with a server of its own, which starts empty and is killed on drop.
 pub struct Sessiond {
     service: SessiondSessionService,
     _server: Server,
 }
 
 impl Sessiond {
-    /// Starts a server and connects to it.
     pub fn start(store: Store) -> Self {
         let server = Server::start(store);
-        let service = patient(server.address()).connect_lazy().unwrap();
+        let service = builder(server.address()).connect_lazy().unwrap();
         Self { service, _server: server }
     }
 }
@@ -80,16 +79,14 @@ impl SessionService for Sessiond {
     }
 }
 
-/// Defines the kit's name for its in-memory service as a service on this store.
+/// Defines `InMemorySessionService` as a [`Sessiond`] on this store.
 #[macro_export]
 macro_rules! stand_in {
     ($store:expr) => {
-        /// Stands in for the kit's service of this name.
         pub struct InMemorySessionService;
 
         impl InMemorySessionService {
-            /// A service that is empty.
-            #[allow(clippy::new_ret_no_self, reason = "the published tests call it so")]
+            #[allow(clippy::new_ret_no_self, reason = "the published tests call it this way")]
             pub fn new() -> $crate::Sessiond {
                 $crate::Sessiond::start($store)
             }
@@ -97,7 +94,7 @@ macro_rules! stand_in {
     };
 }
 
-/// The session that the processes of the writers' test share.
+/// The session that both processes of `tests/processes.rs` append to.
 pub fn shared_session() -> AdkIdentity {
     AdkIdentity::new(
         "my_app".try_into().unwrap(),

@@ -1,4 +1,4 @@
-//! Two processes on one session: nothing is lost, nothing doubled, and all see the same in the end.
+//! Two processes append to one session: no event is lost or stored twice, and both read the same session.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -7,17 +7,17 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use kit::{CreateRequest, SessionService as _};
 use serde_json::{Value, json};
 use sessiond_adk_contract::shared_session;
-use sessiond_adk_testing::{Server, Store, patient};
+use sessiond_adk_testing::{Server, Store, builder};
+use upstream::{CreateRequest, SessionService as _};
 
 const PROCESSES: [&str; 2] = ["a", "b"];
 const WRITERS: usize = 4;
 const APPENDS: usize = 200;
 const EVENTS: usize = PROCESSES.len() * WRITERS * APPENDS;
 
-/// A running `writer`, killed where the test gives up on it.
+/// A running `writer`, killed on drop.
 struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -36,7 +36,7 @@ impl Process {
     }
 
     fn line(&mut self) -> String {
-        self.lines.next().expect("the process has ended early").unwrap()
+        self.lines.next().expect("the process exited early").unwrap()
     }
 
     fn go_on(&mut self) {
@@ -53,7 +53,7 @@ impl Drop for Process {
 
 async fn two_processes_write(store: Store) {
     let server = Server::start(store);
-    let service = patient(server.address()).connect().await.unwrap();
+    let service = builder(server.address()).connect().await.unwrap();
     let identity = shared_session();
     let request = CreateRequest {
         app_name: identity.app_name.as_ref().into(),
@@ -63,7 +63,7 @@ async fn two_processes_write(store: Store) {
     };
     service.create(request).await.unwrap();
     let mut processes = PROCESSES.map(|name| Process::start(server.address(), name));
-    // Nobody begins before all of them can, and nobody reads before all of them are through.
+    // All start together, and all read after the last append.
     for step in ["ready", "written"] {
         for process in &mut processes {
             assert_eq!(process.line(), step);

@@ -1,9 +1,9 @@
-//! The kit's published tests with sessiond, whose store is SQLite.
+//! ADK's published tests with sessiond on SQLite.
 
-// The name by which the published tests know where their types come from.
+// The published tests import their types from this name.
 extern crate self as adk_session;
 
-pub use kit::*;
+pub use upstream::*;
 
 sessiond_adk_contract::stand_in!(sessiond_adk_testing::Store::Sqlite);
 

@@ -28,7 +28,7 @@ pub struct Scope {
     #[prost(string, tag = "3")]
     pub session_id: ::prost::alloc::string::String,
 }
-/// A conversation thread: its address, its merged state and where its log ends.
+/// A session: its address, its merged state and the end of its log.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Session {
     /// Address. Output only.
@@ -59,7 +59,7 @@ pub struct Session {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// Output only. Where this session was forked from.
+    /// Output only. The origin of a forked session.
     #[prost(message, optional, tag = "13")]
     pub forked_from: ::core::option::Option<ForkOrigin>,
     /// Everything that is visible from this session: the application's keys with
@@ -98,7 +98,7 @@ pub mod session {
         Ttl(::prost_types::Duration),
     }
 }
-/// Where a session was forked from.
+/// The origin of a forked session.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForkOrigin {
     /// The source session.
@@ -214,13 +214,13 @@ pub struct StateOperation {
     /// Key with its prefix.
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
-    /// What to do.
+    /// The operation.
     #[prost(oneof = "state_operation::Operation", tags = "2, 3, 4, 5")]
     pub operation: ::core::option::Option<state_operation::Operation>,
 }
 /// Nested message and enum types in `StateOperation`.
 pub mod state_operation {
-    /// What to do.
+    /// The operation.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Operation {
         /// Add to a number. A missing key counts as 0.
@@ -229,7 +229,7 @@ pub mod state_operation {
         /// Add to the end of a list. A missing key counts as an empty list.
         #[prost(message, tag = "3")]
         ListAppend(super::ListAppend),
-        /// Set only where there is no value.
+        /// Set only if there is no value.
         #[prost(message, tag = "4")]
         SetIfAbsent(super::SetIfAbsent),
         /// RFC 7396 JSON merge patch on an object. A missing key counts as {}; a
@@ -267,13 +267,13 @@ pub struct ListAppend {
     /// Keep only the newest `max_length` items; 0: all.
     #[prost(int32, tag = "3")]
     pub max_length: i32,
-    /// What to append.
+    /// The items to append.
     #[prost(oneof = "list_append::ValuesForm", tags = "1, 2")]
     pub values_form: ::core::option::Option<list_append::ValuesForm>,
 }
 /// Nested message and enum types in `ListAppend`.
 pub mod list_append {
-    /// What to append.
+    /// The items to append.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum ValuesForm {
         /// As a ListValue.
@@ -324,7 +324,7 @@ pub mod merge_patch {
         PatchJson(::prost::alloc::string::String),
     }
 }
-/// What must hold at the commit. All are checked, and all that fail are
+/// Conditions at the commit. All are checked, and all that fail are
 /// reported, in one ABORTED status; then nothing was written. Not evaluated for
 /// a replay.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -343,13 +343,13 @@ pub struct KeyCheck {
     /// Key with its prefix, of a scope that the request may change; no `temp:` key.
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
-    /// What must hold.
+    /// The condition.
     #[prost(oneof = "key_check::Condition", tags = "2, 3, 4, 5")]
     pub condition: ::core::option::Option<key_check::Condition>,
 }
 /// Nested message and enum types in `KeyCheck`.
 pub mod key_check {
-    /// What must hold.
+    /// The condition.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Condition {
         /// Whether the key has a value (null is one).
@@ -380,7 +380,7 @@ pub enum JsonForm {
     /// the `*_rounded` flag beside the field is set.
     Struct = 1,
     /// JSON text, byte for byte as it was stored: exact numbers, cheapest to
-    /// encode and decode. Software development kits should ask for this one.
+    /// encode and decode. Adapters should request this form.
     Text = 2,
 }
 impl JsonForm {
@@ -421,7 +421,7 @@ pub struct CreateSessionRequest {
     /// ignored.
     #[prost(message, optional, tag = "6")]
     pub session: ::core::option::Option<Session>,
-    /// Answer with the existing session, unchanged, where there is one.
+    /// Return the existing session, unchanged, if there is one.
     #[prost(bool, tag = "7")]
     pub allow_existing: bool,
     /// Form of the response.
@@ -454,10 +454,10 @@ pub struct CreateSessionResponse {
     #[prost(bool, tag = "2")]
     pub created: bool,
 }
-/// Which events a read returns. Filters add up.
+/// The events that a read returns. Filters add up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventSelection {
-    /// Of those that pass the other filters, the newest so many; 0: none; unset:
+    /// Only the newest of those that pass the other filters; 0: none; unset:
     /// no limit.
     #[prost(int32, optional, tag = "1")]
     pub recent: ::core::option::Option<i32>,
@@ -477,7 +477,7 @@ pub struct GetSessionRequest {
     /// Required.
     #[prost(message, optional, tag = "1")]
     pub key: ::core::option::Option<SessionKey>,
-    /// Which events to return; unset: none.
+    /// The events to return; unset: none.
     #[prost(message, optional, tag = "2")]
     pub events: ::core::option::Option<EventSelection>,
     /// The session as it was right after this event: its events up to there, and
@@ -518,7 +518,7 @@ pub struct ListSessionsRequest {
     /// Empty: every user of the application.
     #[prost(string, tag = "2")]
     pub user_id: ::prost::alloc::string::String,
-    /// At most so many; 0: 100; more than 1000 counts as 1000. A page also ends
+    /// Page size; 0: 100; more than 1000 counts as 1000. A page also ends
     /// before it grows too large for a client to receive.
     #[prost(int32, tag = "3")]
     pub page_size: i32,
@@ -578,7 +578,7 @@ pub struct DeleteSessionRequest {
     /// Required.
     #[prost(message, optional, tag = "1")]
     pub key: ::core::option::Option<SessionKey>,
-    /// Succeed where there is no such session.
+    /// Succeed if there is no such session.
     #[prost(bool, tag = "2")]
     pub allow_missing: bool,
 }
@@ -620,7 +620,7 @@ pub struct RewindSessionRequest {
     /// Id of the marker event, for retries; empty: the server makes a UUIDv7.
     #[prost(string, tag = "3")]
     pub event_id: ::prost::alloc::string::String,
-    /// Who; empty: `system`.
+    /// The author; empty: `system`.
     #[prost(string, tag = "4")]
     pub author: ::prost::alloc::string::String,
     /// Optional.
@@ -687,7 +687,12 @@ pub mod session_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Life of sessions.
+    /// Sessions: create, read, list, update, delete, fork and rewind.
+    ///
+    /// Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    /// `retryable`: `yes` if the same call may be repeated later (it was certainly
+    /// not applied), `same_id` if it may be repeated with the same event or request
+    /// id only (it may have been applied), `no` if the caller has to decide again.
     #[derive(Debug, Clone)]
     pub struct SessionServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1028,7 +1033,7 @@ pub struct AppendEventsResponse {
 /// One item of AppendEventStream.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AppendEventStreamRequest {
-    /// What to append.
+    /// The append.
     #[prost(message, optional, tag = "1")]
     pub append: ::core::option::Option<AppendEventRequest>,
 }
@@ -1038,13 +1043,13 @@ pub struct AppendEventStreamResponse {
     /// Position of the item in the request stream, from 0.
     #[prost(int64, tag = "1")]
     pub index: i64,
-    /// How it went.
+    /// The outcome.
     #[prost(oneof = "append_event_stream_response::Outcome", tags = "2, 3")]
     pub outcome: ::core::option::Option<append_event_stream_response::Outcome>,
 }
 /// Nested message and enum types in `AppendEventStreamResponse`.
 pub mod append_event_stream_response {
-    /// How it went.
+    /// The outcome.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Outcome {
         /// Committed.
@@ -1061,10 +1066,10 @@ pub struct AppendFailure {
     /// google.rpc.Code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// ErrorInfo.reason.
+    /// ErrorInfo.reason, which also tells whether the item may be retried.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
-    /// For people.
+    /// A message for people.
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
 }
@@ -1074,14 +1079,14 @@ pub struct ListEventsRequest {
     /// Required.
     #[prost(message, optional, tag = "1")]
     pub key: ::core::option::Option<SessionKey>,
-    /// At most so many; 0: 100; more than 1000 counts as 1000. A page also ends
+    /// Page size; 0: 100; more than 1000 counts as 1000. A page also ends
     /// before it grows too large for a client to receive.
     #[prost(int32, tag = "2")]
     pub page_size: i32,
     /// From the previous page, with the same filters and order, or from GetSession.
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
-    /// Which events.
+    /// Filters of the events.
     #[prost(message, optional, tag = "4")]
     pub selection: ::core::option::Option<EventSelection>,
     /// Newest first.
@@ -1195,8 +1200,8 @@ pub mod event_service_client {
         /// AppendEventStream as in SessionService.GetSession.
         ///
         /// A write never fails because of its answer: state or an event that does not
-        /// fit the form asked for (too deep, too large) comes as text instead, and
-        /// `return_state` is left out where even that is too large.
+        /// fit the requested form (too deep, too large) comes as text instead, and
+        /// the state is left out if even that is too large.
         ///
         /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
         /// KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
@@ -1370,7 +1375,7 @@ pub struct UpdateStateRequest {
     /// Optional.
     #[prost(message, optional, tag = "3")]
     pub precondition: ::core::option::Option<Precondition>,
-    /// Who; empty: `system`.
+    /// The author; empty: `system`.
     #[prost(string, tag = "4")]
     pub author: ::prost::alloc::string::String,
     /// Repeating a request with the same id changes nothing again; with another
@@ -1417,7 +1422,7 @@ pub struct ListKeyChangesRequest {
     /// Required: key with its prefix.
     #[prost(string, tag = "2")]
     pub key: ::prost::alloc::string::String,
-    /// At most so many; 0: 100; more than 1000 counts as 1000.
+    /// Page size; 0: 100; more than 1000 counts as 1000.
     #[prost(int32, tag = "3")]
     pub page_size: i32,
     /// From the previous page.
@@ -1436,7 +1441,7 @@ pub struct KeyChange {
     /// Server clock at commit.
     #[prost(message, optional, tag = "4")]
     pub commit_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// Who.
+    /// The author.
     #[prost(string, tag = "5")]
     pub author: ::prost::alloc::string::String,
     /// The session whose event made it; unset: UpdateState on a wider scope, or a
@@ -1517,7 +1522,7 @@ pub mod state_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// State without events: reading it, changing it, rendering it into text.
+    /// State without events: reading, changing and rendering it.
     #[derive(Debug, Clone)]
     pub struct StateServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1744,7 +1749,7 @@ pub struct WatchRequest {
     /// either side. Overrides `start`.
     #[prost(string, tag = "2")]
     pub cursor: ::prost::alloc::string::String,
-    /// Where to begin without a cursor.
+    /// The start of a watch without a cursor.
     #[prost(enumeration = "WatchStart", tag = "3")]
     pub start: i32,
     /// Form of the responses.
@@ -1757,13 +1762,13 @@ pub struct WatchResponse {
     /// Resume point right after this message. Opaque.
     #[prost(string, tag = "7")]
     pub cursor: ::prost::alloc::string::String,
-    /// What happened.
+    /// The kind of message.
     #[prost(oneof = "watch_response::Kind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: ::core::option::Option<watch_response::Kind>,
 }
 /// Nested message and enum types in `WatchResponse`.
 pub mod watch_response {
-    /// What happened.
+    /// The kind of message.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         /// State at the start.
@@ -1815,7 +1820,7 @@ pub mod state_snapshot {
 /// New values of some keys of a wider scope.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StateChange {
-    /// What the keys became: `set` and `remove` only.
+    /// The new values: `set` and `remove` only.
     #[prost(message, optional, tag = "1")]
     pub delta: ::core::option::Option<StateDelta>,
     /// Server clock at commit.
@@ -1835,7 +1840,7 @@ pub struct Heartbeat {
 /// The session is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SessionDeleted {}
-/// Where a watch without a cursor begins.
+/// The start of a watch without a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum WatchStart {

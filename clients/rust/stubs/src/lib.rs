@@ -1,7 +1,6 @@
 //! Generates the stubs of `sessiond-adk` from `proto/` at the root of the checkout, without `protoc`.
 //!
-//! A published crate cannot reach the contract, so what is generated is checked in; `tests/current.rs` fails when it is
-//! older than the contract.
+//! A published crate cannot reach the contract, so the stubs are checked in. `tests/current.rs` fails if they are outdated.
 
 use std::{
     error::Error,
@@ -9,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every file of the contract, relative to [`contract`].
+/// Relative to [`contract`].
 const FILES: [&str; 5] = [
     "sessiond/v1/types.proto",
     "sessiond/v1/session_service.proto",
@@ -18,20 +17,19 @@ const FILES: [&str; 5] = [
     "sessiond/v1/watch_service.proto",
 ];
 
-/// The one file that is generated: the name of the contract's package.
+/// The generated file, named after the package of the contract.
 pub const STUBS: &str = "sessiond.v1.rs";
 
-/// The folder of the contract.
 pub fn contract() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../proto")
 }
 
-/// The folder of the crate that the stubs belong to.
-pub fn home() -> PathBuf {
+/// The folder of the checked-in stubs.
+pub fn stubs_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/proto")
 }
 
-/// Writes [`STUBS`] into `folder`: messages and clients, no servers.
+/// Writes [`STUBS`] into `folder`: messages and clients without servers.
 ///
 /// # Errors
 ///

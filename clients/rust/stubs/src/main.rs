@@ -1,9 +1,9 @@
-//! `clients/rust/generate`: writes the stubs where they are checked in.
+//! `clients/rust/generate`: overwrites the checked-in stubs.
 
 use std::error::Error;
 
-use sessiond_adk_stubs::{generate, home};
+use sessiond_adk_stubs::{generate, stubs_folder};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    generate(&home())
+    generate(&stubs_folder())
 }

@@ -1,21 +1,21 @@
-//! The stubs that are checked in are those of the contract beside them.
+//! The checked-in stubs match the contract.
 
 use std::fs;
 
-use sessiond_adk_stubs::{STUBS, generate, home};
+use sessiond_adk_stubs::{STUBS, generate, stubs_folder};
 
 #[test]
-fn the_stubs_are_those_of_the_contract() {
+fn the_stubs_match_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     generate(folder.path()).unwrap();
     let wanted = fs::read_to_string(folder.path().join(STUBS)).unwrap();
-    let present = fs::read_to_string(home().join(STUBS)).unwrap_or_default();
-    assert!(present == wanted, "the stubs are older than the contract: run clients/rust/generate");
+    let present = fs::read_to_string(stubs_folder().join(STUBS)).unwrap_or_default();
+    assert!(present == wanted, "The stubs are outdated. Run clients/rust/generate.");
 }
 
 #[test]
-fn nothing_else_lies_beside_them() {
+fn the_folder_holds_nothing_else() {
     let names: Vec<_> =
-        fs::read_dir(home()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(stubs_folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, [STUBS]);
 }

@@ -1,5 +1,5 @@
-//! A network that loses an answer: what is cut off is what the server has already decided.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test that called it")]
+//! A network that loses answers, after the server has committed.
+#![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
 
 use std::sync::{
     Arc,
@@ -16,25 +16,25 @@ use tokio::{
     task::AbortHandle,
 };
 
-/// Bytes in front of every frame of HTTP/2: 3 of length, 1 of type, 1 of flags, 4 of stream.
-const FRAME_HEAD: usize = 9;
-/// The type of the frame that an answer begins with.
+/// Bytes of an HTTP/2 frame header: 3 of length, 1 of type, 1 of flags, 4 of stream.
+const FRAME_HEADER: usize = 9;
+/// The type of the first frame of an answer.
 const HEADERS: u8 = 1;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// As if the other side had ended.
+    /// The server closed it.
     Close,
-    /// As if the network had.
+    /// The network reset it.
     Reset,
-    /// As if the other side had ended in the middle of its answer, whose beginning still arrives.
+    /// The server closed it in the middle of an answer, whose first frame still arrives.
     Torn,
 }
 
-/// Sits between clients and a server, and passes everything on until it is told to cut.
+/// Forwards everything between clients and a server until it is told to cut.
 ///
-/// The server begins an answer when it has committed, so a client whose answer is cut off does not know of a write that stands.
+/// The server answers after it has committed, so a cut answer leaves the client without knowledge of a committed write.
 #[derive(Debug)]
 pub struct Proxy {
     address: String,
@@ -80,23 +80,22 @@ impl Proxy {
         Self { address, counts, accepting: accepting.abort_handle() }
     }
 
-    /// Where it listens.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Cuts the connection at each of the next so many answers.
+    /// Cuts the connection at each of the next `answers`.
     pub fn cut_next(&self, answers: usize) {
         self.counts.to_cut.store(answers, Ordering::SeqCst);
     }
 
-    /// Cuts the connection at the answer after the next so many.
+    /// Passes `answers` and cuts the connection at the one after them.
     pub fn cut_after(&self, answers: usize) {
         self.counts.to_pass.store(answers, Ordering::SeqCst);
         self.cut_next(1);
     }
 
-    /// Holds back the answer after the next so many, until [`Proxy::release`].
+    /// Passes `answers` and holds back the one after them until [`Proxy::release`].
     pub fn hold_after(&self, answers: usize) {
         self.counts.to_pass.store(answers, Ordering::SeqCst);
         self.counts.to_hold.store(1, Ordering::SeqCst);
@@ -107,22 +106,22 @@ impl Proxy {
         self.counts.held.notified().await;
     }
 
-    /// Lets the answer go that is held back.
+    /// Passes the answer that is held back.
     pub fn release(&self) {
         self.counts.release.notify_one();
     }
 
-    /// How many of the answers that were to be cut are still to come.
+    /// How many answers are still to be cut.
     pub fn left_to_cut(&self) -> usize {
         self.counts.to_cut.load(Ordering::SeqCst)
     }
 
-    /// Connections that clients have made so far, those that have ended included.
+    /// Connections that clients have made so far, closed ones included.
     pub fn connections(&self) -> usize {
         self.counts.connections.load(Ordering::SeqCst)
     }
 
-    /// Answers that the server has begun so far, those cut off included.
+    /// Answers that the server has begun so far, cut ones included.
     pub fn answers(&self) -> usize {
         self.counts.answers.load(Ordering::SeqCst)
     }
@@ -134,44 +133,43 @@ impl Drop for Proxy {
     }
 }
 
-/// One connection, until either side or the proxy ends it.
+/// Serves one connection until either side or the proxy closes it.
 async fn connect(client: TcpStream, server: String, counts: Arc<Counts>) {
-    // A server that is down is a connection that is closed at once.
+    // If the server is down, the client's connection is closed at once.
     let Ok(server) = TcpStream::connect(server).await else { return };
     if counts.cut == Cut::Reset {
-        // Whatever is not sent yet is lost when the socket is dropped.
+        // Unsent data is lost when the socket is dropped.
         client.set_zero_linger().unwrap();
     }
     let (from_client, mut to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let questions = tokio::spawn(pass(from_client, to_server));
-    // Ends with the server, with the client, or with the answer that is cut.
-    let _ = answers(from_server, &mut to_client, &counts).await;
-    // Both halves of the client's socket are dropped, which ends it.
-    questions.abort();
-    let _ = questions.await;
+    let requests = tokio::spawn(forward_requests(from_client, to_server));
+    // Returns when either side closes the connection, or at the cut.
+    let _ = forward_answers(from_server, &mut to_client, &counts).await;
+    // Both halves of the client's socket are dropped, which closes it.
+    requests.abort();
+    let _ = requests.await;
 }
 
-/// Passes on what the client says.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+async fn forward_requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let _ = tokio::io::copy(&mut from, &mut to).await;
 }
 
-/// Passes on what the server says, frame by frame.
-async fn answers(
+/// Frame by frame.
+async fn forward_answers(
     mut from: OwnedReadHalf,
     to: &mut OwnedWriteHalf,
     counts: &Counts,
 ) -> std::io::Result<()> {
     let mut newest_stream = 0;
     loop {
-        let mut head = [0; FRAME_HEAD];
-        from.read_exact(&mut head).await?;
-        let [l0, l1, l2, kind, _, s0, s1, s2, s3] = head;
+        let mut header = [0; FRAME_HEADER];
+        from.read_exact(&mut header).await?;
+        let [l0, l1, l2, kind, _, s0, s1, s2, s3] = header;
         let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
-        // The second one of a stream holds its trailers. Clients number their streams upwards; an answer may be overtaken,
-        // which the tests avoid by having one call in flight.
+        // The second HEADERS of a stream holds the trailers. Stream numbers rise. Answers may overtake each other only with
+        // several calls in flight, which the tests avoid.
         if kind == HEADERS && stream > newest_stream {
             newest_stream = stream;
             counts.answers.fetch_add(1, Ordering::SeqCst);
@@ -187,7 +185,7 @@ async fn answers(
                 if counts.cut == Cut::Torn {
                     let mut payload = vec![0; length];
                     from.read_exact(&mut payload).await?;
-                    to.write_all(&head).await?;
+                    to.write_all(&header).await?;
                     to.write_all(&payload).await?;
                 }
                 return Ok(());
@@ -195,7 +193,7 @@ async fn answers(
         }
         let mut payload = vec![0; length];
         from.read_exact(&mut payload).await?;
-        to.write_all(&head).await?;
+        to.write_all(&header).await?;
         to.write_all(&payload).await?;
     }
 }

@@ -1,5 +1,5 @@
-//! A server that answers as it is told: what a real one says only when it is pressed, or never.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test that called it")]
+//! A server with scripted answers, for statuses that a real server sends only under load.
+#![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
 
 use std::sync::{Arc, Mutex};
 
@@ -12,51 +12,50 @@ use tokio::{
 };
 use tonic::Status;
 
-/// What a call is answered: the bytes of a message, or a refusal.
+/// The bytes of a message, or a status.
 type Answer = Result<Vec<u8>, Status>;
 
-/// Answers every call by its path, such as `/sessiond.v1.EventService/AppendEvent`, and remembers which have come.
+/// Answers every call by its path, such as `/sessiond.v1.EventService/AppendEvent`, and records it.
 #[derive(Debug)]
-pub struct Scripted {
+pub struct ScriptedServer {
     address: String,
     calls: Arc<Mutex<Vec<String>>>,
     accepting: AbortHandle,
 }
 
-impl Scripted {
+impl ScriptedServer {
     /// Listens on a free port.
     pub async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let calls = Arc::default();
-        let (answer, remembered) = (Arc::new(answer), Arc::clone(&calls));
+        let (answer, recorded) = (Arc::new(answer), Arc::clone(&calls));
         let accepting = tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(client, Arc::clone(&answer), Arc::clone(&remembered)));
+                tokio::spawn(serve(client, Arc::clone(&answer), Arc::clone(&recorded)));
             }
         });
         Self { address, calls, accepting: accepting.abort_handle() }
     }
 
-    /// Where it listens, as `SessiondSessionService::builder` takes it.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The paths of the calls so far, in the order in which they came.
+    /// The paths of the calls so far, in order.
     pub fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-/// One connection, until its client leaves.
+/// Serves one connection until the client closes it.
 async fn serve(
     client: TcpStream,
     answer: Arc<impl Fn(&str) -> Answer + Send + Sync + 'static>,
@@ -67,7 +66,7 @@ async fn serve(
         let path = request.uri().path().to_owned();
         let answer = answer(&path);
         calls.lock().unwrap().push(path);
-        // On a task of its own, as nothing is received while nobody accepts.
+        // On its own task, because bodies are received only while `accept` is polled.
         tokio::spawn(respond_with(answer, request, respond));
     }
 }
@@ -80,15 +79,15 @@ async fn respond_with(
     while let Some(Ok(piece)) = request.body_mut().data().await {
         let _ = request.body_mut().flow_control().release_capacity(piece.len());
     }
-    // A client that has left meanwhile is none of a test's business.
+    // The client may have disconnected, which is not an error of the test.
     let _ = match answer {
-        Ok(message) => say(&message, &mut respond),
+        Ok(message) => send(&message, &mut respond),
         Err(status) => respond.send_response(status.into_http(), true).map(drop),
     };
 }
 
-/// One message in the frame of gRPC, and that all is well.
-fn say(message: &[u8], respond: &mut SendResponse<Bytes>) -> Result<(), h2::Error> {
+/// Sends one gRPC message and the status OK.
+fn send(message: &[u8], respond: &mut SendResponse<Bytes>) -> Result<(), h2::Error> {
     let head = Response::builder().header("content-type", "application/grpc");
     let mut body = respond.send_response(head.body(()).unwrap(), false)?;
     let length = u32::try_from(message.len()).unwrap();

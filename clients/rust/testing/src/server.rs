@@ -1,8 +1,8 @@
-//! The real program, on a free port or a socket of its own, in a folder that goes with it, killed when the test ends.
+//! The real server on a free port or a Unix socket, with a temporary folder. Killed when the test ends.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what fails here fails the test that called it"
+    reason = "a failure here fails the calling test"
 )]
 
 use std::{
@@ -16,28 +16,25 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::PATIENCE;
+use crate::client::TIMEOUT;
 
-/// The program to test, where it is not the one of this checkout.
+/// Names the program under test, if it is not the one that this checkout has built.
 const PROGRAM: &str = "SESSIOND_TEST_PROGRAM";
 
-/// Where a server keeps everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// In memory.
     Memory,
-    /// In a file, where it outlives the process.
+    /// A file that outlives the process.
     Sqlite,
 }
 
-/// A running server.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     address: String,
     arguments: Vec<String>,
     folder: TempDir,
-    /// Reads its standard error until it ends.
+    /// Collects its standard error until it exits.
     log: Option<JoinHandle<String>>,
 }
 
@@ -47,16 +44,15 @@ impl Server {
         Self::start_with(store, &[])
     }
 
-    /// The same, with more flags.
     pub fn start_with(store: Store, flags: &[&str]) -> Self {
         Self::start_at("127.0.0.1:0".into(), store, flags, TempDir::new().unwrap())
     }
 
-    /// Starts a server on a socket in its folder, so that it comes back where it was.
+    /// Starts a server on a socket in its folder, so that a restart keeps the address.
     pub fn start_on_socket(store: Store) -> Self {
         let folder = TempDir::new().unwrap();
         let address = format!("unix:{}", folder.path().join("sessiond.sock").display());
-        // As long as anybody's patience here, so that a busy machine decides nothing.
+        // As long as TIMEOUT, so that a slow machine does not fail the test.
         Self::start_at(address, store, &["--drain-timeout", "600"], folder)
     }
 
@@ -72,25 +68,24 @@ impl Server {
         Self { child, address, arguments, folder, log: Some(log) }
     }
 
-    /// Where it listens, as `SessiondSessionService::connect` takes it.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The bytes of its store's files, to look for what must not be there.
+    /// The bytes of the store's files, concatenated.
     pub fn stored_bytes(&self) -> Vec<u8> {
         let files = self.folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
         let of_store = |path: &PathBuf| path.to_string_lossy().contains("test.db");
         files.filter(of_store).flat_map(|path| std::fs::read(path).unwrap()).collect()
     }
 
-    /// Kills it, as a power cut would.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it with SIGTERM and waits for a clean exit.
     pub fn stop(&mut self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
@@ -99,8 +94,8 @@ impl Server {
         assert!(drained, "the server did not drain: {}", log.unwrap_or_default());
     }
 
-    /// Starts it again where it was. On a socket, as a port may have been given to somebody else.
-    pub fn start_again(&mut self) {
+    /// Restarts it at its address, which has to be a socket: a port may be taken by now.
+    pub fn restart(&mut self) {
         let (child, address, log) = run(&self.arguments);
         self.child = child;
         self.address = address;
@@ -110,17 +105,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have been killed already.
+        // Fails if it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts the program and waits until it says where it listens.
+/// Starts the program and waits for its address.
 fn run(arguments: &[String]) -> (Child, String, JoinHandle<String>) {
     let mut command = Command::new(program());
     for (name, _) in env::vars_os() {
-        // Whoever runs the tests may use sessiond as well: those settings are not for the tests.
+        // Settings of a developer who also uses sessiond.
         if name.to_string_lossy().starts_with("SESSIOND_") {
             command.env_remove(name);
         }
@@ -135,13 +130,13 @@ fn run(arguments: &[String]) -> (Child, String, JoinHandle<String>) {
     });
     let stdout = BufReader::new(child.stdout.take().unwrap());
     let (sender, lines) = mpsc::channel();
-    // Reads on when nobody listens any more, so that the server never waits for its reader.
+    // Keeps reading after the receiver is dropped, so that the pipe never blocks the server.
     thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }
     });
-    let Ok(line) = lines.recv_timeout(PATIENCE) else {
+    let Ok(line) = lines.recv_timeout(TIMEOUT) else {
         let _ = child.kill();
         panic!("the server did not start: {}", log.join().unwrap());
     };
@@ -150,20 +145,19 @@ fn run(arguments: &[String]) -> (Child, String, JoinHandle<String>) {
     (child, address, log)
 }
 
-/// The program under test: what the environment names, or what the checkout has built.
 fn program() -> PathBuf {
     if let Some(program) = env::var_os(PROGRAM) {
         return program.into();
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    // A relative one is relative to the root, where the server is built.
+    // A relative target directory is relative to the root, where the server is built.
     let target =
         root.join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from));
     let built = ["release/sessiond", "debug/sessiond"].map(|program| target.join(program));
     let found = built.iter().find(|program| program.is_file());
     found.cloned().unwrap_or_else(|| {
         panic!(
-            "there is no server to test with: build one with `cargo build` at the root of the checkout, or name one in {PROGRAM} (looked for {})",
+            "No server to test, looked for {}. Run `cargo build` at the root of the checkout, or set {PROGRAM}.",
             built.map(|program| program.display().to_string()).join(" and ")
         )
     })

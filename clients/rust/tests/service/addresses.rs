@@ -1,4 +1,4 @@
-//! Addresses of sessions: bare ids, ids of three parts, and what is no id.
+//! Addresses of sessions: bare ids, full keys, and invalid ids.
 
 use adk_core::ErrorCategory;
 use adk_session::{AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, SessionService};
@@ -15,7 +15,7 @@ on_each_store! {
     append_by_identity_needs_no_unique_id
     append_to_a_missing_session_is_not_found
     an_empty_id_is_invalid_input
-    an_id_that_is_no_id_is_invalid_input
+    an_invalid_id_is_invalid_input
 }
 
 async fn append_by_bare_id_finds_the_one_session(f: Fixture) {
@@ -26,7 +26,7 @@ async fn append_by_bare_id_finds_the_one_session(f: Fixture) {
     assert!(f.get("s2").await.events().is_empty());
 }
 
-/// The kit's in-memory service takes any of them.
+/// ADK's in-memory service takes any of them.
 async fn append_by_bare_id_of_two_users_is_refused(f: Fixture) {
     f.create("s1", json!({})).await;
     let bobs = CreateRequest { user_id: "bob".into(), ..creation("s1", json!({})) };
@@ -54,7 +54,7 @@ async fn append_to_a_missing_session_is_not_found(f: Fixture) {
     assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
 }
 
-/// Calls everything that takes an id with one that is none.
+/// Calls every method that takes an id with an invalid one.
 async fn refuse_everywhere(f: &Fixture, bad: &str) {
     let s = &f.service;
     let invalid = |outcome: adk_core::Result<()>| {
@@ -99,7 +99,7 @@ async fn an_empty_id_is_invalid_input(f: Fixture) {
     refuse_everywhere(&f, "").await;
 }
 
-async fn an_id_that_is_no_id_is_invalid_input(f: Fixture) {
+async fn an_invalid_id_is_invalid_input(f: Fixture) {
     f.create("s1", json!({})).await;
     f.append("s1", named("e1")).await;
     refuse_everywhere(&f, "a\0b").await;

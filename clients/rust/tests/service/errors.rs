@@ -1,9 +1,9 @@
-//! Refusals of the server as errors of the kit.
+//! Refusals of the server as errors of ADK.
 
 use adk_core::{ErrorCategory, ErrorComponent, Event};
 use adk_session::SessionService;
 use serde_json::{Value, json};
-use sessiond_adk_testing::{Server, Store, patient};
+use sessiond_adk_testing::{Server, Store, builder};
 
 use crate::harness::{Fixture, assert_error, creation, named, on_each_store, refused, setting};
 
@@ -90,11 +90,10 @@ fn setting_of(id: &str) -> Event {
     Event { id: id.into(), ..setting(json!({"own": 1})) }
 }
 
-/// A server that is told to know sessions by their full address only.
 #[tokio::test]
 async fn bare_ids_can_be_forbidden() {
     let server = Server::start_with(Store::Memory, &["--require-full-keys"]);
-    let service = patient(server.address()).connect().await.unwrap();
+    let service = builder(server.address()).connect().await.unwrap();
     let f = Fixture { server, service };
     f.create("s1", json!({})).await;
     let error = refused(f.service.append_event("s1", named("e1")).await);
@@ -102,14 +101,14 @@ async fn bare_ids_can_be_forbidden() {
     f.append("s1", named("e1")).await;
 }
 
-/// Every reason that the documentation of the server lists has a row of its own here.
+/// Every reason in the server's documentation has a row in `error.rs`.
 #[test]
 fn every_reason_is_known() {
     let page = include_str!("../../../../docs/errors.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let mut reasons = 0;
     for row in rows {
-        // The first cell that is a name in capitals; in the second table the code stands before it.
+        // The first cell in capitals. The second table has the code before it.
         let name = row.split(" | ").find_map(|cell| {
             let name = cell.strip_prefix('`')?.strip_suffix('`')?;
             name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_').then_some(name)
@@ -121,5 +120,5 @@ fn every_reason_is_known() {
             "{reason} has no row"
         );
     }
-    assert!(reasons >= 30, "{reasons} reasons: is the table still a table?");
+    assert!(reasons >= 30, "{reasons} reasons: has the table changed?");
 }

@@ -1,4 +1,4 @@
-//! What was sent comes back: every field of an event, every number to its last bit, every nanosecond.
+//! Events come back as they were sent: every field, every number to its last bit, every nanosecond.
 
 use adk_core::{
     BlobResourceContents, CitationMetadata, CitationSource, Content, EmbeddedResource, Event,
@@ -83,7 +83,7 @@ fn parts() -> Vec<Part> {
         },
     ];
     for part in &parts {
-        // Does not compile when the kit has a new kind of part, which then belongs into the list above.
+        // Fails to compile if ADK adds a kind of part. Add it to the list above.
         match part {
             Part::Thinking { .. }
             | Part::Text { .. }
@@ -103,7 +103,7 @@ fn time(nanos: u32) -> DateTime<Utc> {
     DateTime::from_timestamp(1_763_654_321, nanos).unwrap()
 }
 
-/// No `..` anywhere: a new field of the kit does not compile until it is set here.
+/// Without `..`, so that a new field of ADK fails to compile until it is set here.
 fn everything() -> Event {
     Event {
         id: "event-1".into(),
@@ -137,7 +137,7 @@ fn everything() -> Event {
                     publication_date: Some("2026-11-20".into()),
                 }],
             }),
-            // The one that is set is a test of its own: such an event is not stored.
+            // Partial events are not stored and have a test of their own.
             partial: false,
             turn_complete: true,
             interrupted: true,
@@ -196,7 +196,7 @@ async fn the_body_is_the_events_own_json_but_for_its_delta(f: Fixture) {
     let text = body(&stored);
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), wanted);
 
-    // The envelope says the same, for those who do not know the kit.
+    // The envelope has the same values, for clients without ADK.
     assert_eq!(stored.event_id, "event-1");
     assert_eq!(stored.invocation_id, "turn-1");
     assert_eq!(stored.branch, "root.parallel.a");
@@ -205,7 +205,7 @@ async fn the_body_is_the_events_own_json_but_for_its_delta(f: Fixture) {
     assert_eq!((event_time.seconds, event_time.nanos), (1_763_654_321, 123_456_789));
 }
 
-/// The kit's hash maps have another order in each event, and in each process that repeats one.
+/// ADK's hash maps have another order in each event and process.
 async fn equal_events_are_one_event_in_whatever_order_they_are_written(f: Fixture) {
     f.create("s1", json!({})).await;
     let numbered = || (0..20).map(|n| (format!("k{n:02}"), n));

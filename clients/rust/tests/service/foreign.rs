@@ -1,4 +1,4 @@
-//! Events that other programs have written into a session, which the kit has to be able to read.
+//! Reading events that other programs have written.
 
 use adk_core::{Content, Event};
 use prost_types::Timestamp;
@@ -17,13 +17,13 @@ use crate::harness::{APP, Fixture, USER, body, key, named, object, on_each_store
 on_each_store! {
     unknown_fields_survive_in_the_server
     an_event_with_nothing_but_its_envelope_is_read
-    an_event_of_another_kit_is_read_as_well_as_it_can_be
+    an_event_of_adk_for_python_is_read_as_far_as_possible
     a_body_that_is_no_event_is_kept_as_text
-    what_removes_a_key_reads_as_null
+    a_removed_key_reads_as_null
     a_change_of_state_without_an_event_is_read
 }
 
-/// Appends what another program sends, and reads it as the kit does.
+/// Appends an event of another program and reads it with ADK.
 async fn append_foreign(f: &Fixture, event: v1::Event) -> Event {
     let request = AppendEventRequest {
         key: Some(key("s1")),
@@ -75,8 +75,8 @@ async fn an_event_with_nothing_but_its_envelope_is_read(f: Fixture) {
     assert!(event.content().is_none() && event.provider_metadata.is_empty());
 }
 
-/// As the Python kit writes it: camelCase, seconds as a number, null for what is not set.
-async fn an_event_of_another_kit_is_read_as_well_as_it_can_be(f: Fixture) {
+/// As ADK for Python writes it: camelCase, seconds as a number, null for fields that are not set.
+async fn an_event_of_adk_for_python_is_read_as_far_as_possible(f: Fixture) {
     f.create("s1", json!({})).await;
     let sent = json!({
         "id": "other-id",
@@ -118,7 +118,7 @@ async fn a_body_that_is_no_event_is_kept_as_text(f: Fixture) {
     assert_eq!(f.get("s1").await.events().len(), 5, "and nothing of it hides the rest");
 }
 
-async fn what_removes_a_key_reads_as_null(f: Fixture) {
+async fn a_removed_key_reads_as_null(f: Fixture) {
     f.create("s1", json!({"gone": 1, "stays": 2})).await;
     let delta = StateDelta {
         set_form: Some(SetForm::SetJson(json!({"new": 3}).to_string())),

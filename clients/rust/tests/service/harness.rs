@@ -1,4 +1,4 @@
-//! A service with a server of its own, and requests that say only what matters to a test.
+//! A server with a service connected to it, and short forms of requests.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,13 +15,13 @@ use sessiond_adk::{
         session_service_client::SessionServiceClient,
     },
 };
-use sessiond_adk_testing::{Cut, Proxy, Server, Store, patient};
+use sessiond_adk_testing::{Cut, Proxy, Server, Store, builder};
 
-/// Application and user of every session, where a test does not say otherwise.
+/// The default application and user.
 pub const APP: &str = "my_app";
 pub const USER: &str = "alice";
 
-/// Defines a module for each function, with the function as a test on each store.
+/// Runs each function as a test on each store.
 macro_rules! on_each_store {
     ($($name:ident)*) => { $(
         mod $name {
@@ -39,7 +39,6 @@ macro_rules! on_each_store {
 }
 pub(crate) use on_each_store;
 
-/// A running server and a service that is connected to it.
 pub struct Fixture {
     pub server: Server,
     pub service: SessiondSessionService,
@@ -48,7 +47,7 @@ pub struct Fixture {
 impl Fixture {
     pub async fn start(store: Store) -> Self {
         let server = Server::start(store);
-        let service = patient(server.address()).connect().await.unwrap();
+        let service = builder(server.address()).connect().await.unwrap();
         Self { server, service }
     }
 
@@ -78,7 +77,7 @@ impl Fixture {
         self.service.delete(request).await.unwrap();
     }
 
-    /// The session as the server has it: all that there is, text as it was sent.
+    /// The session on the wire, with hidden events.
     pub async fn stored(&self, session_id: &str) -> GetSessionResponse {
         let request = GetSessionRequest {
             key: Some(key(session_id)),
@@ -91,21 +90,20 @@ impl Fixture {
     }
 }
 
-/// A service behind a network that can be made to fail.
+/// A service that connects through a [`Proxy`].
 pub async fn behind(server: &Server, cut: Cut, retry: Retry) -> (Proxy, SessiondSessionService) {
     let proxy = Proxy::start(server.address(), cut).await;
-    let service = patient(proxy.address()).retry(retry).connect().await.unwrap();
+    let service = builder(proxy.address()).retry(retry).connect().await.unwrap();
     (proxy, service)
 }
 
-/// Pauses too short to be felt, as often as anybody wants.
+/// Retries without noticeable pauses.
 pub const EAGER: Retry = Retry {
     attempts: 10,
     first_pause: Duration::from_millis(1),
     longest_pause: Duration::from_millis(1),
 };
 
-/// Does not try again, so that what a call met is what it says.
 pub const NO_RETRY: Retry =
     Retry { attempts: 1, first_pause: Duration::ZERO, longest_pause: Duration::ZERO };
 
@@ -152,7 +150,6 @@ pub fn setting(delta: Value) -> Event {
     event
 }
 
-/// An event of this id.
 pub fn named(id: &str) -> Event {
     Event::with_id(id, "turn-1")
 }
@@ -165,7 +162,6 @@ pub fn ids(session: &dyn Session) -> Vec<String> {
     session.events().all().into_iter().map(|event| event.id).collect()
 }
 
-/// The text of an event's body.
 pub fn body(event: &v1::Event) -> &str {
     match &event.body_form {
         Some(v1::event::BodyForm::BodyJson(text)) => text,
@@ -173,10 +169,9 @@ pub fn body(event: &v1::Event) -> &str {
     }
 }
 
-/// The error of what must not succeed.
 #[track_caller]
 pub fn refused<T>(outcome: Result<T>) -> AdkError {
-    outcome.err().expect("this must be refused")
+    outcome.err().expect("must be refused")
 }
 
 #[track_caller]
@@ -185,7 +180,7 @@ pub fn assert_error<T>(outcome: Result<T>, category: ErrorCategory, code: &str) 
     assert_eq!((error.category, error.code), (category, code), "{error:?}");
 }
 
-/// Does what blocks, such as to start a server, while the connections of the test go on answering.
+/// Runs a blocking change of the server, such as a restart, without blocking the test's connections.
 pub async fn blocking(server: Server, change: fn(&mut Server)) -> Server {
     let mut server = server;
     let changed = tokio::task::spawn_blocking(move || {

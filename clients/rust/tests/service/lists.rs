@@ -1,4 +1,4 @@
-//! Lists of a user's sessions: their order, their pages, and the end of all of them.
+//! Listing and deleting a user's sessions.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use prost::Message as _;
 use serde_json::json;
 use sessiond_adk::proto::v1::{DeleteSessionResponse, ListSessionsResponse, Session};
-use sessiond_adk_testing::{PATIENCE, Scripted, patient};
+use sessiond_adk_testing::{ScriptedServer, TIMEOUT, builder};
 
 use crate::harness::{
     Fixture, USER, creation, getting, key, listing, named, object, on_each_store, refused,
@@ -23,7 +23,7 @@ on_each_store! {
     a_list_of_more_than_a_page_is_whole
     more_than_a_thousand_sessions_are_listed_and_deleted
     delete_all_sessions_deletes_this_users_only
-    delete_all_sessions_of_nobody_is_a_no_op
+    delete_all_sessions_of_an_unknown_user_is_a_no_op
 }
 
 async fn listed(f: &Fixture, request: ListRequest) -> Vec<String> {
@@ -97,7 +97,7 @@ async fn a_user_sees_no_other_users_sessions(f: Fixture) {
     assert_eq!(listed(&f, listing("bob")).await, ["s2"]);
     assert!(listed(&f, listing("carol")).await.is_empty());
     assert!(listed(&f, listing("ALICE")).await.is_empty());
-    // To the server, no user is every user.
+    // The server reads an empty user as every user.
     assert_eq!(
         refused(f.service.list(listing("")).await).category,
         adk_core::ErrorCategory::InvalidInput
@@ -117,11 +117,11 @@ async fn a_list_of_more_than_a_page_is_whole(f: Fixture) {
     assert_eq!(listed(&f, request).await, all[7..28]);
 }
 
-/// More than the server puts on a page, however small they are.
+/// More than the largest page of the server.
 async fn more_than_a_thousand_sessions_are_listed_and_deleted(f: Fixture) {
     const SESSIONS: usize = 2100;
     let wanted: BTreeSet<_> = (0..SESSIONS).map(|n| format!("s{n:04}")).collect();
-    // At the same time, so that the server shares its flushes to the disk among them.
+    // Concurrently, so that the server commits them in groups.
     let creating = &f;
     stream::iter(&wanted)
         .for_each_concurrent(
@@ -145,10 +145,10 @@ async fn more_than_a_thousand_sessions_are_listed_and_deleted(f: Fixture) {
     assert!(listed(&f, listing(USER)).await.is_empty());
 }
 
-/// As if others created a session whenever one is deleted.
+/// A server with others who create a session for each deleted one.
 #[tokio::test]
-async fn delete_all_sessions_ends_where_there_are_always_more() {
-    let server = Scripted::start(|path| match path {
+async fn delete_all_sessions_gives_up_if_there_are_always_more() {
+    let server = ScriptedServer::start(|path| match path {
         "/sessiond.v1.SessionService/ListSessions" => {
             let session = Session { key: Some(key("s1")), ..Session::default() };
             let next_page_token = "more".into();
@@ -158,9 +158,9 @@ async fn delete_all_sessions_ends_where_there_are_always_more() {
         other => panic!("{other}"),
     })
     .await;
-    let service = patient(server.address()).connect_lazy().unwrap();
+    let service = builder(server.address()).connect_lazy().unwrap();
     let deleting = service.delete_all_sessions("my_app", USER);
-    let outcome = tokio::time::timeout(PATIENCE, deleting).await.expect("it goes on and on");
+    let outcome = tokio::time::timeout(TIMEOUT, deleting).await.expect("it goes on and on");
     let error = refused(outcome);
     assert_eq!(
         (error.category, error.code),
@@ -188,6 +188,6 @@ async fn delete_all_sessions_deletes_this_users_only(f: Fixture) {
     assert_eq!(session.state().all(), object(json!({"user:kept": 1})), "the user's state stays");
 }
 
-async fn delete_all_sessions_of_nobody_is_a_no_op(f: Fixture) {
+async fn delete_all_sessions_of_an_unknown_user_is_a_no_op(f: Fixture) {
     f.service.delete_all_sessions("my_app", "carol").await.unwrap();
 }

@@ -1,15 +1,17 @@
-//! The service against a running server, on each of its stores.
+//! The service with a real server, on each of its stores.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod addresses;
 mod errors;
+mod extensions;
 mod fidelity;
 mod foreign;
 mod harness;
 mod lists;
-mod more;
+
 mod points;
 mod retries;
+mod retryable;
 mod rewinds;
 mod temporary;
 mod watches;

@@ -1,4 +1,4 @@
-//! What the kits expect of a session service, point by point.
+//! ADK's expectations of a session service, one by one.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use adk_session::{CreateRequest, GetRequest, SessionService};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use sessiond_adk::SessiondSessionService;
-use sessiond_adk_testing::{PATIENCE, Store, patient};
+use sessiond_adk_testing::{Store, TIMEOUT, builder};
 
 use crate::harness::{
     APP, Fixture, NO_RETRY, USER, assert_error, creation, getting, identity, ids, named, object,
@@ -16,11 +16,11 @@ use crate::harness::{
 
 on_each_store! {
     create_answers_with_the_session
-    create_leaves_its_mark_in_a_label
+    create_sets_a_creation_label
     create_without_an_id_makes_one
-    create_with_an_id_that_is_taken_is_an_error
+    create_with_a_taken_id_is_an_error
     create_anew_under_the_id_of_a_deleted_session_begins_empty
-    get_of_a_missing_session_is_not_found_with_the_code_of_the_kit
+    get_of_a_missing_session_is_not_found_with_adks_code
     get_reads_the_newest_events
     get_reads_events_since_a_time_inclusively
     get_takes_the_newest_first_and_of_those_the_ones_since
@@ -53,8 +53,8 @@ async fn create_answers_with_the_session(f: Fixture) {
     assert_eq!(read.last_update_time(), session.last_update_time());
 }
 
-/// By the name that the other packages for sessiond have for it.
-async fn create_leaves_its_mark_in_a_label(f: Fixture) {
+/// The adapters in other languages use the same label.
+async fn create_sets_a_creation_label(f: Fixture) {
     let mut marks = Vec::new();
     for id in ["s1", "s2"] {
         f.create(id, json!({})).await;
@@ -74,8 +74,8 @@ async fn create_without_an_id_makes_one(f: Fixture) {
     assert_eq!(f.get(first.id()).await.state().get("own"), Some(json!(1)));
 }
 
-/// The kit's in-memory service replaces the session instead, with its events; its other stores refuse it as this one.
-async fn create_with_an_id_that_is_taken_is_an_error(f: Fixture) {
+/// ADK's in-memory service replaces the session and its events. Its other stores refuse as sessiond does.
+async fn create_with_a_taken_id_is_an_error(f: Fixture) {
     f.create("s1", json!({"own": 1})).await;
     f.append("s1", named("e1")).await;
     let again = f.service.create(creation("s1", json!({"own": 2, "app:a": 3}))).await;
@@ -95,7 +95,7 @@ async fn create_anew_under_the_id_of_a_deleted_session_begins_empty(f: Fixture) 
     assert_eq!(ids(&*f.get("s1").await), ["e1"]);
 }
 
-async fn get_of_a_missing_session_is_not_found_with_the_code_of_the_kit(f: Fixture) {
+async fn get_of_a_missing_session_is_not_found_with_adks_code(f: Fixture) {
     let error = refused(f.service.get(getting("nowhere")).await);
     assert_eq!(
         (error.component, error.category),
@@ -107,7 +107,7 @@ async fn get_of_a_missing_session_is_not_found_with_the_code_of_the_kit(f: Fixtu
     let error = refused(f.service.get_for_identity(&identity(APP, USER, "nowhere")).await);
     assert_eq!(error.code, "session.not_found");
 
-    // Of another user, or of another application, it is as missing.
+    // A session of another user or application is missing, too.
     f.create("s1", json!({})).await;
     let bobs = GetRequest { user_id: "bob".into(), ..getting("s1") };
     assert_error(f.service.get(bobs).await, ErrorCategory::NotFound, "session.not_found");
@@ -162,7 +162,7 @@ async fn get_reads_events_since_a_time_inclusively(f: Fixture) {
     }
 }
 
-/// As the kit's stores do it, which shows where times do not follow the log.
+/// As ADK's stores do. It matters if times do not follow the log.
 async fn get_takes_the_newest_first_and_of_those_the_ones_since(f: Fixture) {
     f.create("s1", json!({})).await;
     let start = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
@@ -195,7 +195,7 @@ async fn redelivery_of_an_equal_event_changes_nothing(f: Fixture) {
     event.actions.artifact_delta = (0..20).map(|n| (format!("f{n}"), n)).collect();
     f.append("s1", event.clone()).await;
     f.append("s1", setting(json!({"own": "newer"}))).await;
-    // Deserialized anew, its hash maps have another order.
+    // Its hash maps have another order.
     let again: Event = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();
     f.append("s1", again).await;
     let session = f.get("s1").await;
@@ -244,7 +244,7 @@ async fn events_of_equal_time_keep_their_order(f: Fixture) {
     assert_eq!(ids(&*f.get("s1").await), wanted);
 }
 
-/// The kit's runner keeps chunks of a streamed answer to itself; its in-memory service stores one that it is given.
+/// ADK's runner never appends chunks of a streamed answer, but its in-memory service would store them.
 async fn partial_events_are_not_stored_and_change_no_state(f: Fixture) {
     f.create("s1", json!({})).await;
     let mut chunk = setting(json!({"own": 1, "app:a": 1}));
@@ -254,7 +254,7 @@ async fn partial_events_are_not_stored_and_change_no_state(f: Fixture) {
     let session = f.get("s1").await;
     assert!(session.events().is_empty() && session.state().all().is_empty());
 
-    // The last one has the id of its chunks, and is stored.
+    // The last one has the id of its chunks and is stored.
     let mut whole = Event::with_id(&chunk.id, "turn-1");
     whole.set_content(Content::new("model").with_text("Hello"));
     f.append("s1", whole).await;
@@ -304,14 +304,14 @@ async fn health_check_succeeds(f: Fixture) {
     f.service.health_check().await.unwrap();
 }
 
-/// Nobody there, nobody any more, or somebody who is not a sessiond: none of it is a missing session.
+/// No server, a killed server, or another server: none of them looks like a missing session.
 #[tokio::test]
 async fn transport_failures_do_not_look_like_a_missing_session() {
     let mut f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
     let address = f.server.address().to_owned();
     f.server.kill();
-    let builder = || patient(&address).retry(NO_RETRY);
+    let builder = || builder(&address).retry(NO_RETRY);
     let service = builder().connect_lazy().unwrap();
     let outcome = service.get(getting("s1")).await;
     assert_error(outcome, ErrorCategory::Unavailable, "session.unavailable");
@@ -321,25 +321,22 @@ async fn transport_failures_do_not_look_like_a_missing_session() {
     assert_error(outcome, ErrorCategory::Unavailable, "session.unavailable");
     assert_error(builder().connect().await, ErrorCategory::Unavailable, "session.unavailable");
 
-    // A listener that never says a word.
+    // A listener that never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let service = SessiondSessionService::builder(silent.local_addr().unwrap().to_string())
         .deadline(Duration::from_millis(200))
         .connect_lazy()
         .unwrap();
     let asking = service.get(getting("s1"));
-    let outcome = tokio::time::timeout(PATIENCE, asking).await.expect("nothing bounds the call");
+    let outcome = tokio::time::timeout(TIMEOUT, asking).await.expect("nothing bounds the call");
     let error = refused(outcome);
     assert_eq!((error.category, error.code), (ErrorCategory::Timeout, "session.deadline_exceeded"));
     assert!(error.is_retryable());
 }
 
 #[tokio::test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what is tested; nobody is called, so no deadline passes"
-)]
-async fn the_short_ways_to_connect_say_what_is_wrong_with_an_address() {
+#[expect(clippy::disallowed_methods, reason = "these functions are tested, and no call is made")]
+async fn connect_refuses_a_bad_address() {
     let outcome = SessiondSessionService::connect("nowhere").await;
     assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_address");
     let outcome = SessiondSessionService::connect_lazy("nowhere");

@@ -1,4 +1,4 @@
-//! Lost answers and lost servers: what was committed is committed once, and the caller is told so.
+//! Lost answers, lost servers and retryable refusals: every write is applied once.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, SessionService};
 use serde_json::json;
 use sessiond_adk::{Delta, Retry, Scope, SessiondSessionService};
-use sessiond_adk_testing::{Cut, PATIENCE, Proxy, Server, Store, patient};
+use sessiond_adk_testing::{Cut, Proxy, Server, Store, TIMEOUT, builder};
 
 use crate::harness::{
     APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, getting,
     identity, ids, listing, named, object, refused, setting,
 };
 
-/// A service behind a network that can be made to fail, and a direct one to look at what happened.
+/// A service that connects through a proxy, and a direct one to look at the result.
 struct Behind {
     direct: Fixture,
     proxy: Proxy,
@@ -27,7 +27,7 @@ impl Behind {
         Self { direct, proxy, service }
     }
 
-    /// Cuts the next answers, and checks later that this came to pass.
+    /// Cuts the next answers. [`Self::assert_cut`] checks that it happened.
     fn cut(&self, answers: usize) {
         self.proxy.cut_next(answers);
     }
@@ -80,7 +80,7 @@ async fn an_append_of_an_event_without_an_id_is_stored_once() {
     }
 }
 
-/// The second attempt finds its own session, and does not take it for another's.
+/// The second attempt recognizes its own session.
 #[tokio::test]
 async fn a_creation_whose_answer_is_lost_succeeds() {
     for (store, cut) in WAYS {
@@ -102,9 +102,9 @@ async fn a_creation_whose_answer_is_lost_succeeds() {
     }
 }
 
-/// A retry that finds another's session does not take it for its own.
+/// The second attempt recognizes a session of another creation.
 #[tokio::test]
-async fn a_creation_of_what_another_has_created_is_refused_after_a_retry_too() {
+async fn a_creation_of_an_existing_session_is_refused_after_a_retry_too() {
     for (store, cut) in WAYS {
         let b = Behind::start(store, cut, EAGER).await;
         b.direct.create("s1", json!({"own": "another's"})).await;
@@ -124,7 +124,7 @@ async fn a_rewind_whose_answer_is_lost_goes_back_once() {
         for n in 1..=6 {
             b.direct.append("s1", named(&format!("e{n}"))).await;
         }
-        // The session is read, then its newest events, then it is rewound, then it is read again.
+        // The calls: read the session, list its newest events, rewind, read again.
         for lost in 0..4 {
             b.proxy.cut_after(lost);
             b.service.rewind_steps("s1", 1).await.unwrap();
@@ -174,7 +174,7 @@ async fn reads_whose_answer_is_lost_succeed() {
     }
 }
 
-/// What is not retried says that it may have been carried out, and that an append may be repeated.
+/// The error says that the call may have been applied, and that an append may be repeated.
 #[tokio::test]
 async fn without_retries_the_caller_may_repeat_an_append() {
     for (store, cut) in WAYS {
@@ -202,9 +202,9 @@ async fn without_retries_the_caller_may_repeat_an_append() {
     }
 }
 
-/// What the README says of every other call that is repeated after it was carried out.
+/// The table in the README: other calls that are repeated after they were applied.
 #[tokio::test]
-async fn what_else_is_repeated_is_another_call() {
+async fn a_repeated_call_other_than_append_is_a_new_call() {
     let b = Behind::start(Store::Memory, Cut::Close, NO_RETRY).await;
     let s = &b.service;
     let identity = identity(APP, USER, "s1");
@@ -236,7 +236,7 @@ async fn what_else_is_repeated_is_another_call() {
     s.update_state(&scope, delta()).await.unwrap();
     assert_eq!(b.direct.get("s1").await.state().get("n"), Some(json!(2)));
 
-    // The session and its newest events are read before it is rewound, and a source before it is forked.
+    // A rewind reads the session and lists its newest events first, a fork reads the source first.
     b.proxy.cut_after(2);
     refused(s.rewind_steps("s1", 1).await);
     b.assert_cut();
@@ -266,7 +266,6 @@ async fn attempts_are_bounded() {
     assert_eq!(ids(&*b.direct.get("s1").await), ["e1"]);
 }
 
-/// What the server refuses is not asked again.
 #[tokio::test]
 async fn refusals_are_not_retried() {
     let b = Behind::start(Store::Memory, Cut::Close, EAGER).await;
@@ -286,18 +285,20 @@ async fn the_deadline_bounds_the_retries() {
         .connect_lazy()
         .unwrap();
     let appending = service.append_event("s1", named("e1"));
-    let outcome = tokio::time::timeout(PATIENCE, appending).await.expect("nothing bounds them");
+    let outcome = tokio::time::timeout(TIMEOUT, appending)
+        .await
+        .expect("the deadline does not bound the retries");
     let error = refused(outcome);
     // The deadline may pass in the middle of an attempt, or of a pause.
     let given_up = [ErrorCategory::Unavailable, ErrorCategory::Timeout];
     assert!(given_up.contains(&error.category) && error.is_retryable(), "{error:?}");
 }
 
-/// The server dies between two appends and comes back with what it had acknowledged.
+/// The server is restarted between two appends, with all that it has acknowledged.
 #[tokio::test]
-async fn a_server_that_is_killed_and_started_again_is_found_again() {
+async fn the_service_reconnects_to_a_restarted_server() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = patient(server.address())
+    let service = builder(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
         .connect()
         .await
@@ -305,29 +306,28 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
     service.create(creation("s1", json!({}))).await.unwrap();
     for n in 1..=3 {
         service.append_event("s1", named(&format!("a{n}"))).await.unwrap();
-        // As a crash, and as an update of the server.
+        // A crash, and a graceful shutdown.
         let end = if n % 2 == 0 { Server::kill } else { Server::stop };
         server = blocking(server, end).await;
-        // Asked while nobody is there, and answered by the one that comes.
+        // Sent while the server is down, and answered after its restart.
         let (service, event) = (service.clone(), named(&format!("b{n}")));
         let waiting = tokio::spawn(async move { service.append_event("s1", event).await });
         tokio::task::yield_now().await;
-        server = blocking(server, Server::start_again).await;
+        server = blocking(server, Server::restart).await;
         waiting.await.unwrap().unwrap();
     }
     let session = service.get(getting("s1")).await.unwrap();
     assert_eq!(ids(&*session), ["a1", "b1", "a2", "b2", "a3", "b3"]);
 }
 
-/// An agent may be started before its sidecar.
 #[tokio::test]
-async fn connect_waits_for_a_server_that_is_coming_up() {
+async fn connect_waits_for_a_starting_server() {
     let mut server = Server::start_on_socket(Store::Sqlite);
     server.kill();
     let connecting =
-        patient(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
+        builder(server.address()).retry(Retry { attempts: 1000, ..Retry::default() }).connect();
     let connecting = tokio::spawn(connecting);
     tokio::task::yield_now().await;
-    let _server = blocking(server, Server::start_again).await;
+    let _server = blocking(server, Server::restart).await;
     connecting.await.unwrap().unwrap().health_check().await.unwrap();
 }

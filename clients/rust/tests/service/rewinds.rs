@@ -1,4 +1,4 @@
-//! Going back to an earlier event, by its id and by steps.
+//! Rewinding to an earlier event, by its id and by steps.
 
 use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, GetRequest, SessionService};
@@ -12,24 +12,24 @@ use crate::harness::{
 
 on_each_store! {
     rewind_keeps_the_target_and_what_was_before_it
-    rewind_restores_the_sessions_own_state_and_leaves_the_wider
+    rewind_restores_the_sessions_own_state_only
     rewind_keeps_the_initial_state
-    rewind_to_an_event_that_is_not_there_is_refused
+    rewind_to_a_missing_event_is_refused
     rewind_of_a_missing_session_is_not_found
-    rewind_forgets_nothing
+    rewind_deletes_nothing
     rewind_to_an_event_that_was_rewound_is_refused
     rewind_by_no_steps_changes_nothing
-    rewind_by_steps_takes_the_newest_away
+    rewind_by_steps_hides_the_newest_events
     rewind_by_all_steps_leaves_the_session_as_created
     rewind_by_more_steps_than_there_are_is_refused
-    rewind_by_steps_counts_what_shows
+    rewind_by_steps_counts_visible_events
     rewind_in_a_log_of_more_than_a_page
     rewind_of_an_ambiguous_id_is_refused
     appends_go_on_after_a_rewind
-    steps_count_from_the_newest_event_whoever_appends_meanwhile
+    steps_count_from_the_newest_event_despite_concurrent_appends
 }
 
-/// Events `e1` to `e4` that count in `own`, `app:shared` and `user:shared`, over an initial state.
+/// Events `e1` to `e4`, which count in `own`, `app:shared` and `user:shared`.
 async fn four_events(f: &Fixture) {
     f.create("s1", json!({"initial": true, "own": 0})).await;
     for n in 1..=4 {
@@ -53,7 +53,7 @@ async fn rewind_keeps_the_target_and_what_was_before_it(f: Fixture) {
     assert_eq!(ids(&*f.service.get(newest).await.unwrap()), ["e2"]);
 }
 
-async fn rewind_restores_the_sessions_own_state_and_leaves_the_wider(f: Fixture) {
+async fn rewind_restores_the_sessions_own_state_only(f: Fixture) {
     four_events(&f).await;
     let session = f.service.rewind("s1", "e2").await.unwrap();
     let wanted = json!({
@@ -62,7 +62,7 @@ async fn rewind_restores_the_sessions_own_state_and_leaves_the_wider(f: Fixture)
     assert_eq!(session.state().all(), object(wanted));
 }
 
-/// The kit's own stores rebuild the state from the events alone and lose what the session began with.
+/// ADK's own stores rebuild the state from the events and lose the initial state.
 async fn rewind_keeps_the_initial_state(f: Fixture) {
     four_events(&f).await;
     let session = f.service.rewind_steps("s1", 4).await.unwrap();
@@ -70,7 +70,7 @@ async fn rewind_keeps_the_initial_state(f: Fixture) {
     assert_eq!(session.state().all(), object(wanted));
 }
 
-async fn rewind_to_an_event_that_is_not_there_is_refused(f: Fixture) {
+async fn rewind_to_a_missing_event_is_refused(f: Fixture) {
     four_events(&f).await;
     for id in ["e5", "", "E1"] {
         let outcome = f.service.rewind("s1", id).await;
@@ -88,7 +88,7 @@ async fn rewind_of_a_missing_session_is_not_found(f: Fixture) {
     assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
 }
 
-async fn rewind_forgets_nothing(f: Fixture) {
+async fn rewind_deletes_nothing(f: Fixture) {
     four_events(&f).await;
     f.service.rewind("s1", "e2").await.unwrap();
     let stored = f.stored("s1").await;
@@ -116,7 +116,7 @@ async fn rewind_by_no_steps_changes_nothing(f: Fixture) {
     assert_eq!(f.stored("s1").await, before);
 }
 
-async fn rewind_by_steps_takes_the_newest_away(f: Fixture) {
+async fn rewind_by_steps_hides_the_newest_events(f: Fixture) {
     four_events(&f).await;
     let session = f.service.rewind_steps("s1", 1).await.unwrap();
     assert_eq!(ids(&*session), ["e1", "e2", "e3"]);
@@ -143,7 +143,7 @@ async fn rewind_by_more_steps_than_there_are_is_refused(f: Fixture) {
     assert_error(outcome, ErrorCategory::InvalidInput, "session.rewind_too_far");
 }
 
-async fn rewind_by_steps_counts_what_shows(f: Fixture) {
+async fn rewind_by_steps_counts_visible_events(f: Fixture) {
     four_events(&f).await;
     f.service.rewind_steps("s1", 1).await.unwrap();
     f.append("s1", named("e5")).await;
@@ -175,7 +175,7 @@ async fn rewind_in_a_log_of_more_than_a_page(f: Fixture) {
             .unwrap();
     }
     assert_eq!(f.service.rewind("s1", "e50").await.unwrap().events().len(), 51);
-    // Sequence 1101 is the marker, which does not show.
+    // Sequence 1101 is the hidden rewind event.
     f.append("s1", named("late")).await;
     assert_eq!(f.service.rewind_steps("s1", 51).await.unwrap().events().len(), 1);
 }
@@ -199,10 +199,10 @@ async fn appends_go_on_after_a_rewind(f: Fixture) {
     assert_eq!(session.state().get("only3"), None);
 }
 
-async fn steps_count_from_the_newest_event_whoever_appends_meanwhile(f: Fixture) {
+async fn steps_count_from_the_newest_event_despite_concurrent_appends(f: Fixture) {
     four_events(&f).await;
     let (proxy, service) = behind(&f.server, Cut::Close, NO_RETRY).await;
-    // The session has been read, and then its newest events, when somebody appends.
+    // Another writer appends after the rewind has listed the newest events.
     proxy.hold_after(1);
     let rewinding = tokio::spawn(async move { service.rewind_steps("s1", 1).await });
     proxy.held().await;

@@ -1,4 +1,4 @@
-//! `temp:` keys: seen within their turn, never stored.
+//! `temp:` keys: visible within their invocation, never stored.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,19 @@ use adk_core::{ErrorCategory, Event, identity::AdkIdentity};
 use adk_session::SessionService as _;
 use serde_json::json;
 use sessiond_adk::Delta;
-use sessiond_adk_testing::{Scripted, Server, Store, patient};
+use sessiond_adk_testing::{ScriptedServer, Server, Store, builder};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
-    APP, Fixture, USER, assert_error, body, identity, ids, object, on_each_store, refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, body, identity, ids, object, on_each_store,
+    refused, setting,
 };
 
 on_each_store! {
-    temporary_keys_are_seen_within_their_turn_only
-    temporary_keys_are_not_in_what_is_read
-    an_event_without_a_turn_drops_them
+    temp_keys_are_visible_within_their_invocation_only
+    temp_keys_are_not_read_back
+    an_event_without_an_invocation_drops_temp_keys
 }
 
 const SECRET: &str = "a-secret-that-nobody-else-writes";
@@ -26,12 +27,12 @@ fn s1() -> AdkIdentity {
     identity(APP, USER, "s1")
 }
 
-/// The merged state as it shows to this turn.
+/// The merged state as this invocation sees it.
 async fn within(f: &Fixture, turn: &str) -> serde_json::Value {
     json!(f.service.get_within(&s1(), turn).await.unwrap().state().all())
 }
 
-async fn temporary_keys_are_seen_within_their_turn_only(f: Fixture) {
+async fn temp_keys_are_visible_within_their_invocation_only(f: Fixture) {
     f.create("s1", json!({"temp:begin": 1, "own": 0})).await;
     f.append("s1", setting(json!({"temp:note": SECRET, "own": 1}))).await;
     assert_eq!(within(&f, "turn-1").await, json!({"temp:note": SECRET, "own": 1}));
@@ -41,7 +42,7 @@ async fn temporary_keys_are_seen_within_their_turn_only(f: Fixture) {
     assert_eq!(within(&f, "turn-1").await, json!({"own": 1}));
 }
 
-async fn temporary_keys_are_not_in_what_is_read(f: Fixture) {
+async fn temp_keys_are_not_read_back(f: Fixture) {
     f.create("s1", json!({})).await;
     let event = setting(json!({"temp:note": SECRET, "temp:": 1, "temperature": 2}));
     f.append("s1", event).await;
@@ -53,7 +54,7 @@ async fn temporary_keys_are_not_in_what_is_read(f: Fixture) {
     assert!(!body(&stored.events[0]).contains("temp:"), "{}", body(&stored.events[0]));
 }
 
-async fn an_event_without_a_turn_drops_them(f: Fixture) {
+async fn an_event_without_an_invocation_drops_temp_keys(f: Fixture) {
     f.create("s1", json!({})).await;
     let mut event = setting(json!({"temp:note": 1, "own": 2}));
     event.invocation_id = String::new();
@@ -62,7 +63,7 @@ async fn an_event_without_a_turn_drops_them(f: Fixture) {
 }
 
 #[tokio::test]
-async fn temporary_keys_never_reach_the_disk() {
+async fn temp_keys_never_reach_the_disk() {
     let mut f = Fixture::start(Store::Sqlite).await;
     f.create("s1", json!({"temp:begin": SECRET})).await;
     f.append("s1", setting(json!({"temp:note": SECRET, "own": "kept-on-the-disk"}))).await;
@@ -73,16 +74,16 @@ async fn temporary_keys_never_reach_the_disk() {
     assert!(!holds(SECRET));
 }
 
-/// A server that holds the temporary keys of one turn only.
-async fn with_room_for_one_turn() -> Fixture {
+/// A server that holds the `temp:` keys of one invocation only.
+async fn with_one_invocation() -> Fixture {
     let server = Server::start_with(Store::Memory, &["--max-invocations", "1"]);
-    let service = patient(server.address()).connect().await.unwrap();
+    let service = builder(server.address()).connect().await.unwrap();
     let f = Fixture { server, service };
     f.create("s1", json!({})).await;
     f
 }
 
-/// An event `event-of-{turn}` with a temporary key and one of the session's own; the same one whenever it is asked for.
+/// An event `event-of-{turn}` with a `temp:` key and a key of the session. Equal on each call.
 fn event_of(turn: &str) -> Event {
     let mut event = setting(json!({"temp:note": turn, "own": turn}));
     event.id = format!("event-of-{turn}");
@@ -91,10 +92,10 @@ fn event_of(turn: &str) -> Event {
     event
 }
 
-/// The server holds the temporary keys of so many turns; an event is not lost for that.
+/// The event is not lost when its `temp:` keys are.
 #[tokio::test]
-async fn an_event_is_stored_without_them_where_the_server_has_no_room() {
-    let f = with_room_for_one_turn().await;
+async fn an_event_is_stored_without_temp_keys_if_the_server_is_full() {
+    let f = with_one_invocation().await;
     for turn in ["turn-1", "turn-2"] {
         f.append("s1", event_of(turn)).await;
     }
@@ -103,10 +104,9 @@ async fn an_event_is_stored_without_them_where_the_server_has_no_room() {
     assert_eq!(within(&f, "turn-2").await, json!({"own": "turn-2"}));
 }
 
-/// However a delta changes them.
 #[tokio::test]
-async fn every_change_of_them_is_dropped_where_the_server_has_no_room() {
-    let f = with_room_for_one_turn().await;
+async fn every_change_of_temp_keys_is_dropped_if_the_server_is_full() {
+    let f = with_one_invocation().await;
     f.append("s1", event_of("turn-1")).await;
     let delta = Delta::new()
         .remove("temp:note")
@@ -119,18 +119,19 @@ async fn every_change_of_them_is_dropped_where_the_server_has_no_room() {
     assert_eq!(within(&f, "turn-2").await, json!({"n": 1}));
 }
 
-/// A queue that is full is another matter: there will be room for all of the event soon.
+/// A full queue refuses the whole event, which can be sent again with its `temp:` keys.
 #[tokio::test]
-async fn they_are_kept_where_something_else_is_full() {
+async fn temp_keys_are_kept_if_something_else_is_full() {
     for what in [Some("write_queue"), Some("read_queue"), Some("watches"), Some("forks"), None] {
-        let server = Scripted::start(move |_| {
-            let metadata: HashMap<String, String> =
-                what.map(|what| ("what".into(), what.into())).into_iter().collect();
+        let server = ScriptedServer::start(move |_| {
+            let what = what.map(|what| ("what".to_owned(), what.to_owned()));
+            let retryable = ("retryable".to_owned(), "yes".to_owned());
+            let metadata: HashMap<_, _> = what.into_iter().chain([retryable]).collect();
             let details = ErrorDetails::with_error_info("OVERLOADED", "sessiond", metadata);
             Err(Status::with_error_details(Code::ResourceExhausted, "full", details))
         });
         let server = server.await;
-        let service = patient(server.address()).connect_lazy().unwrap();
+        let service = builder(server.address()).retry(NO_RETRY).connect_lazy().unwrap();
         let error = refused(service.append_event("s1", event_of("turn-1")).await);
         assert_eq!(error.category, ErrorCategory::RateLimited, "{error:?}");
         assert_eq!((error.code, error.is_retryable()), ("session.overloaded", true));
@@ -140,26 +141,43 @@ async fn they_are_kept_where_something_else_is_full() {
     }
 }
 
-/// Whoever does not know that it is stored appends it again, when there may be room.
+/// A refusal of the `temp:` keys is handled at once, even though the server calls it retryable.
 #[tokio::test]
-async fn an_event_stored_without_them_is_stored_once() {
-    let f = with_room_for_one_turn().await;
+async fn an_event_does_not_wait_for_its_temp_keys() {
+    let server = ScriptedServer::start(|_| {
+        let metadata = [("what", "temp_invocations"), ("retryable", "yes")];
+        let metadata: HashMap<String, String> =
+            metadata.map(|(name, value)| (name.into(), value.into())).into();
+        let details = ErrorDetails::with_error_info("OVERLOADED", "sessiond", metadata);
+        Err(Status::with_error_details(Code::ResourceExhausted, "full", details))
+    });
+    let server = server.await;
+    let service = builder(server.address()).connect_lazy().unwrap();
+    refused(service.append_event("s1", event_of("turn-1")).await);
+    // With the keys, and once without them.
+    assert_eq!(server.calls().len(), 2);
+}
+
+/// A caller that has lost the answer appends the event again, when the server may hold its `temp:` keys.
+#[tokio::test]
+async fn an_event_stored_without_temp_keys_is_stored_once() {
+    let f = with_one_invocation().await;
     f.append("s1", event_of("turn-1")).await;
     f.append("s1", event_of("turn-2")).await;
     f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     f.append("s1", event_of("turn-2")).await;
     assert_eq!(ids(&*f.get("s1").await), ["event-of-turn-1", "event-of-turn-2"]);
-    // What is not the same event is not taken for it.
+    // Another event with the same id is still refused.
     let mut other = event_of("turn-2");
     other.author = "another".into();
     let outcome = f.try_append("s1", other).await;
     assert_error(outcome, ErrorCategory::InvalidInput, "session.event_id_reused");
 }
 
-/// The same the other way round: that there is no room now does not make it another event.
+/// An event stored with its `temp:` keys is recognized when the server can no longer hold them.
 #[tokio::test]
-async fn an_event_stored_with_them_is_not_taken_for_another() {
-    let f = with_room_for_one_turn().await;
+async fn an_event_stored_with_temp_keys_is_stored_once() {
+    let f = with_one_invocation().await;
     f.append("s1", event_of("turn-1")).await;
     f.service.end_invocation(&s1(), "turn-1").await.unwrap();
     f.append("s1", event_of("turn-2")).await;

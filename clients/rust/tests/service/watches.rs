@@ -1,11 +1,11 @@
-//! Watches: what is committed comes once and in order, also across a restart of the server.
+//! Watches: commits come once and in order, also across a restart of the server.
 
 use adk_core::{ErrorCategory, Result};
 use adk_session::SessionService;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use serde_json::json;
 use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
-use sessiond_adk_testing::{Cut, PATIENCE, Server, Store, patient};
+use sessiond_adk_testing::{Cut, Server, Store, TIMEOUT, builder};
 
 use crate::harness::{
     APP, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, identity, named,
@@ -13,14 +13,14 @@ use crate::harness::{
 };
 
 on_each_store! {
-    a_watch_begins_with_the_state_and_goes_on_with_what_follows
-    a_watch_from_the_beginning_tells_every_event
-    a_watch_from_now_tells_what_follows
-    a_watch_of_an_application_tells_its_state
-    a_watch_goes_on_behind_a_cursor
+    a_watch_starts_with_the_state_and_sends_later_changes
+    a_watch_from_the_beginning_sends_every_event
+    a_watch_from_now_sends_later_changes
+    a_watch_of_an_application_sends_its_state
+    a_watch_resumes_after_a_cursor
     a_watch_ends_with_its_session
-    a_watch_of_nothing_is_not_found
-    a_cursor_that_is_none_is_refused
+    a_watch_of_a_missing_session_is_not_found
+    a_bad_cursor_is_refused
     a_watch_outlives_its_connection
 }
 
@@ -31,12 +31,12 @@ fn s1() -> Scope {
 }
 
 async fn next(watch: &mut Watch) -> Result<Change> {
-    let next = tokio::time::timeout(PATIENCE, watch.next()).await;
-    next.expect("the watch is silent").expect("the watch has ended")
+    let next = tokio::time::timeout(TIMEOUT, watch.next()).await;
+    next.expect("the watch sent nothing").expect("the watch has ended")
 }
 
-/// A message in short: `state {…}`, `event e1`, `change {…}`, `caught up`, `deleted`.
-async fn told(watch: &mut Watch) -> String {
+/// A short form of the next message: `state {…}`, `event e1`, `change {…}`, `caught up`, `deleted`.
+async fn next_text(watch: &mut Watch) -> String {
     match next(watch).await.unwrap().kind {
         ChangeKind::Snapshot(state) => format!("state {}", json!(state)),
         ChangeKind::Event(event) => format!("event {}", event.id),
@@ -52,12 +52,12 @@ fn assert_ended(end: Option<Result<Change>>) {
     assert!(end.is_none(), "{end:?}");
 }
 
-async fn a_watch_begins_with_the_state_and_goes_on_with_what_follows(f: Fixture) {
+async fn a_watch_starts_with_the_state_and_sends_later_changes(f: Fixture) {
     f.create("s1", json!({"own": 1, "app:a": 2})).await;
     f.append("s1", named("e1")).await;
     let mut watch = f.service.watch(&s1(), Since::Snapshot);
-    assert_eq!(told(&mut watch).await, r#"state {"app:a":2,"own":1}"#);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, r#"state {"app:a":2,"own":1}"#);
+    assert_eq!(next_text(&mut watch).await, "caught up");
     let mut event = setting(json!({"own": null, "user:b": [3]}));
     event.id = "e2".into();
     event.llm_response.interaction_id = Some("whole".into());
@@ -72,40 +72,40 @@ async fn a_watch_begins_with_the_state_and_goes_on_with_what_follows(f: Fixture)
     let app = Scope::App(APP.try_into().unwrap());
     let delta = Delta::new().set("app:c", 4).remove("app:a");
     f.service.update_state(&app, delta).await.unwrap();
-    assert_eq!(told(&mut watch).await, r#"change {"app:a":null,"app:c":4}"#);
+    assert_eq!(next_text(&mut watch).await, r#"change {"app:a":null,"app:c":4}"#);
 }
 
-async fn a_watch_from_the_beginning_tells_every_event(f: Fixture) {
+async fn a_watch_from_the_beginning_sends_every_event(f: Fixture) {
     f.create("s1", json!({})).await;
     for n in 0..250 {
         f.append("s1", named(&format!("e{n}"))).await;
     }
     let mut watch = f.service.watch(&s1(), Since::Beginning);
     for n in 0..250 {
-        assert_eq!(told(&mut watch).await, format!("event e{n}"));
+        assert_eq!(next_text(&mut watch).await, format!("event e{n}"));
     }
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "caught up");
 }
 
-async fn a_watch_from_now_tells_what_follows(f: Fixture) {
+async fn a_watch_from_now_sends_later_changes(f: Fixture) {
     f.create("s1", json!({})).await;
     f.append("s1", named("e1")).await;
     let mut watch = f.service.watch(&s1(), Since::Now);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "caught up");
     f.append("s1", named("e2")).await;
-    assert_eq!(told(&mut watch).await, "event e2");
+    assert_eq!(next_text(&mut watch).await, "event e2");
 }
 
-async fn a_watch_of_an_application_tells_its_state(f: Fixture) {
+async fn a_watch_of_an_application_sends_its_state(f: Fixture) {
     f.create("s1", json!({"app:a": 1, "own": 1})).await;
     let mut watch = f.service.watch(&Scope::App(APP.try_into().unwrap()), Since::Snapshot);
-    assert_eq!(told(&mut watch).await, r#"state {"app:a":1}"#);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, r#"state {"app:a":1}"#);
+    assert_eq!(next_text(&mut watch).await, "caught up");
     f.append("s1", setting(json!({"app:a": 2, "own": 2, "user:b": 2}))).await;
-    assert_eq!(told(&mut watch).await, r#"change {"app:a":2}"#);
+    assert_eq!(next_text(&mut watch).await, r#"change {"app:a":2}"#);
 }
 
-async fn a_watch_goes_on_behind_a_cursor(f: Fixture) {
+async fn a_watch_resumes_after_a_cursor(f: Fixture) {
     f.create("s1", json!({})).await;
     for n in 1..=3 {
         f.append("s1", named(&format!("e{n}"))).await;
@@ -116,21 +116,21 @@ async fn a_watch_goes_on_behind_a_cursor(f: Fixture) {
     drop(watch);
     f.append("s1", named("e4")).await;
     let mut watch = f.service.watch(&s1(), Since::Cursor(cursor));
-    assert_eq!(told(&mut watch).await, "event e3");
-    assert_eq!(told(&mut watch).await, "event e4");
+    assert_eq!(next_text(&mut watch).await, "event e3");
+    assert_eq!(next_text(&mut watch).await, "event e4");
 }
 
 async fn a_watch_ends_with_its_session(f: Fixture) {
     f.create("s1", json!({})).await;
     let mut watch = f.service.watch(&s1(), Since::Now);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "caught up");
     f.delete("s1").await;
-    assert_eq!(told(&mut watch).await, "deleted");
+    assert_eq!(next_text(&mut watch).await, "deleted");
     assert_ended(watch.next().await);
     assert_ended(watch.next().await);
 }
 
-async fn a_watch_of_nothing_is_not_found(f: Fixture) {
+async fn a_watch_of_a_missing_session_is_not_found(f: Fixture) {
     let mut watch = f.service.watch(&s1(), Since::Now);
     assert_error(next(&mut watch).await, ErrorCategory::NotFound, "session.not_found");
     assert_ended(watch.next().await);
@@ -140,7 +140,7 @@ async fn a_watch_of_nothing_is_not_found(f: Fixture) {
     assert_ended(watch.next().await);
 }
 
-async fn a_cursor_that_is_none_is_refused(f: Fixture) {
+async fn a_bad_cursor_is_refused(f: Fixture) {
     f.create("s1", json!({})).await;
     let mut watch = f.service.watch(&s1(), Since::Cursor("not a cursor".into()));
     assert_error(next(&mut watch).await, ErrorCategory::InvalidInput, "session.bad_cursor");
@@ -149,21 +149,21 @@ async fn a_cursor_that_is_none_is_refused(f: Fixture) {
 
 async fn a_watch_outlives_its_connection(f: Fixture) {
     f.create("s1", json!({})).await;
-    // Fewer attempts than losses: with each message they are counted anew.
+    // Fewer attempts than losses: each message resets the count.
     let retry = Retry { attempts: 4, ..Retry::default() };
     let (proxy, service) = behind(&f.server, Cut::Torn, retry).await;
-    // First the watch's own answer is cut, then those of calls beside it, on the same connection.
+    // First the answer to the watch is cut, then those to other calls on the same connection.
     proxy.cut_next(1);
     let mut watch = service.watch(&s1(), Since::Beginning);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "caught up");
     for n in 1..=6 {
         proxy.cut_next(1);
         service.append_event("s1", named(&format!("e{n}"))).await.unwrap();
         assert_eq!(proxy.left_to_cut(), 0);
-        let mut next = told(&mut watch).await;
-        // Told after each loss, which may come before the event or after the one before it.
+        let mut next = next_text(&mut watch).await;
+        // Comes after each reconnect, before or after the event.
         while next == "caught up" {
-            next = told(&mut watch).await;
+            next = next_text(&mut watch).await;
         }
         assert_eq!(next, format!("event e{n}"));
     }
@@ -172,32 +172,32 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
 #[tokio::test]
 async fn a_watch_outlives_the_server() {
     let mut server = Server::start_on_socket(Store::Sqlite);
-    let service = patient(server.address())
+    let service = builder(server.address())
         .retry(Retry { attempts: 1000, ..Retry::default() })
         .connect()
         .await
         .unwrap();
     service.create(creation("s1", json!({}))).await.unwrap();
     let mut watch = service.watch(&s1(), Since::Snapshot);
-    assert_eq!(told(&mut watch).await, "state {}");
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "state {}");
+    assert_eq!(next_text(&mut watch).await, "caught up");
     let mut wanted = Vec::new();
     let mut events = Vec::new();
     for n in 1..=3 {
         let id = format!("e{n}");
         service.append_event("s1", named(&id)).await.unwrap();
         wanted.push(format!("event {id}"));
-        // As a crash, and as an update of the server, which tells its watches that it goes.
+        // A crash, and a graceful shutdown, which ends watches with a status.
         let end = if n % 2 == 0 { Server::kill } else { Server::stop };
         server = blocking(server, end).await;
         let waiting = service.clone();
         let id = format!("f{n}");
         wanted.push(format!("event {id}"));
         let waiting = tokio::spawn(async move { waiting.append_event("s1", named(&id)).await });
-        server = blocking(server, Server::start_again).await;
+        server = blocking(server, Server::restart).await;
         waiting.await.unwrap().unwrap();
         while events.len() < wanted.len() {
-            events.push(told(&mut watch).await);
+            events.push(next_text(&mut watch).await);
             events.retain(|told| told != "caught up");
         }
     }
@@ -207,12 +207,12 @@ async fn a_watch_outlives_the_server() {
 }
 
 #[tokio::test]
-async fn a_watch_too_many_is_told_when_to_come_back() {
+async fn a_watch_over_the_limit_is_told_when_to_retry() {
     let server = Server::start_with(Store::Memory, &["--max-watches", "1"]);
-    let service = patient(server.address()).connect().await.unwrap();
+    let service = builder(server.address()).retry(NO_RETRY).connect().await.unwrap();
     service.create(creation("s1", json!({}))).await.unwrap();
     let mut first = service.watch(&s1(), Since::Now);
-    assert_eq!(told(&mut first).await, "caught up");
+    assert_eq!(next_text(&mut first).await, "caught up");
     let mut second = service.watch(&s1(), Since::Now);
     let error = refused(next(&mut second).await);
     assert_eq!((error.category, error.code), (ErrorCategory::RateLimited, "session.overloaded"));
@@ -223,9 +223,9 @@ async fn a_watch_too_many_is_told_when_to_come_back() {
 async fn a_watch_of_a_server_that_is_gone_ends_with_an_error() {
     let mut f = Fixture::start(Store::Memory).await;
     f.create("s1", json!({})).await;
-    let settings = patient(f.server.address()).retry(NO_RETRY);
+    let settings = builder(f.server.address()).retry(NO_RETRY);
     let mut watch = settings.connect().await.unwrap().watch(&s1(), Since::Now);
-    assert_eq!(told(&mut watch).await, "caught up");
+    assert_eq!(next_text(&mut watch).await, "caught up");
     f.server.kill();
     assert_error(next(&mut watch).await, ErrorCategory::Unavailable, "session.unavailable");
     assert_ended(watch.next().await);

@@ -1,26 +1,26 @@
 //! One of several processes that append to one session: `writer ADDRESS NAME WRITERS APPENDS`.
 //!
-//! Says `ready` on a line of its own when all of its writers are, and waits for a line before they begin, so that those of
-//! another process begin as well. Says `written` when they are through, waits for a line, and then says what it reads: the
-//! state, and the ids of the events in their order.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test that started it")]
+//! Prints `ready` when all of its writers are ready, and waits for a line on stdin before they start, so that the processes start
+//! together. Prints `written` when they are done, waits for a line, and then prints what it reads: the state, and the ids of the
+//! events in order.
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test that started it")]
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use adk_core::{AdkError, Event};
-use kit::{AppendEventRequest, SessionService as _};
 use sessiond_adk::SessiondSessionService;
 use sessiond_adk_contract::shared_session;
-use sessiond_adk_testing::patient;
+use sessiond_adk_testing::builder;
 use tokio::sync::Barrier;
+use upstream::{AppendEventRequest, SessionService as _};
 
 #[tokio::main]
 async fn main() -> Result<(), AdkError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, name, writers, appends] = arguments.try_into().unwrap();
     let (writers, appends): (usize, u32) = (writers.parse().unwrap(), appends.parse().unwrap());
-    let service = patient(&address).connect().await?;
-    // Reached by every writer, and by this task once it is told to go on.
+    let service = builder(&address).connect().await?;
+    // Every writer waits at both, and this task too.
     let (ready, begin) = (Arc::new(Barrier::new(writers + 1)), Arc::new(Barrier::new(writers + 1)));
     let all = (0..writers).map(|n| {
         let (service, writer) = (service.clone(), format!("{name}{n}"));
@@ -33,12 +33,12 @@ async fn main() -> Result<(), AdkError> {
     });
     let all: Vec<_> = all.collect();
     ready.wait().await;
-    say_and_wait("ready");
+    print_and_wait("ready");
     begin.wait().await;
     for writer in all {
         writer.await.unwrap()?;
     }
-    say_and_wait("written");
+    print_and_wait("written");
     let session = service.get_for_identity(&shared_session()).await?;
     let state: BTreeMap<_, _> = session.state().all().into_iter().collect();
     println!("{}", serde_json::to_string(&state).unwrap());
@@ -47,14 +47,13 @@ async fn main() -> Result<(), AdkError> {
     Ok(())
 }
 
-/// Says a line and waits for one, which the test sends when all processes have said it. One that is not sent, as the test has
-/// ended, ends this process.
-fn say_and_wait(line: &str) {
+/// Prints a line and waits for one, which the test sends to all processes together. Exits if the test has ended.
+fn print_and_wait(line: &str) {
     println!("{line}");
     assert!(std::io::stdin().read_line(&mut String::new()).unwrap() > 0, "the test has ended");
 }
 
-/// Appends events that count in a key of this writer's own, and fight over keys that all share.
+/// Appends events that count in keys of this writer, and overwrite keys that all writers share.
 async fn write(
     service: &SessiondSessionService,
     writer: &str,

@@ -1,4 +1,4 @@
-//! Beyond the kit's interface: operations, state without sessions, the past, forks, expiry.
+//! Extensions of ADK's interface: operations, state without sessions, past states, forks, expiry.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 use sessiond_adk::{Delta, Scope, proto::v1::session::Expiration};
-use sessiond_adk_testing::{Cut, PATIENCE, Store, patient};
+use sessiond_adk_testing::{Cut, Store, TIMEOUT, builder};
 
 use crate::harness::{
     APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, listing, named,
@@ -24,15 +24,15 @@ on_each_store! {
     an_operation_on_another_type_is_refused_with_its_event
     keys_can_be_removed
     state_is_read_and_changed_without_a_session
-    a_scope_takes_its_own_keys_only
+    a_scope_refuses_keys_of_other_scopes
     the_past_can_be_read
-    what_a_rewind_hid_can_be_read
-    a_fork_goes_its_own_way
-    a_fork_of_what_is_not_there_is_refused
+    events_hidden_by_a_rewind_can_be_read
+    a_fork_is_independent_of_its_source
+    a_fork_of_a_missing_session_or_event_is_refused
     a_session_expires
-    an_expiry_is_put_off_and_lifted
-    an_expiry_that_is_none_is_refused
-    ids_made_without_their_checks_are_checked
+    an_expiry_is_postponed_and_removed
+    an_invalid_expiry_is_refused
+    unchecked_ids_are_checked
     operations_whose_answer_is_lost_count_once
     a_fork_whose_answer_is_lost_succeeds
 }
@@ -134,7 +134,7 @@ async fn state_is_read_and_changed_without_a_session(f: Fixture) {
     assert_error(missing, ErrorCategory::NotFound, "session.not_found");
 }
 
-async fn a_scope_takes_its_own_keys_only(f: Fixture) {
+async fn a_scope_refuses_keys_of_other_scopes(f: Fixture) {
     for (scope, key) in [(app(), "user:x"), (app(), "x"), (user(), "x"), (user(), "temp:x")] {
         let outcome = f.service.update_state(&scope, Delta::new().set(key, 1)).await;
         assert_error(outcome, ErrorCategory::InvalidInput, "session.key_outside_scope");
@@ -156,7 +156,7 @@ async fn the_past_can_be_read(f: Fixture) {
     assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
 }
 
-async fn what_a_rewind_hid_can_be_read(f: Fixture) {
+async fn events_hidden_by_a_rewind_can_be_read(f: Fixture) {
     f.create("s1", json!({})).await;
     for n in 1..=3 {
         f.append("s1", named(&format!("e{n}"))).await;
@@ -167,7 +167,7 @@ async fn what_a_rewind_hid_can_be_read(f: Fixture) {
     assert_eq!(ids(&*f.get("s1").await), ["e1"]);
 }
 
-async fn a_fork_goes_its_own_way(f: Fixture) {
+async fn a_fork_is_independent_of_its_source(f: Fixture) {
     f.create("s1", json!({"app:a": 1, "own": 0})).await;
     for n in 1..=3 {
         let mut event = setting(json!({"own": n}));
@@ -187,7 +187,7 @@ async fn a_fork_goes_its_own_way(f: Fixture) {
     assert_error(again, ErrorCategory::InvalidInput, "session.already_exists");
 }
 
-async fn a_fork_of_what_is_not_there_is_refused(f: Fixture) {
+async fn a_fork_of_a_missing_session_or_event_is_refused(f: Fixture) {
     let outcome = f.service.fork(&s1(), None, None).await;
     assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
     f.create("s1", json!({})).await;
@@ -200,10 +200,10 @@ async fn a_session_expires(f: Fixture) {
     f.create("s2", json!({})).await;
     let until_gone = async {
         f.service.expire(&s1(), Some(Duration::from_millis(1))).await.unwrap().unwrap();
-        // Each question takes its time.
+        // Each call waits for the server, so this does not spin.
         while f.service.get_for_identity(&s1()).await.is_ok() {}
     };
-    tokio::time::timeout(PATIENCE, until_gone).await.expect("it does not expire");
+    tokio::time::timeout(TIMEOUT, until_gone).await.expect("it does not expire");
     let gone = f.service.get_for_identity(&s1()).await;
     assert_error(gone, ErrorCategory::NotFound, "session.not_found");
     let late = f.try_append("s1", named("e1")).await;
@@ -214,7 +214,7 @@ async fn a_session_expires(f: Fixture) {
     assert_eq!(anew.state().all(), object(json!({"user:a": 2})), "as after a deletion");
 }
 
-async fn an_expiry_is_put_off_and_lifted(f: Fixture) {
+async fn an_expiry_is_postponed_and_removed(f: Fixture) {
     f.create("s1", json!({"own": 1})).await;
     let before = f.stored("s1").await.session.unwrap();
     assert_eq!(before.expiration, None);
@@ -239,7 +239,7 @@ async fn an_expiry_is_put_off_and_lifted(f: Fixture) {
     assert_eq!(f.stored("s1").await.session.unwrap().expiration, None);
 }
 
-async fn an_expiry_that_is_none_is_refused(f: Fixture) {
+async fn an_invalid_expiry_is_refused(f: Fixture) {
     let hour = Duration::from_secs(3600);
     let missing = f.service.expire(&s1(), Some(hour)).await;
     assert_error(missing, ErrorCategory::NotFound, "session.not_found");
@@ -252,7 +252,7 @@ async fn an_expiry_that_is_none_is_refused(f: Fixture) {
 }
 
 /// Without application and user, the server would look the id up among all sessions.
-async fn ids_made_without_their_checks_are_checked(f: Fixture) {
+async fn unchecked_ids_are_checked(f: Fixture) {
     f.create("s1", json!({"own": 1})).await;
     let unchecked = |app, user, session| {
         AdkIdentity::new(
@@ -309,7 +309,7 @@ async fn a_fork_whose_answer_is_lost_succeeds(f: Fixture) {
     f.create("s1", json!({})).await;
     f.append("s1", named("e1")).await;
     let (proxy, service) = behind(&f.server, Cut::Close, EAGER).await;
-    // The source is read first.
+    // The source is read before the fork.
     proxy.cut_after(1);
     let fork = service.fork(&s1(), None, Some("s2".try_into().unwrap())).await.unwrap();
     assert_eq!(proxy.left_to_cut(), 0);
@@ -333,14 +333,14 @@ async fn clones_share_one_connection() {
         tokio::spawn(async move { clone.append_event("s1", named(&format!("e{n}"))).await })
     });
     let appends: Vec<_> = appends.collect();
-    // It lives for as long as any of them.
+    // The connection lives as long as any clone.
     drop(service);
     for append in appends {
         append.await.unwrap().unwrap();
     }
     assert_eq!(f.get("s1").await.events().len(), 16);
     assert_eq!(proxy.connections(), 1);
-    // Another service has a connection of its own, so what is counted are connections.
-    patient(proxy.address()).connect().await.unwrap();
+    // Another service makes another connection.
+    builder(proxy.address()).connect().await.unwrap();
     assert_eq!(proxy.connections(), 2);
 }

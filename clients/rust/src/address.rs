@@ -1,0 +1,74 @@
+//! Addresses of sessions and scopes, checked on their way to the wire and back.
+
+use adk_core::{
+    AdkError, Result,
+    identity::{AdkIdentity, AppName, SessionId, UserId},
+};
+
+use crate::{
+    error::unexpected,
+    proto::v1::{self, SessionKey},
+};
+
+/// Whose state: an application's, a user's, or a session's. A read also shows the wider scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Keys with `app:`.
+    App(AppName),
+    /// Keys with `user:`, and the application's.
+    User(AppName, UserId),
+    /// Keys without prefix, the user's, and the application's.
+    Session(AdkIdentity),
+}
+
+impl Scope {
+    pub(crate) fn to_wire(&self) -> Result<v1::Scope> {
+        Ok(match self {
+            Self::App(app_name) => v1::Scope {
+                // `new_unchecked` makes ids without a check, and an empty one would name a wider scope.
+                app_name: AppName::try_from(app_name.as_str())?.to_string(),
+                ..v1::Scope::default()
+            },
+            Self::User(app_name, user_id) => v1::Scope {
+                app_name: AppName::try_from(app_name.as_str())?.to_string(),
+                user_id: UserId::try_from(user_id.as_str())?.to_string(),
+                session_id: String::new(),
+            },
+            Self::Session(identity) => {
+                let SessionKey { app_name, user_id, session_id } = key(identity)?;
+                v1::Scope { app_name, user_id, session_id }
+            }
+        })
+    }
+}
+
+/// The key of a session with all three parts.
+pub(crate) fn key(identity: &AdkIdentity) -> Result<SessionKey> {
+    // `new_unchecked` makes ids without a check, and the server reads an empty one as another address.
+    Ok(SessionKey {
+        app_name: AppName::try_from(identity.app_name.as_str())?.to_string(),
+        user_id: UserId::try_from(identity.user_id.as_str())?.to_string(),
+        session_id: SessionId::try_from(identity.session_id.as_str())?.to_string(),
+    })
+}
+
+/// The key that names a session by its id alone. The server refuses it if several sessions have that id.
+pub(crate) fn bare_key(session_id: &str) -> Result<SessionKey> {
+    let session_id = SessionId::try_from(session_id)?.as_str().into();
+    Ok(SessionKey { session_id, ..SessionKey::default() })
+}
+
+/// The key of a session that the server has sent.
+pub(crate) fn sent_key<K>(key: Option<K>) -> Result<K> {
+    key.ok_or_else(|| unexpected("sessiond sent a session without its key"))
+}
+
+/// The identity of a session that the server has sent.
+pub(crate) fn identity(key: Option<SessionKey>) -> Result<AdkIdentity> {
+    let SessionKey { app_name, user_id, session_id } = sent_key(key)?;
+    Ok(AdkIdentity::new(
+        app_name.try_into().map_err(AdkError::from)?,
+        user_id.try_into().map_err(AdkError::from)?,
+        session_id.try_into().map_err(AdkError::from)?,
+    ))
+}

@@ -1,0 +1,68 @@
+//! The call policy: how long a call may take, and how often it is repeated.
+
+use std::time::Duration;
+
+/// When a failed call is repeated, and how often.
+///
+/// The server says with each error whether the call may be repeated. A lost connection counts as repeatable too: nobody can say
+/// whether the call was applied, but every write carries an id that stays the same in all attempts, so it takes effect once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts in all, the first one included. 1 disables retries.
+    pub attempts: u32,
+    /// Pause after the first attempt. Each further one is twice as long. Each is shortened at random by up to a half, so that
+    /// clients do not reconnect to a restarted server all at once.
+    pub first_pause: Duration,
+    /// Upper bound of a pause. A longer delay that the server asks for wins.
+    pub longest_pause: Duration,
+}
+
+impl Retry {
+    /// The pause after attempt number `attempts`, which is 1 or more; `random` is between 0 and 1.
+    pub(crate) fn pause(&self, attempts: u32, random: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
+        let full = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
+        full.mul_f64(1.0 - random / 2.0)
+    }
+}
+
+impl Default for Retry {
+    /// Ten attempts in about five seconds, which is longer than a restart of the server takes.
+    fn default() -> Self {
+        Self {
+            attempts: 10,
+            first_pause: Duration::from_millis(50),
+            longest_pause: Duration::from_secs(1),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallPolicy {
+    /// Of one call, its retries included.
+    pub deadline: Duration,
+    pub retry: Retry,
+}
+
+impl Default for CallPolicy {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(30), retry: Retry::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_their_bound_and_are_shortened_by_a_half_at_most() {
+        let retry = Retry::default();
+        for (attempts, millis) in
+            [(1, 50), (2, 100), (3, 200), (5, 800), (6, 1000), (40, 1000), (u32::MAX, 1000)]
+        {
+            let full = Duration::from_millis(millis);
+            assert_eq!(retry.pause(attempts, 0.0), full);
+            assert_eq!(retry.pause(attempts, 1.0), full / 2);
+        }
+    }
+}
