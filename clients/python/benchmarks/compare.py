@@ -1,11 +1,11 @@
-"""What an append and a read cost through sessiond, beside the kit's own services on SQLite, in one run.
+"""Compares appends and reads through sessiond with ADK's own services on SQLite, in one run.
 
-    python benchmarks/compare.py --program PATH_OF_SESSIOND
+    python benchmarks/compare.py --program PATH_TO_SESSIOND
 
-Every service gets sessions of 1,000 events. Measured are single calls of `append_event` (an event with a text of 1 KiB
-and three changes of state) and of `get_session` (the newest 20 events), by 1 and by 16 callers at a time, each on a
-session of its own. The server runs as it does by default: SQLite, every append durable. The kit's services leave SQLite
-at its own defaults, which are durable as well, and write one transaction for each append.
+The fixture is one session of 1,000 events per caller. The benchmark measures single calls of `append_event` (an event
+with 1 KiB of text and three state changes) and `get_session` (the newest 20 events), by 1 and by 16 concurrent callers.
+The server runs with its defaults: SQLite, every append durable. ADK's services use SQLite's defaults, which are durable
+as well, and write one transaction per append.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OURS = "sessiond"
 
 
 def event(number: int) -> Event:
-    """An event as a tool makes it: some text, and a change in each of two scopes."""
+    """An event with text, and state changes in two scopes."""
     return Event(
         author="agent",
         invocation_id=f"turn-{number // 4}",
@@ -47,9 +47,9 @@ def event(number: int) -> Event:
     )
 
 
-async def fill(service: BaseSessionService, callers: int) -> list[Session]:
-    """A session for each caller, with its events."""
-    # Users differ, as the services lock a user's row: callers on one user would measure that.
+async def create_fixture(service: BaseSessionService, callers: int) -> list[Session]:
+    """Creates a session with events for each caller."""
+    # One user per caller: ADK's services lock the row of the user.
     sessions = [
         await service.create_session(app_name=APP, user_id=f"{USER}-{i}", session_id=f"s{i}") for i in range(callers)
     ]
@@ -64,33 +64,33 @@ async def fill(service: BaseSessionService, callers: int) -> list[Session]:
 
 
 async def measure(callers: list[Callable[[], Awaitable[object]]], seconds: float) -> tuple[float, float]:
-    """Runs every caller in a loop for so long; answers calls per second and the median of a call in milliseconds."""
-    took: list[float] = []
+    """Runs every caller in a loop. Returns calls per second, and the median latency in milliseconds."""
+    latencies: list[float] = []
     end = time.perf_counter() + seconds
 
     async def loop(call: Callable[[], Awaitable[object]]) -> None:
         while (began := time.perf_counter()) < end:
             await call()
-            took.append(time.perf_counter() - began)
+            latencies.append(time.perf_counter() - began)
 
     began = time.perf_counter()
     await asyncio.gather(*(loop(call) for call in callers))
-    return len(took) / (time.perf_counter() - began), statistics.median(took) * 1000
+    return len(latencies) / (time.perf_counter() - began), statistics.median(latencies) * 1000
 
 
 def appender(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
-    """One append from the caller's own session object, whose list of events is kept short."""
+    """An append from the caller's session object, whose list of events is kept empty."""
 
     async def call() -> object:
-        answer = await service.append_event(session, event(EVENTS))
+        appended = await service.append_event(session, event(EVENTS))
         session.events.clear()
-        return answer
+        return appended
 
     return call
 
 
 def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
-    """One read of the newest events."""
+    """A read of the newest events."""
 
     async def call() -> object:
         found = await service.get_session(app_name=APP, user_id=session.user_id, session_id=session.id, config=NEWEST)
@@ -104,12 +104,12 @@ def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaita
 Row = tuple[str, int, dict[str, tuple[float, float]]]
 
 
-async def run(services: dict[str, BaseSessionService], most: int, seconds: float) -> list[Row]:
-    """All measurements: the services take turns within a row, so that what else the machine does meets all of them."""
-    sessions = {name: await fill(service, most) for name, service in services.items()}
+async def run(services: dict[str, BaseSessionService], max_callers: int, seconds: float) -> list[Row]:
+    """Runs all measurements. The services alternate within a row, so that other load affects all of them."""
+    sessions = {name: await create_fixture(service, max_callers) for name, service in services.items()}
     rows: list[Row] = []
     for what, make in (("get_session", reader), ("append_event", appender)):
-        for callers in (1, most):
+        for callers in (1, max_callers):
             row: dict[str, tuple[float, float]] = {}
             for name, service in services.items():
                 calls = [make(service, session) for session in sessions[name][:callers]]
@@ -120,7 +120,7 @@ async def run(services: dict[str, BaseSessionService], most: int, seconds: float
 
 
 def show(rows: list[Row], names: list[str]) -> None:
-    """A table for people, and for the README."""
+    """Prints a Markdown table."""
     others = [name for name in names if name != OURS]
     print(f"| | callers | {' | '.join(names)} | {' | '.join(f'ratio to {name}' for name in others)} |")
     print("|---" * (2 + len(names) + len(others)) + "|")
@@ -131,32 +131,32 @@ def show(rows: list[Row], names: list[str]) -> None:
 
 
 async def compare(address: str, folder: Path, callers: int, seconds: float) -> None:
-    """Runs against a server at `address`, with the kit's files in `folder`."""
+    """Runs against a server at `address`, with the files of ADK's services in `folder`."""
     async with (
         SessiondSessionService(address, timeout=60) as ours,
-        DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'kit.db'}") as database,
+        DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk.db'}") as database,
     ):
         services: dict[str, BaseSessionService] = {
             OURS: ours,
             "DatabaseSessionService": database,
-            "SqliteSessionService": SqliteSessionService(str(folder / "kit-sqlite.db")),
+            "SqliteSessionService": SqliteSessionService(str(folder / "adk-sqlite.db")),
         }
         show(await run(services, callers, seconds), list(services))
 
 
 def main() -> None:
-    """Starts a server, compares, and ends it."""
+    """Starts a server, runs the comparison, and stops the server."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--program", required=True, help="the sessiond to start")
+    parser.add_argument("--program", required=True, help="the sessiond binary")
     parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         command = [arguments.program, "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:sessiond.db"]
         server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert server.stdout is not None
-            found = re.search(r"listens on (\S+)", server.stdout.readline())
+            found = re.search(r"listen(?:s|ing) on (\S+)", server.stdout.readline())
             assert found is not None, "the server did not start"
             asyncio.run(compare(found.group(1), Path(folder), arguments.callers, arguments.seconds))
         finally:

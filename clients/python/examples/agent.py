@@ -1,6 +1,6 @@
-"""An agent whose tool counts for everybody at once, with sessions in sessiond.
+"""An agent with sessions in sessiond, and a counter that all users share.
 
-Run it with a model's key in the environment and a server beside it: `python agent.py 127.0.0.1:50051`.
+Needs the key of a model in the environment, and a running server: `python agent.py 127.0.0.1:50051`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sessiond_adk import SessiondSessionService
 
 
 def remember_city(city: str, tool_context: ToolContext) -> str:
-    """Remembers where the user lives, in every session of theirs."""
+    """Remembers where the user lives, in all of the user's sessions."""
     tool_context.state["user:city"] = city
     return "noted"
 
@@ -29,7 +29,7 @@ agent = LlmAgent(
 
 
 async def main(address: str) -> None:
-    """One turn, and a count of all turns of all users."""
+    """Runs one turn, and counts the turns of all users."""
     async with SessiondSessionService(address) as sessions:
         runner = Runner(agent=agent, app_name="guide", session_service=sessions)
         session = await sessions.create_session(app_name="guide", user_id="alice")

@@ -1,4 +1,4 @@
-"""Makes sessiond known to the kit's command line.
+"""Registers sessiond with ADK's command line.
 
 Copy this file into the folder that holds your agents, then:
 
@@ -13,7 +13,7 @@ from sessiond_adk import SessiondSessionService
 
 
 def build(uri: str, **settings: Any) -> SessiondSessionService:
-    """The service for an address such as `sessiond://127.0.0.1:50051?timeout=5`."""
+    """Creates the service for a URI such as `sessiond://127.0.0.1:50051?timeout=5`."""
     return SessiondSessionService(uri, **settings)
 
 

@@ -1,4 +1,4 @@
-"""Servers for tests: the real program, on free ports, ended with the test."""
+"""Fixtures: real servers on free ports that end with the test."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from sessiond_adk import SessiondSessionService
 from sessiond_adk import service as service_module
 
 ROOT = Path(__file__).resolve().parents[3]
-# How long a start may take on a machine that is busy with everything else; nothing waits for it to pass.
+# Timeout of a start or stop, generous for busy machines.
 START_SECONDS = 300.0
 
 
-def program() -> Path:
-    """The server's program: SESSIOND_TEST_PROGRAM, or what cargo has built last.
+def binary() -> Path:
+    """The server binary: SESSIOND_TEST_PROGRAM, or the newest build of cargo.
 
     Raises:
-      FileNotFoundError: there is none. The tests are nothing without it, so none is skipped.
+      FileNotFoundError: there is none. No test is skipped for that.
     """
     named = os.environ.get("SESSIOND_TEST_PROGRAM")
     if named:
         if not os.access(named, os.X_OK):
-            raise FileNotFoundError(f"SESSIOND_TEST_PROGRAM is {named!r}, and that is no program")
+            raise FileNotFoundError(f"SESSIOND_TEST_PROGRAM is {named!r}, which is not executable.")
         return Path(named).absolute()
     target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
     suffix = ".exe" if platform.system() == "Windows" else ""
     built = [path for kind in ("release", "debug") if (path := target / kind / f"sessiond{suffix}").is_file()]
     if not built:
-        raise FileNotFoundError(f"no sessiond in {target}: `cargo build --release`, or set SESSIOND_TEST_PROGRAM")
+        raise FileNotFoundError(f"No sessiond in {target}. Run `cargo build`, or set SESSIOND_TEST_PROGRAM.")
     return max(built, key=lambda path: path.stat().st_mtime)
 
 
@@ -45,18 +45,18 @@ class Server:
     """A running `sessiond serve`."""
 
     def __init__(self, store: str, directory: Path, listen: str = "127.0.0.1:0", *more: str) -> None:
-        """Starts it and waits until it says where it listens."""
+        """Starts it and waits until it prints its address. `more` are further arguments of `serve`."""
         self.store = store
         self.directory = directory
         self._more = more
         self._start(listen)
 
     def _start(self, listen: str) -> None:
-        # Whoever runs the tests may use sessiond as well: its settings are not for them.
+        # The environment may configure a sessiond of its own, which must not affect the tests.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SESSIOND_")}
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program(), "serve", "--listen", listen, "--store", self.store, *self._more],
+                [binary(), "serve", "--listen", listen, "--store", self.store, *self._more],
                 cwd=self.directory,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -66,25 +66,25 @@ class Server:
 
     def _await_address(self) -> str:
         assert self.process.stdout is not None
-        said = b""
+        output = b""
         deadline = time.monotonic() + START_SECONDS
-        while not (found := re.search(rb"listens on (\S+)", said)):
+        while not (found := re.search(rb"listen(?:s|ing) on (\S+)", output)):
             left = deadline - time.monotonic()
             ready, _, _ = select.select([self.process.stdout], [], [], max(left, 0))
             chunk = os.read(self.process.stdout.fileno(), 4096) if ready else b""
             if not chunk:
                 self.kill()
                 log = (self.directory / "server.log").read_text()
-                raise AssertionError(f"the server did not start: {said.decode()}{log}")
-            said += chunk
+                raise AssertionError(f"the server did not start: {output.decode()}{log}")
+            output += chunk
         return found.group(1).decode()
 
     def kill(self) -> None:
-        """Ends it at once, as a crash does."""
+        """Kills it, as a crash does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Asks it to stop and waits for that."""
+        """Stops it gracefully and waits."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -95,7 +95,7 @@ class Server:
             self.process.stdout.close()
 
     def start_again(self) -> None:
-        """Starts it at the same address, on the same store."""
+        """Starts it with the same address and store."""
         self._start(self.address)
 
 
@@ -103,8 +103,8 @@ Serve = Callable[..., Server]
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy with everything else may take its time: no test is about how long a call takes."""
+def generous_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls may be slow on a busy machine, and no test measures them."""
     monkeypatch.setattr(service_module, "DEFAULT_TIMEOUT_SECONDS", 600.0)
 
 
@@ -130,7 +130,7 @@ STORES = ["memory:", "sqlite:test.db"]
 
 @pytest.fixture(params=STORES, ids=["memory", "sqlite"])
 def server(request: pytest.FixtureRequest, serve: Serve) -> Server:
-    """A server on each kind of store in turn."""
+    """A server, once on each kind of store."""
     store: str = request.param
     return serve(store)
 
@@ -138,5 +138,5 @@ def server(request: pytest.FixtureRequest, serve: Serve) -> Server:
 @pytest.fixture
 async def service(server: Server) -> AsyncIterator[SessiondSessionService]:
     """The service under test, on each kind of store."""
-    async with SessiondSessionService(server.address) as made:
-        yield made
+    async with SessiondSessionService(server.address) as connected:
+        yield connected

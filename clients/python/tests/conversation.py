@@ -1,4 +1,4 @@
-"""A conversation of a real Runner with a scripted model, to be held with several session services and compared."""
+"""A conversation of a real Runner with a scripted model, to compare session services."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ Turn = tuple[str, list[LlmResponse]]
 
 
 def said(text: str) -> LlmResponse:
-    """The model answers with a text."""
+    """A model response with a text."""
     return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
 
 
 def called(*calls: tuple[str, dict[str, Any]]) -> LlmResponse:
-    """The model calls tools, all at once."""
+    """A model response with parallel tool calls."""
     parts = [types.Part(function_call=types.FunctionCall(name=name, args=args)) for name, args in calls]
     usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=3, total_token_count=7)
     return LlmResponse(content=types.Content(role="model", parts=parts), usage_metadata=usage)
 
 
 class ScriptedModel(BaseLlm):
-    """Answers from a list, and keeps what it was instructed to do."""
+    """Returns responses from a list, and records the instructions."""
 
     model: str = "scripted"
-    _answers: list[LlmResponse] = PrivateAttr(default_factory=list)
+    _responses: list[LlmResponse] = PrivateAttr(default_factory=list)
     _instructions: list[str] = PrivateAttr(default_factory=list)
 
-    def script(self, answers: list[LlmResponse]) -> None:
-        """What to answer next."""
-        assert not self._answers, f"never said: {self._answers}"
-        self._answers.extend(answers)
+    def script(self, responses: list[LlmResponse]) -> None:
+        """Sets the next responses."""
+        assert not self._responses, f"unused responses: {self._responses}"
+        self._responses.extend(responses)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """The next answer."""
         self._instructions.append(str(llm_request.config.system_instruction))
-        yield self._answers.pop(0)
+        yield self._responses.pop(0)
 
 
 def order(dish: str, count: int, tool_context: ToolContext) -> dict[str, Any]:
-    """Writes into every scope."""
+    """Writes to every scope."""
     state = tool_context.state
     state["basket"] = {**state.get("basket", {}), dish: count}
     state["user:favourite"] = dish
@@ -64,27 +63,27 @@ def order(dish: str, count: int, tool_context: ToolContext) -> dict[str, Any]:
 
 
 def forget(tool_context: ToolContext) -> dict[str, Any]:
-    """Sets a key to nothing, which stores a null."""
+    """Sets a key to None, which stores a null."""
     tool_context.state["basket"] = None
     return {"favourite": tool_context.state.get("user:favourite"), "draft": tool_context.state.get("temp:draft")}
 
 
 async def note(text: str, key: str, tool_context: ToolContext) -> dict[str, Any]:
-    """Writes a key of its own; several of these run in parallel."""
+    """Writes a key of its own. Several calls run in parallel."""
     tool_context.state[key] = text
     tool_context.state[f"user:{key}"] = [text, 1, 2.5, True, None, {"deep": [{"er": 10**20}]}]
     return {"key": key}
 
 
 def before_agent(callback_context: CallbackContext) -> None:
-    """Counts turns, in state of the session and of the application."""
+    """Counts turns in session and application state."""
     callback_context.state["turns"] = callback_context.state.get("turns", 0) + 1
     callback_context.state["app:turns"] = callback_context.state.get("app:turns", 0) + 1
     callback_context.state["temp:began"] = True
 
 
 def after_agent(callback_context: CallbackContext) -> None:
-    """Reads what lives during the turn only."""
+    """Reads a `temp:` key of the turn."""
     callback_context.state["saw_temp"] = callback_context.state.get("temp:began")
 
 
@@ -105,10 +104,9 @@ Between = Callable[[int], Awaitable[None]]
 
 
 class Conversation:
-    """One runner, one session, turn by turn."""
+    """A runner on one session."""
 
     def __init__(self, service: BaseSessionService) -> None:
-        """An agent with tools, callbacks, an output key, and an instruction made from state."""
         self.service = service
         self.model = ScriptedModel()
         agent = LlmAgent(
@@ -123,15 +121,15 @@ class Conversation:
         self.runner = Runner(agent=agent, app_name=APP, session_service=service)
 
     async def begin(self) -> None:
-        """Creates the session, and another of the same user that sees the wider scopes."""
+        """Creates the session, and another of the same user."""
         state = {"app:house": "Luigi's", "user:language": "it", "table": 7, "temp:gone": 1}
         await self.service.create_session(app_name=APP, user_id=USER, session_id=SESSION, state=state)
         await self.service.create_session(app_name=APP, user_id=USER, session_id="other", state={"own": True})
 
     async def take(self, turn: Turn) -> str:
-        """One turn; answers its invocation id."""
-        text, answers = turn
-        self.model.script(answers)
+        """Runs one turn. Returns its invocation id."""
+        text, responses = turn
+        self.model.script(responses)
         message = types.Content(role="user", parts=[types.Part(text=text)])
         invocation = ""
         async for event in self.runner.run_async(user_id=USER, session_id=SESSION, new_message=message):
@@ -139,13 +137,12 @@ class Conversation:
         return invocation
 
     async def stored(self, session_id: str = SESSION) -> Session:
-        """The session as it is stored now."""
         session = await self.service.get_session(app_name=APP, user_id=USER, session_id=session_id)
         assert session is not None
         return session
 
-    async def hold(self, between: Between | None = None) -> list[dict[str, Any]]:
-        """All turns, and one taken back. Answers what is stored after each."""
+    async def run(self, between: Between | None = None) -> list[dict[str, Any]]:
+        """Runs all turns, rewinds, and runs one more. Returns what is stored after each step."""
         seen = []
         await self.begin()
         invocations = []
@@ -161,7 +158,7 @@ class Conversation:
         return seen
 
     async def observe(self) -> dict[str, Any]:
-        """Everything that the services can be asked, in a form that can be compared."""
+        """Everything that can be read from the services, in a form that can be compared."""
         names = Names()
         session = await self.stored()
         other = await self.stored("other")
@@ -180,23 +177,21 @@ class Conversation:
 
 
 class Names:
-    """Gives random ids the numbers of their first appearance, so that two runs can be compared."""
+    """Replaces random ids by numbers in the order of their first appearance, so that two runs can be compared."""
 
     def __init__(self) -> None:
-        """None seen."""
         self._known: dict[str, str] = {}
 
     def of(self, random: str) -> str:
-        """The number of a random id."""
         return self._known.setdefault(random, f"#{len(self._known)}")
 
 
-# What a run makes at random: ids of events, of invocations, and of the calls of tools that the model has not named.
+# Ids that are random in every run: of events, invocations and tool calls.
 _RANDOM = frozenset({"id", "invocation_id", "rewind_before_invocation_id"})
 
 
 def normal(dumped: Any, names: Names, field: str = "") -> Any:
-    """An event's dump without what is random: ids become numbers, clock times a word."""
+    """An event's dump with random ids and times replaced."""
     if isinstance(dumped, dict):
         return {key: normal(value, names, key) for key, value in dumped.items()}
     if isinstance(dumped, list):

@@ -1,4 +1,4 @@
-"""A TCP proxy before the server, which loses what tests want lost."""
+"""A TCP proxy in front of the server that loses responses and cuts connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ Meanwhile = Callable[[], Awaitable[None]]
 
 
 class Proxy:
-    """Passes bytes between clients and a server, and counts connections.
-
-    `lose_answers()` cuts each connection at the first answer to a call that follows: the server has carried the call
-    out, and the client never hears of it.
-    """
+    """Forwards bytes between clients and a server, and counts connections."""
 
     def __init__(self, server: str) -> None:
-        """Before the server at HOST:PORT."""
         self._server = server
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -28,32 +23,29 @@ class Proxy:
         self.address = ""
 
     async def __aenter__(self) -> Proxy:
-        """Listens."""
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._listener.sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closes everything."""
         self._listener.close()
         self.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def lose_answers(self, count: int, meanwhile: Meanwhile | None = None) -> None:
-        """Loses the next `count` answers, each with its connection.
+    def lose_responses(self, count: int, meanwhile: Meanwhile | None = None) -> None:
+        """Loses the next `count` responses, each with its connection, after the server has applied the calls.
 
-        `meanwhile` happens behind the server's answer and before the client can see that the connection is lost.
+        `meanwhile` runs after the server's response and before the connection is cut.
         """
         self._losing = count
         self._meanwhile = meanwhile
 
     def cut(self) -> None:
-        """Cuts every connection now."""
         for writer in self._writers:
-            # Not close(), which would send what is still buffered.
+            # close() would send what is still buffered.
             with suppress(RuntimeError):
                 writer.transport.abort()
         self._writers.clear()
@@ -66,23 +58,23 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        both = (writer, server_writer)
-        self._writers += both
-        for source, sink, answers in ((reader, server_writer, False), (server_reader, writer, True)):
-            task = asyncio.create_task(self._pass(source, sink, both, answers))
+        pair = (writer, server_writer)
+        self._writers += pair
+        for source, sink, from_server in ((reader, server_writer, False), (server_reader, writer, True)):
+            task = asyncio.create_task(self._forward(source, sink, pair, from_server))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass(
+    async def _forward(
         self,
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
-        both: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
-        answers: bool,
+        pair: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+        from_server: bool,
     ) -> None:
         with suppress(ConnectionError):
             while data := await source.read(65536):
-                if answers and self._losing and _answers_a_call(data):
+                if from_server and self._losing and _has_headers_frame(data):
                     self._losing -= 1
                     self.lost += 1
                     if self._meanwhile is not None:
@@ -90,12 +82,12 @@ class Proxy:
                     break
                 sink.write(data)
                 await sink.drain()
-        for writer in both:
+        for writer in pair:
             writer.transport.abort()
 
 
-def _answers_a_call(data: bytes) -> bool:
-    """Whether HTTP/2 frames of a server begin an answer: a HEADERS frame. The others belong to the connection."""
+def _has_headers_frame(data: bytes) -> bool:
+    """Whether HTTP/2 frames of a server begin a response. All other frames belong to the connection."""
     while len(data) >= 9:
         length, kind = int.from_bytes(data[:3]), data[3]
         if kind == 1:

@@ -28,7 +28,7 @@ from sessiond_adk.address import parse_address
         ("sessiond:///run/my%20s.sock", "unix:/run/my s.sock"),
     ],
 )
-def test_what_is_an_address(text: str, target: str) -> None:
+def test_valid_addresses(text: str, target: str) -> None:
     assert parse_address(text).target == target
 
 
@@ -55,8 +55,8 @@ def test_what_is_an_address(text: str, target: str) -> None:
         "sessiond://host:1#x",
     ],
 )
-def test_what_is_none_is_refused_with_the_forms_that_there_are(text: str) -> None:
-    with pytest.raises(ValueError, match="use HOST:PORT, unix:/PATH, sessiond://HOST:PORT"):
+def test_invalid_addresses_are_refused_with_the_valid_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="Use HOST:PORT, unix:/PATH, sessiond://HOST:PORT"):
         parse_address(text)
 
 
@@ -69,28 +69,28 @@ def test_settings_in_a_uri() -> None:
     assert service._appender._stale == "merge"
 
 
-def test_the_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert SessiondSessionService()._client.timeout_seconds == 15
 
 
 @pytest.mark.parametrize(
-    ("uri", "says"),
+    ("uri", "message"),
     [
-        ("sessiond://h:1?timeout=soon", "no number: 'soon'"),
-        ("sessiond://h:1?timeout=0", "must be more than none"),
-        ("sessiond://h:1?timeout=nan", "must be more than none"),
+        ("sessiond://h:1?timeout=soon", "'soon' in the address"),
+        ("sessiond://h:1?timeout=0", "must be positive"),
+        ("sessiond://h:1?timeout=nan", "must be positive"),
         ("sessiond://h:1?stale=perhaps", "'perhaps'"),
-        ("sessiond://h:1?tls=1", "unknown settings in the address: tls"),
+        ("sessiond://h:1?tls=1", "Unknown settings in the address: tls"),
         ("sessiond://h:1?x", "x"),
     ],
 )
-def test_settings_that_are_none(uri: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_invalid_settings(uri: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         SessiondSessionService(uri)
 
 
-async def test_a_unix_socket(serve: Serve, tmp_path: Path) -> None:
+async def test_unix_socket(serve: Serve, tmp_path: Path) -> None:
     socket = tmp_path / "s.sock"
     serve("memory:", f"unix:{socket}")
     for uri in (f"unix:{socket}", f"sessiond://{socket}"):

@@ -1,4 +1,4 @@
-"""What the README shows works."""
+"""The README's examples run, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import Server
-from tests_support import delta_event, text_event
+from support import delta_event, text_event
 
 import sessiond_adk
 from sessiond_adk import SessiondError, SessiondSessionService
@@ -19,7 +19,7 @@ README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_line_to_change() -> None:
+def test_first_example() -> None:
     from google.adk.agents import LlmAgent
 
     names: dict[str, Any] = {"agent": LlmAgent(name="a", model="scripted")}
@@ -27,7 +27,7 @@ def test_the_line_to_change() -> None:
     assert isinstance(names["runner"].session_service, SessiondSessionService)
 
 
-async def test_what_goes_beyond_the_kit(server: Server) -> None:
+async def test_example_of_extensions(server: Server) -> None:
     async with SessiondSessionService(server.address) as service:
         session = await service.create_session(app_name="my_app", user_id="alice", session_id="s")
         for _ in range(12):
@@ -40,9 +40,9 @@ async def test_what_goes_beyond_the_kit(server: Server) -> None:
             exec(f"async def {name}():\n{textwrap.indent(body, '    ')}", names)
         await names["written"]()
         watched = asyncio.create_task(names["watched"]())
-        while not service._client.connections.here().watches:
+        while not service._client.connections.current().watches:
             await asyncio.sleep(0)
-        # Closing ends the loop of the example, which would follow for ever.
+        # Closing ends the loop of the example.
         await service.close()
         await watched
         assert await service.get_app_state(app_name="my_app") == {"tickets": 2, "theme": "dark"}
@@ -60,14 +60,16 @@ def section(title: str) -> str:
 
 
 def rows(text: str, head: str) -> list[str]:
-    """The first cells of the table whose head begins so."""
+    """The first cells of the table whose head begins with `head`."""
     lines = text.split(f"| {head}", 1)[1].split("\n\n", 1)[0].splitlines()
     return [line.split("|")[1] for line in lines[2:]]
 
 
-def test_the_failures_are_those_that_there_are() -> None:
-    """Each is a SessiondError but the one that the table names as none."""
-    named = {name: row for row in rows(section("Failures"), "| is also") for name in re.findall(r"`(\w+)`", row)}
+def test_table_of_errors_is_complete() -> None:
+    """Each is a SessiondError, except the one that the table excludes."""
+    named = {
+        name: row for row in rows(section("Errors and retries"), "| is also") for name in re.findall(r"`(\w+)`", row)
+    }
     exported = {name for name in sessiond_adk.__all__ if name.endswith("Error")}
     assert named.keys() == exported
     for name in exported:
@@ -76,12 +78,12 @@ def test_the_failures_are_those_that_there_are() -> None:
     assert issubclass(sessiond_adk.StateValueError, ValueError)
 
 
-def test_of_every_call_it_is_said_whether_it_may_be_repeated() -> None:
-    text = section("Failures")
-    written = {name for row in rows(text, "called again") for name in re.findall(r"`(\w+)`", row)}
+def test_table_of_repeated_calls_is_complete() -> None:
+    text = section("Errors and retries")
+    written = {name for row in rows(text, "repeated after") for name in re.findall(r"`(\w+)`", row)}
     reading = set(re.findall(r"`(\w+)`", text.split("Calls that only read", 1)[1].split(" can always ", 1)[0]))
     assert not written & reading
     calls = {name for name, _ in inspect.getmembers(SessiondSessionService, callable) if not name.startswith("_")}
-    # Of these nothing is sent, or nothing is answered but what follows.
+    # These send nothing, or nothing that could be repeated.
     assert calls - written - reading == {"close", "flush", "watch"}
     assert written | reading <= calls

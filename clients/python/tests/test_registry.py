@@ -1,4 +1,4 @@
-"""`adk web --session_service_uri=sessiond://…` finds the service, with the files of examples/ in an agents folder."""
+"""`adk web --session_service_uri=sessiond://…` finds the service through the files of examples/."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import Server
 
+from sessiond_adk import SessiondSessionService
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-# In a process of its own, as the kit's registry and the imports of `services` last as long as a process.
-USE = """
+# In a process of its own: ADK's registry and the import of `services` last for the process.
+CREATE_SESSION = """
 import asyncio, sys
 from google.adk.cli.service_registry import load_services_module
 from google.adk.cli.utils.service_factory import create_session_service_from_options
@@ -22,30 +24,28 @@ load_services_module(folder)
 service = create_session_service_from_options(base_dir=folder, session_service_uri=uri)
 from sessiond_adk import SessiondSessionService
 assert type(service) is SessiondSessionService, service
-assert service._client.timeout_seconds == 10, "the URI's own setting"
+assert service._client.timeout_seconds == 10, "the setting in the URI"
 async def main():
     async with service:
-        await service.create_session(app_name="a", user_id="u", session_id="made by the registry")
+        await service.create_session(app_name="a", user_id="u", session_id="by the registry")
 asyncio.run(main())
 """
 
 
 @pytest.mark.parametrize("name", ["services.py", "services.yaml"])
-async def test_the_registry_builds_the_service(server: Server, tmp_path: Path, name: str) -> None:
+async def test_registry_creates_the_service(server: Server, tmp_path: Path, name: str) -> None:
     agents = tmp_path / "agents"
     agents.mkdir()
     shutil.copy(EXAMPLES / name, agents)
     uri = f"sessiond://{server.address}?timeout=10"
-    subprocess.run([sys.executable, "-c", USE, agents, uri], check=True)
-    from sessiond_adk import SessiondSessionService
-
+    subprocess.run([sys.executable, "-c", CREATE_SESSION, agents, uri], check=True)
     async with SessiondSessionService(uri) as service:
         listed = await service.list_sessions(app_name="a")
-        assert [session.id for session in listed.sessions] == ["made by the registry"]
+        assert [session.id for session in listed.sessions] == ["by the registry"]
 
 
-# What the kit's registry makes of an address; None makes the kit try it as the address of a database.
-ASK = """
+# Prints the type that ADK's registry creates for a URI. For None, ADK tries the URI as a database address.
+PRINT_TYPE = """
 import sys
 from google.adk.cli.service_registry import get_service_registry, load_services_module
 folder, uri = sys.argv[1:]
@@ -58,15 +58,15 @@ print(type(get_service_registry().create_session_service(uri, agents_dir=folder)
     ("name", "expected"),
     [("services.py", "SessiondSessionService"), ("services.yaml", "SessiondSessionService"), (None, "NoneType")],
 )
-def test_only_the_file_teaches_the_kit_the_scheme(tmp_path: Path, name: str | None, expected: str) -> None:
-    """So the test above is about the file."""
+def test_scheme_is_unknown_without_the_file(tmp_path: Path, name: str | None, expected: str) -> None:
+    """The test above depends on the file."""
     if name is not None:
         shutil.copy(EXAMPLES / name, tmp_path)
-    command = [sys.executable, "-c", ASK, str(tmp_path), "sessiond://127.0.0.1:1"]
+    command = [sys.executable, "-c", PRINT_TYPE, str(tmp_path), "sessiond://127.0.0.1:1"]
     assert subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split() == [expected]
 
 
-async def test_the_kits_web_server_works_on_it(server: Server, tmp_path: Path) -> None:
+async def test_adk_web_server(server: Server, tmp_path: Path) -> None:
     """The application behind `adk web` and `adk api_server`, over HTTP in this process."""
     code = """
 import asyncio, sys
@@ -77,8 +77,8 @@ app = get_fast_api_app(agents_dir=folder, session_service_uri=uri, web=False)
 async def main():
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        made = await client.post("/apps/waiter/users/u/sessions/s1", json={"app:x": 1, "y": [None]})
-        assert made.status_code == 200, made.text
+        created = await client.post("/apps/waiter/users/u/sessions/s1", json={"app:x": 1, "y": [None]})
+        assert created.status_code == 200, created.text
         again = await client.post("/apps/waiter/users/u/sessions/s1", json={})
         assert again.status_code == 409, again.text
         got = (await client.get("/apps/waiter/users/u/sessions/s1")).json()

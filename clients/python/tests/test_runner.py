@@ -1,30 +1,33 @@
-"""A real Runner talks through sessiond as it talks through the kit's own services: state and events are the same."""
+"""A real Runner: state and events are the same through sessiond and through ADK's own services."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Serve, Server
-from conversation import APP, SESSION, TURNS, USER, Conversation, called, said
+from conversation import APP, SESSION, TURNS, USER, Conversation, ScriptedModel, called, said
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.run_config import RunConfig
 from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService, InMemorySessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from tests_support import field_by_field
+from support import MANY_ATTEMPTS, field_by_field
 
-from sessiond_adk import RetryPolicy, SessiondSessionService
-
-
-async def test_a_conversation_is_what_the_memory_service_has(service: SessiondSessionService) -> None:
-    expected = await Conversation(InMemorySessionService()).hold()
-    field_by_field(await Conversation(service).hold(), expected)
+from sessiond_adk import SessiondSessionService
 
 
-async def test_the_script_reaches_what_it_is_about() -> None:
-    """The comparison would also pass on a script that does nothing."""
-    seen = await Conversation(InMemorySessionService()).hold()
+async def test_conversation_equals_that_of_the_memory_service(service: SessiondSessionService) -> None:
+    expected = await Conversation(InMemorySessionService()).run()
+    field_by_field(await Conversation(service).run(), expected)
+
+
+async def test_script_covers_what_it_compares() -> None:
+    """A script that does nothing would pass the comparison too."""
+    seen = await Conversation(InMemorySessionService()).run()
     after_order, after_notes, after_rewind = seen[1], seen[2], seen[4]
     assert after_order["state"]["basket"] == {"soup": 2}
     assert after_order["state"]["app:orders"] == 1
@@ -40,32 +43,28 @@ async def test_the_script_reaches_what_it_is_about() -> None:
     assert not any("temp:" in str(event["actions"]["state_delta"]) for event in seen[-1]["events"])
 
 
-async def test_a_crash_between_two_turns_changes_nothing(serve: Serve) -> None:
-    """SIGKILL after every turn, and a server on the same port and file."""
+async def test_crash_between_turns_changes_nothing(serve: Serve) -> None:
+    """SIGKILL and a restart with the same port and file after every turn."""
     server = serve("sqlite:test.db")
-    expected = await Conversation(InMemorySessionService()).hold()
+    expected = await Conversation(InMemorySessionService()).run()
 
     async def crash(_turn: int) -> None:
         server.kill()
         server.start_again()
 
     async with SessiondSessionService(server.address) as service:
-        field_by_field(await Conversation(service).hold(crash), expected)
+        field_by_field(await Conversation(service).run(crash), expected)
 
 
-async def test_a_turn_that_begins_while_the_server_is_down_waits_for_it(serve: Serve) -> None:
-    import asyncio
-
+async def test_turn_waits_for_a_server_that_is_down(serve: Serve) -> None:
     server = serve("sqlite:test.db")
-    # Patient enough for a start on a machine that is busy with everything else.
-    patient = RetryPolicy(attempts=1000)
-    async with SessiondSessionService(server.address, timeout=60, retry=patient) as service:
+    async with SessiondSessionService(server.address, timeout=60, retry=MANY_ATTEMPTS) as service:
         conversation = Conversation(service)
         await conversation.begin()
         await conversation.take(TURNS[0])
         server.kill()
         turn = asyncio.create_task(conversation.take(TURNS[1]))
-        # The turn has found the server gone once it has yielded; it goes on only when there is one again.
+        # The turn cannot finish before the server is back.
         done, _ = await asyncio.wait([turn], timeout=0.2)
         assert not done
         await asyncio.to_thread(server.start_again)
@@ -73,21 +72,21 @@ async def test_a_turn_that_begins_while_the_server_is_down_waits_for_it(serve: S
         assert (await conversation.stored()).state["basket"] == {"soup": 2}
 
 
-async def test_the_kits_database_agrees(service: SessiondSessionService, tmp_path: Path) -> None:
-    """The third column: equal but for the time of the last update, which a database rounds to microseconds."""
-    async with DatabaseSessionService(f"sqlite+aiosqlite:///{tmp_path / 'kit.db'}") as database:
-        expected = await Conversation(database).hold()
-    found = await Conversation(service).hold()
+async def test_conversation_equals_that_of_the_database(service: SessiondSessionService, tmp_path: Path) -> None:
+    """Except for `last_update_time`, which a database rounds to microseconds."""
+    async with DatabaseSessionService(f"sqlite+aiosqlite:///{tmp_path / 'adk.db'}") as database:
+        expected = await Conversation(database).run()
+    found = await Conversation(service).run()
     for seen in found:
         assert seen["last_update_time"] is True
     for seen in found + expected:
-        # Whether the database's rounding shows depends on the digits of the clock.
+        # The database's rounding is visible only for some clock values.
         del seen["last_update_time"]
     field_by_field(found, expected)
 
 
 async def test_agents_in_parallel_and_in_sequence(service: SessiondSessionService) -> None:
-    """Branches that append in turns to one session object, and a temp key that one agent leaves for the next."""
+    """Parallel branches append to one session object, and an agent passes a `temp:` key to the next."""
     expected = await fan_out(InMemorySessionService())
     found = await fan_out(service)
     assert found == expected
@@ -96,8 +95,6 @@ async def test_agents_in_parallel_and_in_sequence(service: SessiondSessionServic
 
 
 async def fan_out(service: Any) -> dict[str, Any]:
-    from conversation import ScriptedModel
-
     models = [ScriptedModel() for _ in range(6)]
     for i in range(4):
         models[i].script([said(f"part {i}")])
@@ -119,7 +116,7 @@ async def fan_out(service: Any) -> dict[str, Any]:
         pass
     session = await service.get_session(app_name=APP, user_id=USER, session_id="fan")
     authors = [event.author for event in session.events]
-    # The branches answer in any order.
+    # Branches end in any order.
     return {
         "state": session.state,
         "authors": sorted(authors),
@@ -129,10 +126,8 @@ async def fan_out(service: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_runner_without_async(service: SessiondSessionService) -> None:
-    """`Runner.run` works on an event loop in a thread of its own, beside the one that created the session."""
-    import asyncio
-
+async def test_synchronous_runner(service: SessiondSessionService) -> None:
+    """`Runner.run` uses an event loop in its own thread, not the one that created the session."""
     conversation = Conversation(service)
     await conversation.begin()
     conversation.model.script([called(("order", {"dish": "soup", "count": 1})), said("ok")])
@@ -146,11 +141,8 @@ async def test_a_runner_without_async(service: SessiondSessionService) -> None:
 
 
 @pytest.mark.parametrize("wanted", [2, 0])
-async def test_a_runner_that_reads_few_events(service: SessiondSessionService, wanted: int) -> None:
-    """`RunConfig.get_session_config` bounds what a turn reads, and its append still lands behind everything."""
-    from google.adk.agents.run_config import RunConfig
-    from google.adk.sessions.base_session_service import GetSessionConfig
-
+async def test_runner_that_reads_few_events(service: SessiondSessionService, wanted: int) -> None:
+    """`RunConfig.get_session_config` limits what a turn reads. Its append still comes after all stored events."""
     conversation = Conversation(service)
     await conversation.begin()
     for turn in TURNS[:2]:
@@ -170,7 +162,7 @@ async def test_a_runner_that_reads_few_events(service: SessiondSessionService, w
 
 
 async def test_auto_creation(server: Server) -> None:
-    """A runner may create the session that it does not find."""
+    """A runner creates a missing session if it is configured to."""
     async with SessiondSessionService(server.address) as service:
         conversation = Conversation(service)
         conversation.runner.auto_create_session = True

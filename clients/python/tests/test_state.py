@@ -1,4 +1,4 @@
-"""The caller's copy of a session's state."""
+"""State as JSON text, and updates of a session object's state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from google.adk.sessions.session import Session
 
 from sessiond_adk.state import (
     SessionState,
-    bring_up_to_date,
+    apply_stored_state,
     encode_values,
     join_object,
     split_object,
@@ -29,51 +29,51 @@ from sessiond_adk.state import (
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_an_object_comes_apart_into_its_members(value: dict[str, Any], indent: int | None) -> None:
+def test_split_object_returns_members_with_their_texts(value: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
-    known = split_object(text)
-    assert {key: item.value for key, item in known.items()} == value
-    assert all(json.loads(item.text) == item.value for item in known.values())
-    assert split_object(join_object({key: item.text for key, item in known.items()})) == known
+    stored = split_object(text)
+    assert {key: item.value for key, item in stored.items()} == value
+    assert all(json.loads(item.text) == item.value for item in stored.values())
+    assert split_object(join_object({key: item.text for key, item in stored.items()})) == stored
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "[]", "1", '{"a":1', '{"a" 1}', '{"a":1 "b":2}', "{1:2}", '{"a":}', "{a:1}", "{"]
 )
-def test_what_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - json's own errors and ours have no words in common
+def test_split_object_refuses_other_texts(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - json raises other messages than this package
         split_object(text)
 
 
 def merged(
     caller: dict[str, Any], before: dict[str, Any] | None, now: dict[str, Any], own: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the caller's dict is after an answer `now`, where the server had said `before`."""
+    """The caller's dict after the server's state was `before` and is `now`."""
     state: dict[str, Any] = dict(caller)
     if before is not None:
         state = SessionState(split_object(json.dumps(before)), 1)
         state.clear()
         state.update(caller)
     own = own or {}
-    known = split_object(join_object(encode_values(now)))
-    bring_up_to_date(state, known, 2, own=own, own_texts=encode_values(own))
+    stored = split_object(join_object(encode_values(now)))
+    apply_stored_state(state, stored, 2, own=own, own_texts=encode_values(own))
     if isinstance(state, SessionState):
         assert state.sequence == 2
-        assert state.texts == {key: item.text for key, item in known.items() if not key.startswith("temp:")}
+        assert state.texts == {key: item.text for key, item in stored.items() if not key.startswith("temp:")}
     return dict(state)
 
 
 @pytest.mark.parametrize(
     ("caller", "before", "now", "expected"),
     [
-        # Others have changed, added, removed.
+        # Others have changed, added or removed a key.
         ({"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}),
         ({"a": 1}, {"a": 1}, {"a": 1, "b": 2}, {"a": 1, "b": 2}),
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1}, {"a": 1}),
-        # Values that Python calls equal, and JSON does not.
+        # Values that are equal in Python and different in JSON.
         ({"a": 1}, {"a": 1}, {"a": True}, {"a": True}),
         ({"a": 1}, {"a": 1}, {"a": 1.0}, {"a": 1.0}),
-        # The caller has set without committing: what nobody else touched stays.
+        # The caller has set keys and not committed them. They stay unless others changed them.
         ({"a": 5, "new": 6}, {"a": 1}, {"a": 1}, {"a": 5, "new": 6}),
         ({"a": 5}, {"a": 1}, {"a": 2}, {"a": 2}),
         ({"a": 5}, {"a": 1}, {}, {}),
@@ -81,11 +81,11 @@ def merged(
         # temp: keys are the caller's own.
         ({"temp:t": 1}, {}, {}, {"temp:t": 1}),
         ({"temp:t": 1}, {}, {"temp:t": 2}, {"temp:t": 2}),
-        # Nothing is known about the past: nothing is removed.
+        # A plain dict: no key is removed.
         ({"a": 1, "b": 2}, None, {"a": 3}, {"a": 3, "b": 2}),
     ],
 )
-def test_what_an_answer_changes(
+def test_changes_of_others_are_applied(
     caller: dict[str, Any], before: dict[str, Any] | None, now: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     found = merged(caller, before, now)
@@ -93,24 +93,24 @@ def test_what_an_answer_changes(
     assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
 
 
-def test_what_the_caller_has_just_written() -> None:
+def test_own_writes_keep_the_callers_objects() -> None:
     mine = [1, (2, 3)]
     found = merged({"a": 0}, {"a": 0}, {"a": mine}, own={"a": mine})
     assert found["a"] is mine
-    # The server has another value: an operation, or others behind a replay, even back to the value of before.
+    # The server has another value, by an operation or by others after a replay; even the value of before.
     assert merged({"a": 0}, {"a": 0}, {"a": 7}, own={"a": 1}) == {"a": 7}
     assert merged({"a": 1}, {"a": 0}, {"a": 0}, own={"a": 1}) == {"a": 0}
     assert merged({"a": 1}, {}, {}, own={"a": 1, "temp:t": 2}) == {}
     assert merged({"a": 1, "temp:t": 2}, {}, {}, own={"a": 1, "temp:t": 2}) == {"temp:t": 2}
 
 
-def test_a_shared_temp_key_that_ends_stays_with_the_caller() -> None:
+def test_shared_temp_key_stays_with_the_caller_after_its_end() -> None:
     state = SessionState(split_object('{"temp:t":1,"a":2}'), 1)
-    bring_up_to_date(state, split_object('{"a":2}'), 2, own={}, own_texts={})
+    apply_stored_state(state, split_object('{"a":2}'), 2, own={}, own_texts={})
     assert state == {"temp:t": 1, "a": 2}
 
 
-def test_the_memory_goes_with_copies() -> None:
+def test_copies_keep_the_stored_texts() -> None:
     session = Session(id="s", app_name="a", user_id="u")
     session.state = SessionState(split_object('{"a":[1]}'), 7)
     copies = [

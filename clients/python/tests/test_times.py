@@ -1,4 +1,4 @@
-"""Times between floats and nanoseconds."""
+"""Conversion between floats and nanoseconds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 from sessiond_adk.times import EARLIEST_NANOS, LATEST_NANOS, NANOS, to_nanos, to_seconds
 
 
-def test_the_nearest_nanosecond_and_back() -> None:
-    """Exactly: multiplying floats would miss by hundreds of nanoseconds."""
-    chance = random.Random(1)
+def test_nearest_nanosecond_and_back() -> None:
+    """Float multiplication would be off by hundreds of nanoseconds."""
+    rng = random.Random(1)
     for _ in range(20_000):
-        seconds = chance.uniform(1e9, 2e9)
+        seconds = rng.uniform(1e9, 2e9)
         nanos = to_nanos(seconds)
         assert abs(Fraction(seconds) * NANOS - nanos) <= Fraction(1, 2)
         assert to_seconds(nanos) == seconds
 
 
 def test_order_is_kept() -> None:
-    """A filter by time must not part two floats the wrong way round, however near."""
+    """A filter by time must separate any two floats correctly."""
     seconds = 1_700_000_000.1234567
     for _ in range(100):
         later = math.nextafter(seconds, math.inf)
@@ -31,11 +31,11 @@ def test_order_is_kept() -> None:
 
 
 @pytest.mark.parametrize("nanos", [EARLIEST_NANOS, -1, 0, 1, LATEST_NANOS // NANOS * NANOS])
-def test_the_bounds(nanos: int) -> None:
+def test_bounds(nanos: int) -> None:
     assert to_nanos(to_seconds(nanos)) == nanos
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -math.inf, 253_402_300_800.0, -62_135_596_801.0])
-def test_beyond_them(seconds: float) -> None:
-    with pytest.raises(ValueError, match=r"no time|outside"):
+def test_outside_the_bounds(seconds: float) -> None:
+    with pytest.raises(ValueError, match=r"not a time|outside"):
         to_nanos(seconds)

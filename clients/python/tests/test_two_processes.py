@@ -1,4 +1,4 @@
-"""Two processes, eight writers, one session: nothing lost, nothing doubled, one truth."""
+"""Two processes with eight writers on one session: no event or update is lost or applied twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import writer
 from conftest import Server
-from tests_support import KEY, read
+from support import KEY, read
 
 from sessiond_adk import SessiondSessionService
 from sessiond_adk.state import SessionState
@@ -37,15 +37,15 @@ async def test_eight_writers_in_two_processes(server: Server) -> None:
             assert process.stdout is not None
             return (await process.stdout.readline()).decode()
 
-        def go_on() -> None:
+        def signal_go() -> None:
             for process in processes:
                 assert process.stdin is not None
                 process.stdin.write(b"go\n")
 
         assert [await line(process) for process in processes] == ["ready\n"] * 2
-        go_on()
+        signal_go()
         results: list[dict[str, Any]] = [one for process in processes for one in json.loads(await line(process))]
-        go_on()
+        signal_go()
         states = [json.loads(await line(process)) for process in processes]
         assert [await process.wait() for process in processes] == [0, 0]
 
@@ -59,7 +59,7 @@ async def test_eight_writers_in_two_processes(server: Server) -> None:
             assert result["own"] == expected
             assert [one for one in ids if one.startswith(f"{name}-")] == expected, "each writer's own order"
             assert result["counts"] == sorted(set(result["counts"]))
-        # Every increment saw another value, so none was lost and none was applied twice.
+        # Every increment returned another value, so none was lost or applied twice.
         assert sorted(n for result in results for n in result["counts"]) == list(range(1, total + 1))
         assert [event.actions.state_delta["count"] for event in stored.events] == list(range(1, total + 1))
         assert stored.state["count"] == total
@@ -68,10 +68,10 @@ async def test_eight_writers_in_two_processes(server: Server) -> None:
             last = writer.APPENDS
             scopes = (stored.state[name], stored.state[f"app:{name}"], stored.state[f"user:{name}"])
             assert scopes == (last, [last], {"n": last})
-        assert len(stored.state["user:who"]) == 10
+        assert len(stored.state["user:writers"]) == 10
         assert isinstance(stored.state, SessionState)
         assert stored.state.sequence == total
-        # Everybody ends with the same state, also an object that was read before the first append.
+        # All objects end with the same state, including one that was read before the first append.
         assert states == [stored.state, stored.state]
         await service.refresh(mine)
         assert mine == stored

@@ -1,4 +1,4 @@
-"""Watches: what comes, once and in order, whatever happens to the connection."""
+"""Watches: every item once, in order, across broken connections and restarts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from conftest import Serve, Server
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from proxy import Proxy
-from tests_support import KEY, PATIENT, delta_event, text_event
-from watch_script import ScriptedWatch, appended, caught_up, deleted, draining, heartbeat
+from scripted_server import ScriptedWatch, appended, caught_up, deleted, draining, heartbeat, status_details
+from support import KEY, MANY_ATTEMPTS, delta_event, text_event
 
 from sessiond_adk import (
     Appended,
@@ -38,7 +38,7 @@ def sequences(items: list[WatchItem]) -> list[int]:
     return [item.sequence for item in items if isinstance(item, Appended)]
 
 
-async def test_what_a_watch_of_a_session_shows(service: SessiondSessionService) -> None:
+async def test_items_of_a_session_watch(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"a": 1, "app:b": 2})
     async with service.watch(**KEY) as watch:
         snapshot, caught_up = await take(watch, 2)
@@ -64,7 +64,7 @@ async def test_what_a_watch_of_a_session_shows(service: SessiondSessionService) 
             await anext(watch)
 
 
-async def test_where_a_watch_begins(service: SessiondSessionService) -> None:
+async def test_start_positions(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     for number in range(5):
         await service.append_event(session, delta_event({"n": number}))
@@ -99,13 +99,13 @@ async def test_watches_of_wider_scopes(service: SessiondSessionService) -> None:
         assert seen == {"app:a": 1, "user:b": 2}
 
 
-async def test_a_watch_goes_on_when_the_connection_breaks(server: Server) -> None:
-    """Cut again and again while events are written: each comes once, in order."""
+async def test_watch_resumes_when_the_connection_breaks(server: Server) -> None:
+    """The connection is cut repeatedly while events are written."""
     total = 300
     async with (
         Proxy(server.address) as proxy,
         SessiondSessionService(server.address) as writer,
-        SessiondSessionService(proxy.address, retry=PATIENT) as reader,
+        SessiondSessionService(proxy.address, retry=MANY_ATTEMPTS) as reader,
     ):
         session = await writer.create_session(**KEY)
 
@@ -128,10 +128,10 @@ async def test_a_watch_goes_on_when_the_connection_breaks(server: Server) -> Non
         assert proxy.connections >= 5
 
 
-@pytest.mark.parametrize("gently", [True, False], ids=["drained", "killed"])
-async def test_a_watch_goes_on_when_the_server_restarts(serve: Serve, gently: bool) -> None:
+@pytest.mark.parametrize("graceful", [True, False], ids=["drained", "killed"])
+async def test_watch_resumes_when_the_server_restarts(serve: Serve, graceful: bool) -> None:
     server = serve("sqlite:test.db")
-    async with SessiondSessionService(server.address, timeout=60, retry=PATIENT) as service:
+    async with SessiondSessionService(server.address, timeout=60, retry=MANY_ATTEMPTS) as service:
         session = await service.create_session(**KEY)
         async with service.watch(**KEY) as watch:
             await take(watch, 2)
@@ -140,7 +140,7 @@ async def test_a_watch_goes_on_when_the_server_restarts(serve: Serve, gently: bo
                 assert sequences(await take(watch, 1)) == [number]
                 waiting = asyncio.create_task(anext(watch))
                 await asyncio.sleep(0)
-                await asyncio.to_thread(server.stop if gently else server.kill)
+                await asyncio.to_thread(server.stop if graceful else server.kill)
                 await asyncio.to_thread(server.start_again)
                 await service.update_app_state({"restarts": number}, app_name="app")
                 item = await waiting
@@ -148,21 +148,21 @@ async def test_a_watch_goes_on_when_the_server_restarts(serve: Serve, gently: bo
                 assert item.values == {"app:restarts": number}
 
 
-async def test_every_break_has_its_own_time_to_be_mended(server: Server) -> None:
-    """`reconnect_seconds` counts from the break, not from an earlier one that was mended."""
-    async with Proxy(server.address) as proxy, SessiondSessionService(proxy.address, retry=PATIENT) as service:
+async def test_every_outage_has_its_own_reconnect_time(server: Server) -> None:
+    """`reconnect_seconds` counts from the start of the current outage."""
+    async with Proxy(server.address) as proxy, SessiondSessionService(proxy.address, retry=MANY_ATTEMPTS) as service:
         session = await service.create_session(**KEY)
         async with service.watch(**KEY, start="now", reconnect_seconds=1000) as watch:
             await take(watch, 1)
             for number in (1, 2):
                 proxy.cut()
-                # As if the earlier break had been long ago.
+                # As if the earlier outage had been long ago.
                 watch._failing_since -= 1001
                 await service.append_event(session, text_event("x"))
                 assert sequences(await take(watch, 1)) == [number]
 
 
-async def test_a_watch_of_a_server_that_stays_away_ends(serve: Serve) -> None:
+async def test_watch_ends_when_the_server_stays_away(serve: Serve) -> None:
     server = serve("sqlite:test.db")
     async with SessiondSessionService(server.address) as service:
         await service.create_session(**KEY)
@@ -179,22 +179,22 @@ async def test_a_watch_of_a_server_that_stays_away_ends(serve: Serve) -> None:
             assert isinstance((await take(again, 1))[0], CaughtUp)
 
 
-async def test_silence_is_a_broken_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that says nothing for longer than three heartbeats is asked again, over a new stream."""
+async def test_silence_counts_as_a_broken_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After three missed heartbeats the watch opens a new stream."""
     monkeypatch.setattr(watch_module, "IDLE_SECONDS", 0.05)
-    async with SessiondSessionService(server.address, retry=PATIENT) as service:
+    async with SessiondSessionService(server.address, retry=MANY_ATTEMPTS) as service:
         session = await service.create_session(**KEY)
         async with service.watch(**KEY) as watch:
             await take(watch, 2)
             streams = 0
-            opened = watch._open
+            open_stream = watch._open
 
-            def counted() -> object:
+            def counting_open() -> object:
                 nonlocal streams
                 streams += 1
-                return opened()
+                return open_stream()
 
-            monkeypatch.setattr(watch, "_open", counted)
+            monkeypatch.setattr(watch, "_open", counting_open)
             waiting = asyncio.create_task(anext(watch))
             async with asyncio.timeout(30):
                 while streams < 3:
@@ -203,14 +203,14 @@ async def test_silence_is_a_broken_connection(server: Server, monkeypatch: pytes
             assert sequences([await waiting]) == [1]
 
 
-async def test_a_cancelled_wait_loses_nothing(service: SessiondSessionService) -> None:
+async def test_cancelled_wait_loses_no_item(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     async with service.watch(**KEY, start="now") as watch:
         await take(watch, 1)
         found: list[int] = []
         for number in range(1, 30):
             waiting = asyncio.create_task(anext(watch))
-            # Cancelled at another moment each time: before, during and after the item's arrival.
+            # Cancelled at different moments: before, during and after the item's arrival.
             append = asyncio.create_task(service.append_event(session, text_event("x")))
             for _ in range(number % 7):
                 await asyncio.sleep(0)
@@ -226,8 +226,8 @@ async def test_a_cancelled_wait_loses_nothing(service: SessiondSessionService) -
         assert found == list(range(1, 30))
 
 
-async def test_the_end_of_a_stream_is_a_broken_connection() -> None:
-    """Anything between here and the server may end a stream in order; only a session that is gone ends its watch."""
+async def test_end_of_a_stream_counts_as_a_broken_connection() -> None:
+    """A proxy may end a stream without an error. Only `Deleted` ends a watch."""
     script = ScriptedWatch(
         [caught_up("c0"), appended(1, "c1")],
         [],
@@ -241,7 +241,7 @@ async def test_the_end_of_a_stream_is_a_broken_connection() -> None:
     assert script.cursors == ["", "c1", "c1", "c2"]
 
 
-async def test_streams_that_only_end_are_a_server_that_stays_away() -> None:
+async def test_watch_ends_when_streams_keep_ending() -> None:
     script = ScriptedWatch([appended(1, "c1")])
     async with script, SessiondSessionService(script.address, retry=QUICK) as service:
         watch = service.watch(**KEY, reconnect_seconds=0.1)
@@ -254,7 +254,7 @@ async def test_streams_that_only_end_are_a_server_that_stays_away() -> None:
     assert set(script.cursors[1:]) == {"c1"}
 
 
-async def test_no_cursor_is_lost_to_a_message_without_one() -> None:
+async def test_message_without_a_cursor_keeps_the_last_one() -> None:
     script = ScriptedWatch(
         [appended(1, "c1"), appended(2, ""), heartbeat(), draining("")],
         [draining(None)],
@@ -270,7 +270,23 @@ async def test_no_cursor_is_lost_to_a_message_without_one() -> None:
     assert sequences(items) == [1, 2, 3]
 
 
-async def test_what_ends_a_watch_for_good(service: SessiondSessionService) -> None:
+@pytest.mark.parametrize(("retryable", "ends"), [("yes", False), ("same_id", False), ("no", True), (None, True)])
+async def test_server_decides_whether_a_watch_resumes(retryable: str | None, ends: bool) -> None:
+    details = status_details(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", retryable)
+    script = ScriptedWatch([appended(1, "c1"), details], [deleted("c2")])
+    async with script, SessiondSessionService(script.address, retry=QUICK) as service:
+        watch = service.watch(**KEY)
+        assert sequences(await take(watch, 1)) == [1]
+        if ends:
+            with pytest.raises(SessiondUnavailableError) as refused:
+                await anext(watch)
+            assert refused.value.reason == "STORE_UNAVAILABLE"
+        else:
+            assert isinstance(await anext(watch), Deleted)
+    assert script.cursors == (["", "c1"] if not ends else [""])
+
+
+async def test_errors_that_end_a_watch(service: SessiondSessionService) -> None:
     with pytest.raises(SessionNotFoundError):
         await anext(service.watch(**KEY))
     await service.create_session(**KEY)
@@ -292,11 +308,11 @@ async def test_closing_the_service_ends_its_watches(service: SessiondSessionServ
         await waiting
     with pytest.raises(StopAsyncIteration):
         await anext(idle)
-    # One that has not begun connects anew, as every call does.
+    # A watch that has not begun connects again, as every call does.
     assert isinstance((await take(fresh, 1))[0], Snapshot)
 
 
-async def test_closing_a_watch_ends_whoever_waits_for_it(service: SessiondSessionService) -> None:
+async def test_closing_a_watch_ends_a_pending_wait(service: SessiondSessionService) -> None:
     await service.create_session(**KEY)
     watch = service.watch(**KEY)
     await take(watch, 2)

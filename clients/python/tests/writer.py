@@ -1,4 +1,4 @@
-"""One of the two processes of test_two_processes.py: four writers on one session, each through an object of its own."""
+"""A process of test_two_processes.py: four writers on one session, each with its own session object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from google.adk.sessions.session import Session
-from tests_support import delta_event, read
+from support import delta_event, read
 
 from sessiond_adk import Increment, ListAppend, Operation, SessiondSessionService
 
@@ -17,7 +17,7 @@ APPENDS = 200
 
 
 async def write(service: SessiondSessionService, session: Session, name: str) -> dict[str, Any]:
-    """200 appends; answers what the writer's own session looks like afterwards."""
+    """Appends 200 events. Returns the events of the writer's session and the results of its increments."""
     counts: list[int] = []
     for number in range(1, APPENDS + 1):
         event = delta_event(
@@ -26,7 +26,7 @@ async def write(service: SessiondSessionService, session: Session, name: str) ->
         operations: list[Operation] = [
             Increment("count"),
             Increment("app:count", 2),
-            ListAppend("user:who", [name], 10),
+            ListAppend("user:writers", [name], 10),
         ]
         await service.append_event(session, event, operations=operations)
         counts.append(event.actions.state_delta["count"])
@@ -35,9 +35,9 @@ async def write(service: SessiondSessionService, session: Session, name: str) ->
 
 
 async def main(address: str, process: str) -> None:
-    """Says that it is ready, waits for the word, writes, says what came of it."""
+    """Prints "ready", waits for a line, writes, and prints the results and the final state."""
     async with SessiondSessionService(address, timeout=120) as service:
-        # Read before anybody writes, so that each object sees the appends of the others only through its own.
+        # Read before the first write, so that each object learns of the others only through its own appends.
         sessions = [await read(service) for _ in range(WRITERS)]
         print("ready", flush=True)
         assert await asyncio.to_thread(sys.stdin.readline)
@@ -45,7 +45,7 @@ async def main(address: str, process: str) -> None:
             *(write(service, session, f"{process}{i}") for i, session in enumerate(sessions))
         )
         print(json.dumps(results), flush=True)
-        # Only when both processes have written is the state final.
+        # The state is final when both processes have written.
         assert await asyncio.to_thread(sys.stdin.readline)
         for session in sessions:
             await service.refresh(session)

@@ -1,16 +1,19 @@
-"""Sessions of Google's Agent Development Kit for Python, kept by sessiond.
+"""A session service for Google's Agent Development Kit (ADK) that stores sessions in sessiond.
 
     from sessiond_adk import SessiondSessionService
 
     runner = Runner(agent=agent, app_name="my_app", session_service=SessiondSessionService("127.0.0.1:50051"))
 
-The map: `service.py` is the kit's interface and `beyond.py` what goes beyond it; `reading.py` is what both read;
-`append.py` is what an append does to the caller's session, in turns (`turns.py`); `events.py`, `sessions.py`,
-`state.py`, `operations.py` and `times.py` convert; `client.py` calls, over `channel.py` (a channel for each event loop)
-and `retry.py` (deadlines, and what is tried again); `watch.py` follows.
+Layout, from the top down:
+
+* `service.py` implements ADK's `BaseSessionService`; `extensions.py` adds what that interface lacks.
+* `append.py` appends an event and updates the caller's session, one append at a time (`locks.py`).
+* `watch.py` follows a scope; `reading.py` reads sessions and state.
+* `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages.
+* `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries.
+* `errors.py` maps statuses to exceptions; `address.py` parses addresses.
 """
 
-from .beyond import StoredEvent
 from .errors import (
     SessiondAlreadyExistsError,
     SessiondClosedError,
@@ -22,6 +25,7 @@ from .errors import (
     SessiondUnavailableError,
     StateValueError,
 )
+from .extensions import StoredEvent
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent
 from .retry import RetryPolicy
 from .service import SessiondSessionService

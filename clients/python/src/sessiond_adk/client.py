@@ -1,4 +1,4 @@
-"""One way to call the server, for everything in this package: deadline, retries, errors, messages of the contract."""
+"""The client that the whole package calls the server through: deadlines, retries, errors, addresses."""
 
 from __future__ import annotations
 
@@ -7,58 +7,44 @@ from typing import Any, TypeVar
 
 from ._proto import event_service_pb2, types_pb2
 from .channel import ChannelOptions, Connection, Connections
-from .retry import Answered, RetriedError, RetryPolicy, call
+from .retry import RetryPolicy, call_with_retries
 
-Answer = TypeVar("Answer")
-Method = Callable[[Any], Awaitable[Answer]]
+Response = TypeVar("Response")
+Method = Callable[[Any], Awaitable[Response]]
 
-# Items of one page: as many as the server gives at once, which also cuts pages by what a message can hold.
+# The server's maximum. It also cuts pages at the size of a message.
 PAGE_SIZE = 1000
 TEXT = types_pb2.JSON_FORM_TEXT
 
 
 class Client:
-    """Calls the server at one target."""
+    """Calls the server at one target. Connects at the first call."""
 
     def __init__(self, target: str, *, timeout_seconds: float, retry: RetryPolicy, options: ChannelOptions) -> None:
-        """Opens nothing yet."""
         if not timeout_seconds > 0:
-            raise ValueError(f"the timeout is {timeout_seconds} seconds and must be more than none")
+            raise ValueError(f"timeout is {timeout_seconds} seconds. It must be positive.")
         self.target = target
         self.timeout_seconds = timeout_seconds
         self.retry = retry
         self.connections = Connections(target, options)
 
-    async def call_knowing(self, method: Callable[[Connection], Method[Answer]], request: object) -> Answered[Answer]:
-        """Calls `method(connection)` with `request` and tells whether an earlier attempt may have been carried out.
-
-        Raises:
-          RetriedError: holding the SessiondError, and the same knowledge.
-          SessiondClosedError: the service was closed meanwhile.
-        """
-        # One connection for all attempts: a service that is closed between two of them ends the call, as a closed
-        # channel refuses the next one.
-        connection = self.connections.here()
-
-        async def attempt(seconds_left: float) -> Answer:
-            answer: Answer = await connection.invoke(method(connection), request, seconds_left)
-            return answer
-
-        return await call(attempt, timeout_seconds=self.timeout_seconds, policy=self.retry)
-
-    async def call(self, method: Callable[[Connection], Method[Answer]], request: object) -> Answer:
+    async def call(self, method: Callable[[Connection], Method[Response]], request: object) -> Response:
         """Calls `method(connection)` with `request`.
 
         Raises:
-          SessiondError: it failed.
+          SessiondError: the call failed, or the service was closed during the call.
         """
-        try:
-            return (await self.call_knowing(method, request)).answer
-        except RetriedError as error:
-            raise error.error from error.error.__cause__
+        # All attempts use one connection, so that closing the service between two attempts ends the call.
+        connection = self.connections.current()
+
+        async def attempt(seconds_left: float) -> Response:
+            response: Response = await connection.invoke(method(connection), request, seconds_left)
+            return response
+
+        return await call_with_retries(attempt, timeout_seconds=self.timeout_seconds, policy=self.retry)
 
     async def list_events(self, request: event_service_pb2.ListEventsRequest) -> AsyncIterator[types_pb2.Event]:
-        """All events from `request`'s page on, page by page."""
+        """Yields all events from the page of `request` on. Changes `request`."""
         request.page_size = PAGE_SIZE
         request.json_form = TEXT
         while True:
@@ -71,26 +57,26 @@ class Client:
 
 
 def session_key(app_name: str, user_id: str, session_id: str) -> types_pb2.SessionKey:
-    """The address of a session.
+    """The full key of a session.
 
     Raises:
-      ValueError: a part is empty. A bare session id would be looked up among everybody's sessions.
+      ValueError: a part is empty. The server would look up a bare session id among the sessions of all users.
     """
     for name, value in (("app_name", app_name), ("user_id", user_id), ("session_id", session_id)):
         if not value:
-            raise ValueError(f"{name} is empty")
+            raise ValueError(f"{name} is empty.")
     return types_pb2.SessionKey(app_name=app_name, user_id=user_id, session_id=session_id)
 
 
 def scope_of(app_name: str, user_id: str | None = None, session_id: str | None = None) -> types_pb2.Scope:
-    """An application's scope, a user's, or a session's.
+    """The scope of an application, a user or a session.
 
     Raises:
-      ValueError: a part that is given is empty, or a session comes without its user.
+      ValueError: a part is empty, or a session comes without its user.
     """
     if session_id is not None and user_id is None:
-        raise ValueError("a session's scope needs its user_id")
+        raise ValueError("session_id needs a user_id.")
     for name, value in (("app_name", app_name), ("user_id", user_id), ("session_id", session_id)):
         if value == "":
-            raise ValueError(f"{name} is empty")
+            raise ValueError(f"{name} is empty.")
     return types_pb2.Scope(app_name=app_name, user_id=user_id or "", session_id=session_id or "")

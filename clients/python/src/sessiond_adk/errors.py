@@ -1,9 +1,8 @@
-"""What a refused or failed call raises: the kit's own types where it has one, always with the server's reason.
+"""Exceptions of failed calls. Each carries the server's reason, and is an ADK exception where ADK has one for the case.
 
-Whatever fails once a call is under way is a `SessiondError`. Where the kit has a type for what happened, the error is
-that as well, so that code written for other session services keeps working: `except AlreadyExistsError`, `except
-SessionNotFoundError`, `except StaleSessionError`. What cannot be sent is a ValueError or a TypeError before that, which
-is no `SessiondError`: a `StateValueError` where a value of state is at fault.
+A failed call raises a `SessiondError`. Code written for other session services keeps working: `except
+AlreadyExistsError`, `except SessionNotFoundError`, `except StaleSessionError`. A request that cannot be encoded raises
+a plain ValueError or TypeError before anything is sent; `StateValueError` if a state value is the cause.
 """
 
 from __future__ import annotations
@@ -23,52 +22,64 @@ DOMAIN = "sessiond"
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """What a status says.
+class Status:
+    """A gRPC status with its details.
 
-    `reason` is one of the project's docs/errors.md, or "" where the transport made the status; `metadata` holds the
-    variable parts of the message as texts, lists as JSON arrays; `faults` are pairs of field and description.
+    Attributes:
+      reason: `ErrorInfo.reason` (see docs/errors.md); "" if the status has no ErrorInfo from sessiond.
+      metadata: `ErrorInfo.metadata`: the variable parts of the message as texts, lists as JSON arrays.
+      field_violations: pairs of field path and description, from BadRequest.
+      retry_after_seconds: the delay of RetryInfo.
     """
 
     code: grpc.StatusCode
     message: str
     reason: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    faults: Sequence[tuple[str, str]] = ()
+    field_violations: Sequence[tuple[str, str]] = ()
     retry_after_seconds: float | None = None
+
+    @property
+    def retryable(self) -> str:
+        """Whether the call may be sent again: "yes", "same_id" (only with the same event or request id) or "no"."""
+        if not self.reason:
+            # A status of the transport. If the connection was lost, the call may have been applied.
+            return "same_id" if self.code is grpc.StatusCode.UNAVAILABLE else "no"
+        value = self.metadata.get("retryable", "no")
+        # A value that a newer server adds must not cause retries.
+        return value if value in ("yes", "same_id") else "no"
 
 
 class SessiondError(Exception):
-    """A call to sessiond failed; base of all errors of this package that a call raises.
+    """A call to sessiond failed. Base class of all errors that a call of this package raises.
 
     Attributes:
       code: the gRPC status code.
-      reason: the server's reason, such as `STATE_TOO_LARGE`; "" where the transport failed and not the server.
+      reason: the server's reason, such as `STATE_TOO_LARGE`; "" if the transport failed, not the server.
       metadata: the variable parts of the message, as texts.
-      faults: for a refused request, every field at fault with what is wrong.
-      retry_after_seconds: when the server wants to be asked again, where it said so.
+      field_violations: for an invalid request, pairs of field path and description.
+      retry_after_seconds: the delay that the server asks for, or None.
+      attempts: how often the call was sent. After more than one attempt, an earlier one may have been applied.
     """
 
-    def __init__(self, refusal: Refusal) -> None:
-        """Makes the error that `refusal` tells of."""
-        shown = refusal.reason or refusal.code.name
-        # The message of the server names the first fault; the others would be lost without this.
-        others = "".join(f"; {field}: {text}" for field, text in refusal.faults[1:])
-        self.message = f"{refusal.message}{others} [{shown}]"
+    def __init__(self, status: Status, attempts: int = 1) -> None:
+        # The server's message describes the first violation only.
+        others = "".join(f"; {path}: {text}" for path, text in status.field_violations[1:])
+        self.message = f"{status.message}{others} [{status.reason or status.code.name}]"
         Exception.__init__(self, self.message)
-        self.code = refusal.code
-        self.reason = refusal.reason
-        self.metadata = dict(refusal.metadata)
-        self.faults = tuple(refusal.faults)
-        self.retry_after_seconds = refusal.retry_after_seconds
+        self.code = status.code
+        self.reason = status.reason
+        self.metadata = dict(status.metadata)
+        self.field_violations = tuple(status.field_violations)
+        self.retry_after_seconds = status.retry_after_seconds
+        self.attempts = attempts
 
     def __str__(self) -> str:
-        """The sentence, all faults, and the reason in brackets."""
         return self.message
 
 
 class SessiondNotFoundError(SessiondError, SessionNotFoundError):
-    """There is no such session."""
+    """The session does not exist."""
 
 
 class SessiondAlreadyExistsError(SessiondError, AlreadyExistsError):
@@ -80,18 +91,18 @@ class SessiondStaleError(SessiondError, StaleSessionError):
 
 
 class SessiondInvalidError(SessiondError, ValueError):
-    """The request breaks a rule or a limit; `faults` names every field."""
+    """The request breaks a rule or a limit. `field_violations` names every field."""
 
 
 class SessiondUnavailableError(SessiondError, ConnectionError):
-    """The server could not be reached, or could not work, for as long as retries were allowed.
+    """The server could not be reached or could not serve the call, and the retries are used up.
 
-    A `reason` says that the last attempt was not applied; one before it may have been. An append can be called again.
+    With a `reason` the last attempt was not applied, but an earlier one may have been. An append can be called again.
     """
 
 
 class SessiondDeadlineError(SessiondError, TimeoutError):
-    """The call took longer than its deadline. A write may have been applied; an append can be called again."""
+    """The deadline expired. A write may have been applied; an append can be called again."""
 
 
 class SessiondClosedError(SessiondError, RuntimeError):
@@ -99,82 +110,83 @@ class SessiondClosedError(SessiondError, RuntimeError):
 
 
 class StateValueError(ValueError):
-    """A value of state that JSON cannot hold. Raised before anything is sent.
+    """A state value has no JSON form. Raised before anything is sent.
 
     Attributes:
       key: the key of the value, with its prefix.
     """
 
-    def __init__(self, key: object, why: str) -> None:
-        """Names the key and what is wrong with its value."""
-        super().__init__(f"the value of state key {key!r} cannot be stored: {why}")
+    def __init__(self, key: object, cause: str) -> None:
+        super().__init__(f"The value of state key {key!r} cannot be stored: {cause}")
         self.key = key
 
 
-def read(error: grpc.aio.AioRpcError) -> Refusal:
-    """What the status behind `error` says, with its details."""
+_ERRORS_BY_CODE = {
+    grpc.StatusCode.NOT_FOUND: SessiondNotFoundError,
+    grpc.StatusCode.ALREADY_EXISTS: SessiondAlreadyExistsError,
+    grpc.StatusCode.INVALID_ARGUMENT: SessiondInvalidError,
+    grpc.StatusCode.UNAVAILABLE: SessiondUnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: SessiondDeadlineError,
+}
+
+
+def parse_status(error: grpc.aio.AioRpcError) -> Status:
+    """Reads the status of a failed call with its details. Details that cannot be decoded are ignored."""
     reason = ""
     metadata: dict[str, str] = {}
-    faults: list[tuple[str, str]] = []
+    violations: list[tuple[str, str]] = []
     retry_after = None
     for name, value in error.trailing_metadata() or ():
         if name != "grpc-status-details-bin" or not isinstance(value, bytes):
             continue
-        # What something between here and the server has made of the details must not take the place of the error.
+        # A proxy may have damaged the details. The caller still needs the status itself.
         with suppress(DecodeError):
             for detail in status_pb2.Status.FromString(value).details:
                 info = error_details_pb2.ErrorInfo()
                 retry = error_details_pb2.RetryInfo()
-                bad = error_details_pb2.BadRequest()
+                bad_request = error_details_pb2.BadRequest()
                 if detail.Unpack(info) and info.domain == DOMAIN:
                     reason, metadata = info.reason, dict(info.metadata)
                 elif detail.Unpack(retry):
                     retry_after = retry.retry_delay.ToTimedelta().total_seconds()
-                elif detail.Unpack(bad):
-                    faults = [(fault.field, fault.description) for fault in bad.field_violations]
-    return Refusal(error.code(), error.details() or "", reason, metadata, faults, retry_after)
+                elif detail.Unpack(bad_request):
+                    violations = [(one.field, one.description) for one in bad_request.field_violations]
+    return Status(error.code(), error.details() or "", reason, metadata, violations, retry_after)
 
 
-def stale(expected: object, actual: object) -> SessiondStaleError:
-    """The error for a session of `expected` sequence where the server is at `actual`; the kit looks for these words."""
-    return SessiondStaleError(
-        Refusal(
-            grpc.StatusCode.ABORTED,
-            "The session has been modified in storage since it was loaded"
-            f" (expected sequence {expected}, found {actual}). Reload it before appending more events.",
-            "SEQUENCE_CONFLICT",
-            {"expected": str(expected), "actual": str(actual)},
-        )
+def from_status(status: Status, attempts: int = 1) -> SessiondError:
+    """The exception for a status: by reason for a conflict of sequences, else by code."""
+    if status.reason == "SEQUENCE_CONFLICT":
+        return stale_session(status.metadata.get("expected", "?"), status.metadata.get("actual", "?"), attempts)
+    return _ERRORS_BY_CODE.get(status.code, SessiondError)(status, attempts)
+
+
+def stale_session(expected: object, actual: object, attempts: int = 1) -> SessiondStaleError:
+    """The error of a session object at sequence `expected` while the server is at `actual`.
+
+    Callers of ADK services look for "modified in storage" in the message.
+    """
+    status = Status(
+        grpc.StatusCode.ABORTED,
+        "The session has been modified in storage since it was loaded"
+        f" (expected sequence {expected}, found {actual}). Reload it before appending more events.",
+        "SEQUENCE_CONFLICT",
+        {"expected": str(expected), "actual": str(actual)},
     )
+    return SessiondStaleError(status, attempts)
 
 
-def raised_for(refusal: Refusal) -> SessiondError:
-    """The exception to raise for a status: by reason where there is one, else by code."""
-    if refusal.reason == "SEQUENCE_CONFLICT":
-        return stale(refusal.metadata.get("expected", "?"), refusal.metadata.get("actual", "?"))
-    kind = {
-        grpc.StatusCode.NOT_FOUND: SessiondNotFoundError,
-        grpc.StatusCode.ALREADY_EXISTS: SessiondAlreadyExistsError,
-        grpc.StatusCode.INVALID_ARGUMENT: SessiondInvalidError,
-        grpc.StatusCode.UNAVAILABLE: SessiondUnavailableError,
-        grpc.StatusCode.DEADLINE_EXCEEDED: SessiondDeadlineError,
-    }.get(refusal.code, SessiondError)
-    return kind(refusal)
+def service_closed() -> SessiondClosedError:
+    return SessiondClosedError(Status(grpc.StatusCode.CANCELLED, "The service was closed during the call."))
 
 
-def closed() -> SessiondClosedError:
-    """The error of a call that closing the service has ended."""
-    return SessiondClosedError(Refusal(grpc.StatusCode.CANCELLED, "The service was closed during the call."))
-
-
-def missing(app_name: str, user_id: str, session_id: str) -> SessiondNotFoundError:
-    """The error for a session that is not there."""
-    address = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+def session_not_found(app_name: str, user_id: str, session_id: str) -> SessiondNotFoundError:
+    """The error of a read that found nothing, as the server words it."""
     return SessiondNotFoundError(
-        Refusal(
+        Status(
             grpc.StatusCode.NOT_FOUND,
             f"There is no session {session_id!r} of user {user_id!r} in application {app_name!r}.",
             "SESSION_NOT_FOUND",
-            address,
+            {"app_name": app_name, "user_id": user_id, "session_id": session_id},
         )
     )

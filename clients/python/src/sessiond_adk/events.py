@@ -1,9 +1,8 @@
-"""Events: the kit's objects on one side, the contract's messages on the other.
+"""Conversion of events.
 
-The body of a stored event is the event's own JSON as the kit writes it (camelCase, nothing that is None), whole but for
-`actions.stateDelta`, which travels as the typed delta. What this version of the kit does not know in an event that a
-newer one, or a kit of another language, has written is left out of the object that is returned; in the store, and for
-everybody else who reads it, it stays.
+The body of a stored event is the event's own JSON as ADK writes it (camelCase, None omitted), complete except for
+`actions.stateDelta`, which is sent as the typed delta. Fields that this version of ADK does not know, from a newer
+version or another language, are missing from the decoded object and stay in the store.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from ._proto import types_pb2
-from .operations import Operation, fill
+from .operations import Operation, write_delta
 from .state import encode_values, is_temp
 from .times import to_nanos, to_seconds
 
 logger = logging.getLogger(__name__)
 
-# Rounds of leaving out what cannot be read, before a body is given up: each round takes out everything that pydantic
-# complains about, and only complaints about what a union makes of the rest can follow.
-_ROUNDS = 8
+# Each round removes every member that pydantic rejects. Further rounds are needed only for unions, which pydantic
+# matches anew against what is left.
+_MAX_ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Sent:
-    """An event as it is sent, and the JSON texts of the values that it sets (`temp:` keys only where shared)."""
+class EncodedEvent:
+    """An event as it is sent, and the JSON texts of the values that it sets (`temp:` keys only if they are shared)."""
 
     message: types_pb2.Event
     texts: dict[str, str]
 
 
-def encode_event(event: Event, operations: Sequence[Operation] = (), *, share_temp: bool = False) -> Sent:
-    """The event as the contract writes it. Does not change `event`.
+def encode_event(event: Event, operations: Sequence[Operation] = (), *, share_temp: bool = False) -> EncodedEvent:
+    """The event as a message. Does not change `event`.
 
     Raises:
-      StateValueError: a value of the delta that JSON cannot hold; names its key.
-      ValueError: a time outside of the years 1 to 9999, or a body that JSON cannot hold.
+      StateValueError: a value of the delta has no JSON form.
+      ValueError: the time is outside the years 1 to 9999, or the body has no JSON form.
     """
     delta = event.actions.state_delta
     texts = encode_values({key: value for key, value in delta.items() if share_temp or not is_temp(key)})
@@ -55,18 +54,17 @@ def encode_event(event: Event, operations: Sequence[Operation] = (), *, share_te
         body_json=event.model_dump_json(by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}),
     )
     message.event_time.FromNanoseconds(to_nanos(event.timestamp))
-    fill(message.state_delta, texts, operations)
-    return Sent(message, texts)
+    write_delta(message.state_delta, texts, operations)
+    return EncodedEvent(message, texts)
 
 
 def decode_event(stored: types_pb2.Event) -> Event:
-    """The kit's event for a stored one.
+    """The ADK event of a stored one.
 
-    A key that an event has removed is None in the object's `state_delta`, the only way in which the kit can say it.
-    What the envelope says about id, invocation, author, branch and time wins over the body, which need not be the kit's
-    own; the time as a float is the body's where both mean the same nanosecond.
+    A removed key is None in `state_delta`, as ADK has no other form for it. Id, invocation, author, branch and time
+    come from the envelope: the body need not be ADK's own. The body's float is kept if it means the same nanosecond.
     """
-    event = _read_body(stored)
+    event = _decode_body(stored)
     event.actions.state_delta = decode_delta(stored.state_delta)
     event.id = stored.event_id
     event.invocation_id = stored.invocation_id
@@ -80,7 +78,7 @@ def decode_event(stored: types_pb2.Event) -> Event:
 
 
 def decode_delta(delta: types_pb2.StateDelta) -> dict[str, Any]:
-    """What each key became: its value, or None where it was removed."""
+    """The new value of each key, None for removed keys."""
     values: dict[str, Any] = json.loads(delta.set_json) if delta.set_json else {}
     values.update(dict.fromkeys(delta.remove))
     return values
@@ -93,47 +91,45 @@ def _nanos_or_none(seconds: float) -> int | None:
         return None
 
 
-def _read_body(stored: types_pb2.Event) -> Event:
+def _decode_body(stored: types_pb2.Event) -> Event:
+    """The event of the body, without the members that this version of ADK rejects."""
     text = stored.body_json or "{}"
     try:
         return Event.model_validate_json(text)
     except ValidationError as error:
-        complaint = error
-    # A body may hold integers that only Python's own parser takes, so the tree is made by that one.
+        rejection = error
+    # json, unlike pydantic, reads integers of any size.
     data = json.loads(text)
-    left_out: list[str] = []
-    for _ in range(_ROUNDS):
-        taken = [path for fault in complaint.errors() if (path := _take_out(data, fault["loc"]))]
-        if not taken:
+    omitted: list[str] = []
+    for _ in range(_MAX_ROUNDS):
+        removed = [path for detail in rejection.errors() if (path := _remove_member(data, detail["loc"]))]
+        if not removed:
             break
-        left_out += taken
+        omitted += removed
         try:
             event = Event.model_validate_json(json.dumps(data))
         except ValidationError as error:
-            complaint = error
+            rejection = error
             continue
         logger.warning(
-            "event %s holds what this version of the kit does not know, left out here and kept in the store: %s",
-            stored.event_id,
-            ", ".join(left_out),
+            "event %s: omitted fields that this version of ADK does not know: %s", stored.event_id, ", ".join(omitted)
         )
         return event
-    logger.warning("event %s holds no body that this version of the kit can read: %s", stored.event_id, complaint)
+    logger.warning("event %s: this version of ADK cannot read the body: %s", stored.event_id, rejection)
     return Event()
 
 
-def _take_out(data: Any, place: Sequence[int | str]) -> str | None:
-    """Takes the member at `place` out of `data`, and answers its path; None where nothing is there.
+def _remove_member(data: Any, location: Sequence[int | str]) -> str | None:
+    """Removes the object member at `location`, and returns its path; None if there is none.
 
-    A place may go on behind the last member that exists: pydantic adds the names of a union's variants, and of fields
-    that are missing. Then the last member that does exist is what cannot be read. Items of lists are not taken out, as
-    that would move the others: the list's own member goes.
+    pydantic appends the names of union variants and of missing fields to a location. The last member that exists is
+    then the rejected one. Removing a list item would move the others, so the member that holds the list is removed.
     """
     node: Any = data
     owner: dict[str, Any] | None = None
     name = ""
     path: list[str] = []
-    for step in place:
+    for step in location:
         if isinstance(node, dict):
             found = next((key for key in _spellings(step) if key in node), None)
             if found is None:
@@ -152,6 +148,6 @@ def _take_out(data: Any, place: Sequence[int | str]) -> str | None:
 
 
 def _spellings(step: int | str) -> tuple[str, ...]:
-    """How a body may write the member that pydantic calls `step`."""
+    """The names that a body may use for pydantic's `step`."""
     text = str(step)
     return (text, to_camel(text), to_snake(text))

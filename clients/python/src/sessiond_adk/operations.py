@@ -1,4 +1,4 @@
-"""Changes of state that depend on the value at the commit, evaluated by the server so that no writer is lost."""
+"""State operations that the server evaluates inside the commit, so that no concurrent update is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .state import encode_value, encode_values, join_object
 
 @dataclass(frozen=True)
 class Increment:
-    """Adds to a number; a missing key counts as 0. A float makes the value a double."""
+    """Adds to a number. A missing key counts as 0. A float makes the value a double."""
 
     key: str
     by: int | float = 1
@@ -20,7 +20,7 @@ class Increment:
 
 @dataclass(frozen=True)
 class ListAppend:
-    """Adds `values` to the end of a list, and keeps its newest `max_length` items (0: all). A missing key: empty."""
+    """Appends `values` to a list and keeps its newest `max_length` items (0: all). A missing key counts as []."""
 
     key: str
     values: Sequence[Any]
@@ -29,7 +29,7 @@ class ListAppend:
 
 @dataclass(frozen=True)
 class SetIfAbsent:
-    """Sets `value` only where the key has none. None (null) is a value."""
+    """Sets `value` if the key has none. None (null) is a value."""
 
     key: str
     value: Any
@@ -37,7 +37,7 @@ class SetIfAbsent:
 
 @dataclass(frozen=True)
 class MergePatch:
-    """Merges `patch` into an object as RFC 7396 does: None removes a member. A missing key counts as {}."""
+    """Merges `patch` into an object (RFC 7396): None removes a member. A missing key counts as {}."""
 
     key: str
     patch: Mapping[str, Any]
@@ -45,7 +45,7 @@ class MergePatch:
 
 @dataclass(frozen=True)
 class Remove:
-    """Removes the key. That there is none is no error."""
+    """Removes the key. A missing key is no error."""
 
     key: str
 
@@ -55,27 +55,26 @@ Operation = Increment | ListAppend | SetIfAbsent | MergePatch | Remove
 
 @dataclass(frozen=True)
 class Delta:
-    """Changes of state, applied together: `values` are set first, then `operations` follow in their order.
+    """State changes that are applied together: `values` first, then `operations` in their order.
 
-    Keys carry their prefix. A key that is removed counts as removed before the other operations, whatever its place.
+    Keys carry their prefix. A `Remove` takes effect before the other operations, wherever it stands.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     operations: Sequence[Operation] = ()
 
     def __post_init__(self) -> None:
-        """Refuses what would quietly mean nothing."""
         for operation in self.operations:
             if not isinstance(operation, Operation):
-                raise TypeError(f"{operation!r} is no operation")
+                raise TypeError(f"{operation!r} is not an operation. Use Increment, ListAppend, SetIfAbsent, …")
 
 
-def fill(message: types_pb2.StateDelta, texts: Mapping[str, str], operations: Sequence[Operation]) -> None:
-    """Writes values (as JSON texts) and operations into a delta of the contract.
+def write_delta(message: types_pb2.StateDelta, texts: Mapping[str, str], operations: Sequence[Operation]) -> None:
+    """Writes values (as JSON texts) and operations into an empty `message`.
 
     Raises:
-      StateValueError: a value that JSON cannot hold; names its key.
-      ValueError: an amount beyond 64 bits.
+      StateValueError: a value has no JSON form.
+      ValueError: an increment is not a number of 64 bits.
     """
     if texts:
         message.set_json = join_object(texts)
@@ -85,7 +84,7 @@ def fill(message: types_pb2.StateDelta, texts: Mapping[str, str], operations: Se
             continue
         added = message.operations.add(key=operation.key)
         if isinstance(operation, Increment):
-            _fill_increment(added.increment, operation)
+            _write_increment(added.increment, operation)
         elif isinstance(operation, ListAppend):
             added.list_append.values_json = encode_value(operation.key, list(operation.values))
             added.list_append.max_length = operation.max_length
@@ -95,26 +94,26 @@ def fill(message: types_pb2.StateDelta, texts: Mapping[str, str], operations: Se
             added.merge_patch.patch_json = encode_value(operation.key, dict(operation.patch))
 
 
-def _fill_increment(message: types_pb2.Increment, operation: Increment) -> None:
+def _write_increment(message: types_pb2.Increment, operation: Increment) -> None:
     by = operation.by
     if isinstance(by, bool) or not isinstance(by, int | float):
-        raise ValueError(f"the amount to add to {operation.key!r} is no number: {by!r}")
+        raise ValueError(f"The increment of {operation.key!r} is {by!r}. It must be an int or a float.")
     if isinstance(by, float):
-        # NaN and infinities are refused here, where the key can be named.
+        # Refuses NaN and infinities, with the key in the message.
         encode_value(operation.key, by)
         message.by_double = by
     elif -(2**63) <= by < 2**63:
         message.by = by
     else:
-        raise ValueError(f"the amount to add to {operation.key!r} is beyond 64 bits: {by}")
+        raise ValueError(f"The increment of {operation.key!r} is {by}. It must fit into 64 bits.")
 
 
 def encode_delta(delta: Delta) -> types_pb2.StateDelta:
-    """The delta as the contract writes it.
+    """The delta as a message.
 
     Raises:
-      StateValueError, ValueError: as `fill`.
+      StateValueError, ValueError: as `write_delta`.
     """
     message = types_pb2.StateDelta()
-    fill(message, encode_values(delta.values), delta.operations)
+    write_delta(message, encode_values(delta.values), delta.operations)
     return message

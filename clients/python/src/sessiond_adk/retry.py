@@ -1,12 +1,9 @@
-"""Calls with a deadline, tried again where trying again is safe.
+"""Deadlines and retries of a call.
 
-Only UNAVAILABLE is retried, and only within one call, whose request can be carried out twice without harm: an append
-has its event id, an update its request id, a new session a chosen id and a mark of its creator. A deletion has nothing
-of the kind, and may meet a session that was created anew in between. Calling a method again is another matter: for
-everything but an append of the same event that is another write, with another id.
-
-Where the server gave a reason (STARTING, DRAINING, STORE_UNAVAILABLE) the attempt was certainly not applied; where it
-gave none, nobody knows, and the id sorts it out.
+The server decides whether a call may be sent again (`Status.retryable`). A retry sends the same request, with the same
+ids, so this module treats "yes" and "same_id" alike: an append carries its event id, an update its request id, and a
+new session a chosen id with a label of the creating call. A deletion has no such id: if its response is lost, the retry
+also deletes a session that was created under the same id in between.
 """
 
 from __future__ import annotations
@@ -15,22 +12,22 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-import grpc
+from grpc import aio
 
 from . import errors
 
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how long to try again on UNAVAILABLE.
+    """How often a call is sent, and how long to wait between attempts.
 
-    The delays double from `first_delay_seconds` up to `max_delay_seconds`, each shortened by chance to between half and
-    all of itself so that clients of a restarted server do not come back all at once. By default a server that is
-    away for about five seconds is waited for. The deadline of the call ends the retries as well.
+    Delays double from `first_delay_seconds` up to `max_delay_seconds`. Each is reduced at random by up to one half, so
+    that the clients of a restarted server do not return all at once. The defaults bridge an outage of about five
+    seconds. The call's deadline also ends the retries.
     """
 
     attempts: int = 10
@@ -38,58 +35,40 @@ class RetryPolicy:
     max_delay_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be meant."""
-        if self.attempts < 1 or self.first_delay_seconds < 0 or self.max_delay_seconds < 0:
-            raise ValueError(f"{self}: at least one attempt, and no negative delays")
+        if self.attempts < 1:
+            raise ValueError(f"attempts is {self.attempts}. It must be at least 1.")
+        for name in ("first_delay_seconds", "max_delay_seconds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}. It must not be negative.")
 
-    def delay_seconds(self, failed: int, asked_for: float | None = None) -> float:
-        """How long to wait after `failed` attempts (1 or more); never less than what the server asked for."""
-        # The exponent is bounded so that a policy of very many attempts does not overflow a float.
+    def delay_seconds(self, failed: int, requested: float | None = None) -> float:
+        """The delay after `failed` attempts (1 or more), at least the one that the server `requested`."""
+        # The exponent is bounded: 2**1024 does not fit into a float.
         longest = min(self.first_delay_seconds * 2 ** min(failed - 1, 32), self.max_delay_seconds)
-        return max(random.uniform(longest / 2, longest), asked_for or 0.0)
+        return max(random.uniform(longest / 2, longest), requested or 0.0)
 
 
-@dataclass(frozen=True)
-class Answered(Generic[Answer]):
-    """An answer, and whether it took more than one attempt: then an earlier one may have been carried out unheard."""
-
-    answer: Answer
-    retried: bool
-
-
-class RetriedError(Exception):
-    """Carries the error of a call that had been tried before; never leaves this package."""
-
-    def __init__(self, error: errors.SessiondError, retried: bool) -> None:
-        """Keeps both."""
-        super().__init__(str(error))
-        self.error = error
-        self.retried = retried
-
-
-async def call(
-    attempt: Callable[[float], Awaitable[Answer]], *, timeout_seconds: float, policy: RetryPolicy
-) -> Answered[Answer]:
-    """Calls `attempt(seconds left)` until it answers, fails for good, or the time is up.
+async def call_with_retries(
+    attempt: Callable[[float], Awaitable[Response]], *, timeout_seconds: float, policy: RetryPolicy
+) -> Response:
+    """Calls `attempt(seconds left)` until it succeeds, fails for good, or no time or attempt is left.
 
     Raises:
-      RetriedError: holding the error, and whether an earlier attempt may have been carried out.
+      SessiondError: of the last attempt.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_seconds
-    failed = 0
+    attempts = 0
     while True:
+        attempts += 1
         try:
-            return Answered(await attempt(max(deadline - loop.time(), 0.0)), failed > 0)
-        except grpc.aio.AioRpcError as error:
-            refusal = errors.read(error)
-            raised = errors.raised_for(refusal)
-            raised.__cause__ = error
-        failed += 1
-        if refusal.code is not grpc.StatusCode.UNAVAILABLE or failed >= policy.attempts:
-            raise RetriedError(raised, failed > 1)
-        delay = policy.delay_seconds(failed, refusal.retry_after_seconds)
-        if loop.time() + delay >= deadline:
-            # Waiting would outlive the deadline: what is known now says more than a DEADLINE_EXCEEDED later.
-            raise RetriedError(raised, failed > 1)
+            return await attempt(max(deadline - loop.time(), 0.0))
+        except aio.AioRpcError as failure:
+            status = errors.parse_status(failure)
+            error = errors.from_status(status, attempts)
+            error.__cause__ = failure
+        delay = policy.delay_seconds(attempts, status.retry_after_seconds)
+        # Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
+        if status.retryable == "no" or attempts >= policy.attempts or loop.time() + delay >= deadline:
+            raise error
         await asyncio.sleep(delay)

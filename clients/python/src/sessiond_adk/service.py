@@ -1,4 +1,4 @@
-"""The session service that an agent is given."""
+"""`SessiondSessionService`: ADK's session service interface."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from typing_extensions import override
 
+from . import errors
 from ._proto import session_service_pb2, types_pb2
 from .address import Address, parse_address
 from .append import Appender, Stale
-from .beyond import Beyond
 from .channel import ChannelOptions
 from .client import PAGE_SIZE, TEXT, Client, scope_of, session_key
+from .extensions import Extensions
 from .operations import Operation
-from .reading import already_made, read_session, read_state
-from .retry import RetriedError, RetryPolicy
+from .reading import read_possibly_created, read_session, read_state
+from .retry import RetryPolicy
 from .sessions import decode_session, trimmed
 from .state import encode_values, is_temp, join_object, without_prefix
 
-# The label that says which call created a session: a second attempt of the same call finds its own mark.
+# This label names the call that created a session, so that a retry recognizes the session of its first attempt.
 CREATION_LABEL = "sessiond-adk/creation"
 
-
-# Long enough for a server that is restarted or busy, short enough for a turn that somebody waits for.
+# Long enough for a server that restarts or is busy, short enough for a user who waits for a response.
 DEFAULT_TIMEOUT_SECONDS = 15.0
 
 
-class SessiondSessionService(Beyond, BaseSessionService):
-    """Keeps the kit's sessions in sessiond. In use: `SessiondSessionService("127.0.0.1:50051")`.
+class SessiondSessionService(Extensions, BaseSessionService):
+    """Stores ADK sessions in sessiond: `SessiondSessionService("127.0.0.1:50051")`.
 
-    It may be used from any number of tasks, threads and event loops, and as an async context manager. All times are
-    seconds since 1970 as floats, all state is what JSON can hold (see `sessiond_adk.state.encode_value`).
+    It can be shared by tasks, threads and event loops, and is an async context manager. Times are seconds since 1970 as
+    floats. State values must have a JSON form (see `sessiond_adk.state.encode_value`).
 
-    Every method may raise a `SessiondError`; where the kit has a type for what happened, it is that as well. What
-    cannot be sent is a ValueError or a TypeError before anything is. A write that fails because the server cannot be
-    reached, or takes too long, may have been applied: only an append of the same event can always be called again, any
-    other write would be a second one (the README says of each what that means).
+    Every method may raise a `SessiondError`, which is also ADK's own exception where ADK has one. A request that cannot
+    be encoded raises a ValueError or a TypeError before anything is sent. A write that fails because the server is
+    unreachable or slow may have been applied. Only an append of the same event can always be repeated; the README
+    describes the other writes.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class SessiondSessionService(Beyond, BaseSessionService):
         channel_options: ChannelOptions = (),
         agents_dir: str | None = None,
     ) -> None:
-        """Opens nothing yet: the first call connects.
+        """Does not connect; the first call does.
 
         Args:
-          uri: `HOST:PORT`, `unix:/PATH`, `sessiond://HOST:PORT` or `sessiond:///PATH` of a unix socket. A URI may bring
-            `timeout` and `stale` along, as `sessiond://127.0.0.1:50051?timeout=5&stale=error`; arguments win.
-          timeout: seconds that a call may take, with all its retries; 15 by default.
-          stale: what an append does from a session object that others have overtaken. "merge" (the default): the server
-            merges deltas key by key and the object is brought up to date. "error": the kit's StaleSessionError.
-          retry: how often and how long to try again on UNAVAILABLE.
-          share_temp: also send `temp:` keys, so that other processes that work on the same invocation see them. They
-            are never stored, and stay in this process by default.
-          close_grace: seconds that `close` lets calls finish.
-          channel_options: options of the gRPC channel, added to the package's own.
-          agents_dir: ignored; what the kit's registry of services hands to every service.
+          uri: `HOST:PORT`, `unix:/PATH`, `sessiond://HOST:PORT` or `sessiond:///PATH` of a unix socket. A URI may set
+            `timeout` and `stale`: `sessiond://127.0.0.1:50051?timeout=5&stale=error`. Arguments take precedence.
+          timeout: deadline of a call in seconds, including its retries; 15 by default.
+          stale: the append from a session object that others have overtaken. "merge" (default): the server merges
+            deltas key by key, and the object is updated. "error": ADK's StaleSessionError.
+          retry: number and delays of the attempts of a call.
+          share_temp: also sends `temp:` keys, for other processes that work on the same invocation. They are never
+            stored. By default they stay in this process.
+          close_grace: seconds that `close` waits for in-flight calls.
+          channel_options: gRPC channel options, added to the defaults.
+          agents_dir: ignored. ADK's service registry passes it to every service.
 
         Raises:
-          ValueError: no such address or setting.
+          ValueError: an invalid address or setting.
         """
         del agents_dir
         address = parse_address(uri)
@@ -90,31 +90,30 @@ class SessiondSessionService(Beyond, BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Creates a session. White space around the id is dropped, and a blank one counts as none: then it is a UUID.
+        """Creates a session. The id is trimmed; a blank id or None becomes a UUID. `temp:` keys are dropped.
 
         Raises:
           AlreadyExistsError: the id is taken.
-          StateValueError: a value that JSON cannot hold. `temp:` keys are dropped unseen.
+          StateValueError: a value has no JSON form; nothing was sent.
         """
         key = session_key(app_name, user_id, trimmed(session_id) or platform_uuid.new_uuid())
-        stored = {name: value for name, value in (state or {}).items() if not is_temp(name)}
-        mark = uuid.uuid4().hex
+        stored_keys = {name: value for name, value in (state or {}).items() if not is_temp(name)}
+        creation = uuid.uuid4().hex
         request = session_service_pb2.CreateSessionRequest(
             app_name=app_name,
             user_id=user_id,
             session_id=key.session_id,
-            state_json=join_object(encode_values(stored)),
-            session=types_pb2.Session(labels={CREATION_LABEL: mark}),
+            state_json=join_object(encode_values(stored_keys)),
+            session=types_pb2.Session(labels={CREATION_LABEL: creation}),
             json_form=TEXT,
         )
         try:
-            answered = await self._client.call_knowing(lambda to: to.sessions.CreateSession, request)
-            created = answered.answer.session
-        except RetriedError as refused:
-            # An earlier attempt may have created it and its answer may be lost: then it carries this call's mark.
-            found = await already_made(self._client, refused, key)
-            if found is None or found.labels.get(CREATION_LABEL) != mark:
-                raise refused.error from refused.error.__cause__
+            created = (await self._client.call(lambda to: to.sessions.CreateSession, request)).session
+        except errors.SessiondAlreadyExistsError as error:
+            # The response of an earlier attempt may be lost. Its session has the label of this call.
+            found = await read_possibly_created(self._client, error, key)
+            if found is None or found.labels.get(CREATION_LABEL) != creation:
+                raise
             created = found
         return decode_session(created)
 
@@ -122,7 +121,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Reads a session with the events that `config` asks for, oldest first; None where there is none.
+        """Reads a session with the events that `config` selects, oldest first. Returns None if it does not exist.
 
         State and events belong to one moment, however many pages the events fill.
         """
@@ -130,9 +129,9 @@ class SessiondSessionService(Beyond, BaseSessionService):
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Lists a user's sessions, or with None everybody's, with their merged state and without events.
+        """Lists the sessions of a user, or of all users (None), with merged state and without events.
 
-        The least recently used comes first; ties are ordered by user and session id.
+        The least recently used session comes first. Ties are ordered by user id and session id.
         """
         if not app_name or user_id == "":
             return ListSessionsResponse()
@@ -147,7 +146,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
         while True:
             page = await self._client.call(lambda to: to.sessions.ListSessions, request)
             for stored in page.sessions:
-                # A session that is used between two pages comes twice: the later one is newer.
+                # A session that is used between two pages is in both. The later one is newer.
                 found[(stored.key.user_id, stored.key.session_id)] = decode_session(stored)
             if not page.next_page_token:
                 break
@@ -157,7 +156,7 @@ class SessiondSessionService(Beyond, BaseSessionService):
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes a session with its events and its own state; where there is none, nothing happens."""
+        """Deletes a session with its events and its own state. A missing session is no error."""
         session_id = trimmed(session_id)
         if not (app_name and user_id and session_id):
             return
@@ -168,35 +167,35 @@ class SessiondSessionService(Beyond, BaseSessionService):
 
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """A user's state, keys without `user:`; empty for a user that nobody wrote to."""
+        """Reads a user's state. Keys come without `user:`. A user without state has an empty dict."""
         if not app_name or not user_id:
             return {}
-        known = await read_state(self._client, scope_of(app_name, user_id))
-        return without_prefix(known, State.USER_PREFIX)
+        stored = await read_state(self._client, scope_of(app_name, user_id))
+        return without_prefix(stored, State.USER_PREFIX)
 
     @override
     async def append_event(self, session: Session, event: Event, *, operations: Sequence[Operation] = ()) -> Event:
-        """Appends an event with its delta in one commit, durable when this returns, and answers `event`.
+        """Appends an event with its delta in one durable commit, and returns `event`.
 
-        `session` is brought up to date in place: its state is what the server has after the commit, with what others
-        have changed and without what they have removed; `event` is added to its events. Events that others have
-        appended are not: they come with the next `get_session`, or `refresh`. `temp:` keys go into `session` alone, and
-        leave `event`. A partial event is answered as it is and changes nothing.
+        `session` is updated in place: its state becomes the server's state after the commit, including the changes and
+        removals of others, and `event` is added to its events. Events of others are not added; `get_session` and
+        `refresh` read them. `temp:` keys move from `event` into `session`. A partial event is returned unchanged and
+        changes nothing.
 
-        An event that is stored already, under the same id and with the same content, is not stored again. With
-        `stale="error"` it brings a `session` that is behind no further than its own events go.
+        An event that is stored already, with the same id and the same content, is not stored again. With
+        `stale="error"`, repeating it advances an outdated `session` no further than its own events.
 
         Args:
-          session: an object that a method of this service has made; any other of the same id works as well.
-          event: with an id that is unique within the session.
-          operations: changes that the server evaluates in the same commit, on top of the event's `state_delta`; what
-            they make of their keys is added to it. Of `temp:` keys only with `share_temp`.
+          session: a session of this service, or any other object with the same key.
+          event: an event with an id that is unique within the session.
+          operations: operations that the server evaluates in the same commit, after the event's `state_delta`. Their
+            results are added to the delta. On `temp:` keys only with `share_temp`.
 
         Raises:
-          SessionNotFoundError: there is no such session.
-          StaleSessionError: with `stale="error"`, others have appended meanwhile.
-          AlreadyExistsError: the session has another event of this id.
-          StateValueError: a value that JSON cannot hold; nothing was sent.
+          SessionNotFoundError: the session does not exist.
+          StaleSessionError: with `stale="error"`, others have appended since the session was read.
+          AlreadyExistsError: the session has another event with this id.
+          StateValueError: a value has no JSON form; nothing was sent.
         """
         if event.partial:
             return event
@@ -205,17 +204,16 @@ class SessiondSessionService(Beyond, BaseSessionService):
 
     @override
     async def flush(self) -> None:
-        """Nothing to do: what has been answered is durable."""
+        """Does nothing: every append that has returned is durable."""
 
     async def close(self) -> None:
-        """Ends watches, lets calls finish for a moment, and closes the channels of all event loops.
+        """Ends watches, waits `close_grace` seconds for in-flight calls, and closes the channels of all event loops.
 
-        A service that is used afterwards connects anew.
+        The next call connects again.
         """
         await self._client.connections.close(self._close_grace)
 
     async def __aenter__(self) -> Self:
-        """The service itself."""
         return self
 
     async def __aexit__(
@@ -224,18 +222,17 @@ class SessiondSessionService(Beyond, BaseSessionService):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the service."""
         await self.close()
 
 
 def _settings(address: Address) -> dict[str, Any]:
     unknown = address.settings.keys() - {"timeout", "stale"}
     if unknown:
-        raise ValueError(f"unknown settings in the address: {', '.join(sorted(unknown))} (there are timeout and stale)")
+        raise ValueError(f"Unknown settings in the address: {', '.join(sorted(unknown))}. Use timeout or stale.")
     settings: dict[str, Any] = dict(address.settings)
     if "timeout" in settings:
         try:
             settings["timeout"] = float(settings["timeout"])
         except ValueError as error:
-            raise ValueError(f"the timeout in the address is no number: {settings['timeout']!r}") from error
+            raise ValueError(f"timeout is {settings['timeout']!r} in the address. It must be a number.") from error
     return settings

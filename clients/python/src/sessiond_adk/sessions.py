@@ -1,4 +1,4 @@
-"""Sessions: the kit's objects from the contract's messages, and the kit's filters as the contract's."""
+"""Conversion of sessions, and of ADK's event filters."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _INT32_MAX = 2**31 - 1
 
 
 def trimmed(session_id: str | None) -> str:
-    """The id without white space around it, as the kit's own services take it; "" for none."""
+    """The id without surrounding white space, as ADK's own services trim it; "" for None."""
     return session_id.strip() if session_id else ""
 
 
 def select_events(config: GetSessionConfig | None) -> session_service_pb2.EventSelection | None:
-    """Which events `config` asks for; None: none at all.
+    """The events that `config` selects; None selects no event.
 
-    No config, or None in it, is no filter; `num_recent_events=0` is no events; `after_timestamp=0` is
-    no filter. Both together: the newest so many of those that are not older.
+    ADK's rules: without a config, or with None in a field, nothing is filtered. `num_recent_events=0` selects no event,
+    `after_timestamp=0` filters nothing. With both, the newest of the events that are not older.
     """
     selection = session_service_pb2.EventSelection()
     if config is None:
@@ -42,7 +42,7 @@ def select_events(config: GetSessionConfig | None) -> session_service_pb2.EventS
 
 
 def decode_session(stored: types_pb2.Session, events: Sequence[types_pb2.Event] = ()) -> Session:
-    """The kit's session. Its `last_update_time` is the newest event's time, or that of the creation."""
+    """The ADK session. `last_update_time` is the time of the newest event, or of the creation."""
     decoded: list[Event] = [decode_event(event) for event in events]
     session = Session(
         id=stored.key.session_id,
@@ -51,9 +51,9 @@ def decode_session(stored: types_pb2.Session, events: Sequence[types_pb2.Event] 
         events=decoded,
         last_update_time=to_seconds(stored.last_event_time.ToNanoseconds()),
     )
-    # The newest event knows its time as the float that it was; the session knows it to the nanosecond.
+    # An event has its time as the original float; the stored session has it rounded to the nanosecond.
     if events and events[-1].sequence == stored.last_sequence:
         session.last_update_time = decoded[-1].timestamp
-    # Assigned, because the constructor would make a plain dict of it.
+    # Assigned afterwards: the constructor would copy it into a plain dict.
     session.state = SessionState(split_object(stored.state_json or "{}"), stored.last_sequence)
     return session

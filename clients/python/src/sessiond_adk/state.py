@@ -1,7 +1,7 @@
-"""State as JSON text, and the caller's copy of it.
+"""State as JSON text, and the state dict of a session object.
 
-Values travel as text and are compared as text: the server returns every value byte for byte as it was stored, so two
-texts that differ are a change, and nothing has to be compared deeply.
+The server returns every value byte for byte as it was stored. Values are therefore compared as texts: two texts that
+differ are a change, and no deep comparison is needed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def is_temp(key: object) -> bool:
-    """Whether `key` lives during one invocation only. One that is no string does not; it is refused later, by name."""
+    """Whether `key` is a `temp:` key. False for a key that is not a string: `encode_value` refuses it."""
     return isinstance(key, str) and key.startswith(State.TEMP_PREFIX)
 
 
 def encode_value(key: object, value: object) -> str:
     """The JSON text of a value.
 
-    What has a JSON form gets it, as in the kit's own `DatabaseSessionService`: dates as ISO 8601, sets and tuples as
-    lists, pydantic models as objects, bytes as the UTF-8 text that they hold. What has none is refused, where that
-    service would store a `repr`.
+    Converts as ADK's `DatabaseSessionService` does: dates to ISO 8601, sets and tuples to lists, pydantic models to
+    objects, bytes to their UTF-8 text. Refuses what that service would store as a `repr`.
 
     Raises:
-      StateValueError: JSON cannot hold it (NaN, infinities, functions, bytes that are no UTF-8, half of a surrogate
-        pair, a value that contains itself), or the key is no string.
+      StateValueError: the value has no JSON form (NaN, an infinity, a function, bytes that are not UTF-8, a lone
+        surrogate, a value that contains itself), or the key is not a string.
     """
     if not isinstance(key, str):
-        raise StateValueError(key, "the key is no string")
+        raise StateValueError(key, "the key is not a string")
     try:
         text = json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         if not text.isascii():
@@ -50,7 +49,7 @@ def encode_value(key: object, value: object) -> str:
 
 
 def encode_values(values: Mapping[str, Any]) -> dict[str, str]:
-    """Key -> JSON text of its value.
+    """The JSON text of each value, by key.
 
     Raises:
       StateValueError: as `encode_value`.
@@ -59,10 +58,10 @@ def encode_values(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def join_object(texts: Mapping[str, str]) -> str:
-    """One JSON object of values that are texts already.
+    """A JSON object of values that are JSON texts already.
 
     Raises:
-      StateValueError: a key that UTF-8 cannot hold.
+      StateValueError: a key cannot be encoded as UTF-8.
     """
     members = []
     for key, text in texts.items():
@@ -75,122 +74,117 @@ def join_object(texts: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A value as the server has it: its text, and what that decodes to (a fresh object, shared with nobody)."""
+class StoredValue:
+    """A value as the server stores it: its JSON text, and a freshly decoded object."""
 
     text: str
     value: Any
 
 
-def split_object(text: str) -> dict[str, Known]:
+def split_object(text: str) -> dict[str, StoredValue]:
     """The members of a JSON object, each with its own text.
 
     Raises:
-      ValueError: `text` is no JSON object.
+      ValueError: `text` is not a JSON object.
     """
-    found: dict[str, Known] = {}
-    at = _skip(text, 0)
+    members: dict[str, StoredValue] = {}
+    at = _skip_space(text, 0)
     if text[at : at + 1] != "{":
-        raise ValueError("a JSON object begins with {")
-    at = _skip(text, at + 1)
+        raise ValueError(f"Expected '{{' at offset {at} of a JSON object.")
+    at = _skip_space(text, at + 1)
     while text[at : at + 1] != "}":
         key, at = _DECODER.raw_decode(text, at)
-        at = _skip(text, at)
+        at = _skip_space(text, at)
         if not isinstance(key, str) or text[at : at + 1] != ":":
-            raise ValueError("a member of a JSON object is a string, a colon and a value")
-        begin = _skip(text, at + 1)
+            raise ValueError(f"Expected a string and ':' before offset {at} of a JSON object.")
+        begin = _skip_space(text, at + 1)
         value, end = _DECODER.raw_decode(text, begin)
-        found[key] = Known(text[begin:end], value)
-        at = _skip(text, end)
+        members[key] = StoredValue(text[begin:end], value)
+        at = _skip_space(text, end)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
         elif text[at : at + 1] != "}":
-            raise ValueError("a comma or } stands behind a member of a JSON object")
-    return found
+            raise ValueError(f"Expected ',' or '}}' at offset {at} of a JSON object.")
+    return members
 
 
-def _skip(text: str, at: int) -> int:
-    """The place of the next character that is no white space."""
+def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
 class SessionState(dict[str, Any]):
-    """The state of a session that this package has read: a plain dict that remembers what the server said last.
+    """The state of a session that this package has read: a dict that also keeps what the server sent last.
 
-    The memory is what tells a key that another writer has removed from one that the caller has set and not committed
-    yet, and a value that another has changed from one that the caller has. It stays with the dict through copies of the
-    session, and is lost with the dict, which is safe (see `bring_up_to_date`).
+    `apply_stored_state` needs that to tell a key that another writer removed from one that the caller has set and not
+    committed, and a change of another writer from one of the caller. Copies of the session copy it.
 
     Attributes:
       sequence: sequence of the session's newest event when the state was read.
-      texts: key -> JSON text as the server has it, `temp:` keys left out.
+      texts: the JSON text of each stored value, by key; no `temp:` keys.
     """
 
     sequence: int
     texts: dict[str, str]
 
-    def __init__(self, known: Mapping[str, Known] | None = None, sequence: int = 0) -> None:
-        """The state that was read; without arguments an empty one, which is what copying needs."""
-        known = known or {}
-        super().__init__(values_of(known))
-        self.remember(known, sequence)
+    def __init__(self, stored: Mapping[str, StoredValue] | None = None, sequence: int = 0) -> None:
+        # Copying and unpickling call this without arguments.
+        stored = stored or {}
+        super().__init__(values_of(stored))
+        self.record_stored(stored, sequence)
 
-    def remember(self, known: Mapping[str, Known], sequence: int) -> None:
-        """Takes down what the server says now."""
+    def record_stored(self, stored: Mapping[str, StoredValue], sequence: int) -> None:
+        """Keeps what the server sent. Leaves the dict's own items as they are."""
         self.sequence = sequence
-        self.texts = {key: item.text for key, item in known.items() if not is_temp(key)}
+        self.texts = {key: item.text for key, item in stored.items() if not is_temp(key)}
 
-    def become(self, other: SessionState) -> None:
-        """Takes over another state whole, with what it remembers."""
+    def replace_with(self, other: SessionState) -> None:
         self.clear()
         self.update(other)
         self.sequence, self.texts = other.sequence, dict(other.texts)
 
 
-def bring_up_to_date(
+def apply_stored_state(
     state: dict[str, Any],
-    known: Mapping[str, Known],
+    stored: Mapping[str, StoredValue],
     sequence: int,
     *,
     own: Mapping[str, Any],
     own_texts: Mapping[str, str],
 ) -> None:
-    """Changes `state` in place to what the server has now, `known` at `sequence`.
+    """Updates `state` in place to what the server has at `sequence`.
 
-    * A key that the caller has just written (`own`, sent as `own_texts`) keeps the caller's own object, as in every
-      service of the kit, unless the server has another value for it.
-    * A key that others have changed gets their value; one that they have removed goes.
-    * What the caller has set locally and not committed yet stays: an agent's tools write into this dict before their
-      event is appended, and another branch's append must not undo that.
+    * A key that the caller has just written (`own`, sent as `own_texts`) keeps the caller's object, as in ADK's own
+      services, unless the server has another value.
+    * A key that others have changed gets their value. A key that others have removed is removed.
+    * A value that the caller has set and not committed stays: an agent's tools write into this dict before their event
+      is appended, and the append of another branch must not undo that.
     * `temp:` keys stay.
 
-    In a plain dict nothing is known about the past, so every key gets the server's value and none is removed.
+    For a plain dict the earlier stored values are unknown: every key gets the server's value, and none is removed.
     """
     tracked = state if isinstance(state, SessionState) else None
     before = tracked.texts if tracked is not None else {}
-    for key, now in known.items():
+    for key, now in stored.items():
         if own_texts.get(key) == now.text:
             state[key] = own[key]
         elif key in own_texts or before.get(key) != now.text:
             state[key] = now.value
-    for key in (before.keys() | own_texts.keys()) - known.keys():
+    for key in (before.keys() | own_texts.keys()) - stored.keys():
         if not is_temp(key):
             state.pop(key, None)
     if tracked is not None:
-        tracked.remember(known, sequence)
+        tracked.record_stored(stored, sequence)
 
 
-def values_of(known: Mapping[str, Known]) -> dict[str, Any]:
-    """The values alone."""
-    return {key: item.value for key, item in known.items()}
+def values_of(stored: Mapping[str, StoredValue]) -> dict[str, Any]:
+    return {key: item.value for key, item in stored.items()}
 
 
-def without_prefix(known: Mapping[str, Known], prefix: str) -> dict[str, Any]:
+def without_prefix(stored: Mapping[str, StoredValue], prefix: str) -> dict[str, Any]:
     """The values whose keys begin with `prefix`, by the rest of the key."""
-    return {key.removeprefix(prefix): item.value for key, item in known.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): item.value for key, item in stored.items() if key.startswith(prefix)}
 
 
 def with_prefix(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The reverse of `without_prefix`."""
     return {prefix + key: value for key, value in values.items()}

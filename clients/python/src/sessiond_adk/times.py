@@ -1,4 +1,4 @@
-"""Times: float seconds in the kit, nanoseconds on the wire."""
+"""Times: float seconds in ADK, nanoseconds on the wire."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import math
 
 NANOS = 1_000_000_000
 
-# What google.protobuf.Timestamp may hold: the years 1 to 9999, in nanoseconds since 1970.
+# The range of google.protobuf.Timestamp: the years 1 to 9999, in nanoseconds since 1970.
 EARLIEST_NANOS = -62_135_596_800 * NANOS
 LATEST_NANOS = 253_402_300_800 * NANOS - 1
 
 
 def to_nanos(seconds: float) -> int:
-    """The nearest nanosecond, computed exactly, so that equal floats give equal nanoseconds and order is kept.
+    """The nearest nanosecond, computed exactly: equal floats give equal nanoseconds, and order is kept.
 
     Raises:
-      ValueError: no finite number, or outside of the years 1 to 9999.
+      ValueError: not finite, or outside the years 1 to 9999.
     """
     if not math.isfinite(seconds):
-        raise ValueError(f"{seconds} is no time")
+        raise ValueError(f"{seconds} is not a time. Use finite seconds since 1970.")
     numerator, denominator = seconds.as_integer_ratio()
     nanos = (2 * numerator * NANOS + denominator) // (2 * denominator)
     if not EARLIEST_NANOS <= nanos <= LATEST_NANOS:
-        raise ValueError(f"{seconds} seconds since 1970 is outside of the years 1 to 9999")
+        raise ValueError(f"{seconds} seconds since 1970 is outside the years 1 to 9999.")
     return nanos
 
 
 def to_seconds(nanos: int) -> float:
-    """The nearest float; undoes `to_nanos` for every time after April 1970, where floats are coarser than that."""
+    """The nearest float. Inverts `to_nanos` for times after April 1970, when floats are coarser than nanoseconds."""
     return nanos / NANOS

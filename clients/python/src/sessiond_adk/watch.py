@@ -1,4 +1,4 @@
-"""Following what is committed, across broken connections and restarts."""
+"""Watches: the committed changes of a scope, across broken connections and restarts of the server."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _STARTS = {
     "now": watch_service_pb2.WATCH_START_NOW,
 }
 
-# The server says every 10 seconds that it is there. After three that did not come the connection is dead, whatever the
-# network says.
+# Three of the server's heartbeats, which come every 10 seconds.
 IDLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state at the start, keys with their prefixes, and the sequence of the session's newest event."""
+    """The state at the start, with prefixed keys, and the sequence of the session's newest event."""
 
     state: dict[str, Any]
     last_sequence: int
@@ -43,9 +42,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Appended:
-    """An event of the session, with its sequence and its commit on the server's clock (seconds since 1970).
+    """An event of the session, with its sequence and its commit time on the server's clock (seconds since 1970).
 
-    `rewind_to_sequence` is set on the marker of a rewind: the last event that stayed visible.
+    `rewind_to_sequence` is set on the marker of a rewind: the last event that stays visible.
     """
 
     event: Event
@@ -57,7 +56,7 @@ class Appended:
 
 @dataclass(frozen=True)
 class Changed:
-    """What keys of the user's or the application's state have become by a change made elsewhere."""
+    """A change of user or application state by another session or by `update_state`: new values and removed keys."""
 
     values: dict[str, Any]
     removed: tuple[str, ...]
@@ -67,14 +66,14 @@ class Changed:
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """Nothing is left to catch up on. Comes once."""
+    """Everything that was stored before the watch has been delivered. Comes once."""
 
     cursor: str
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """The session was deleted or has expired; the watch ends."""
+    """The session was deleted or has expired. The watch ends."""
 
     cursor: str
 
@@ -85,20 +84,20 @@ WatchItem = Snapshot | Appended | Changed | CaughtUp | Deleted
 class Watch:
     """An async iterator over `WatchItem`s: every event once, in order; of wider scopes at least the newest values.
 
-    When the connection breaks, the stream ends, or the server restarts, it goes on behind the last item, without gap or
-    repetition. It ends behind `Deleted`, when it or the service is closed, and with an error: SessionNotFoundError,
-    SessiondInvalidError (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError when the server stayed away
-    for `reconnect_seconds`; `cursor` then is where another watch can go on.
+    When the connection breaks, the stream ends or the server restarts, the watch resumes after its last item, without
+    gap or repetition. It ends after `Deleted`, when the watch or the service is closed, or with an error:
+    SessionNotFoundError, SessiondInvalidError (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError if the
+    server is away for `reconnect_seconds`. Another watch can resume at `cursor`.
 
-    Use it from one task at a time. A `__anext__` that is cancelled, as by a timeout, loses nothing.
+    Use it from one task at a time. Cancelling `__anext__`, for example by a timeout, loses nothing.
     """
 
     def __init__(
         self, client: Client, scope: types_pb2.Scope, cursor: str, start: Start, *, reconnect_seconds: float
     ) -> None:
-        """Connects when the first item is asked for."""
+        """Connects when the first item is requested."""
         if start not in _STARTS:
-            raise ValueError(f"start is {start!r} and can be {', '.join(_STARTS)}")
+            raise ValueError(f"start is {start!r}. It must be one of {', '.join(_STARTS)}.")
         self._client = client
         self._scope = scope
         self._cursor = cursor
@@ -112,32 +111,30 @@ class Watch:
 
     @property
     def cursor(self) -> str:
-        """Where a watch would go on right behind the last item; "" before the first."""
+        """The position right after the last item; "" before the first."""
         return self._cursor
 
     def __aiter__(self) -> Self:
-        """Itself."""
         return self
 
     async def __anext__(self) -> WatchItem:
-        """The next item."""
         while not self._stopped.is_set():
             try:
                 message = await self._next_message()
             except aio.AioRpcError as error:
                 self._call = None
-                await self._wait_before_next_try(error)
+                await self._back_off(error)
                 continue
             if message is None:
                 break
             self._failed = 0
-            # Without a cursor of its own a message is passed by going on from the one before.
+            # A message without a cursor leaves the position where it was.
             self._cursor = message.cursor or self._cursor
             item = _decode(message, self._cursor)
             if isinstance(item, Deleted):
                 self.stop()
             if isinstance(item, CaughtUp):
-                # The server says so once a stream; streams are not the caller's business.
+                # The server sends it once per stream; the caller gets it once.
                 item = None if self._caught_up else item
                 self._caught_up = True
             if item is not None:
@@ -146,13 +143,13 @@ class Watch:
         raise StopAsyncIteration
 
     async def _next_message(self) -> watch_service_pb2.WatchResponse | None:
-        """The next message of the stream, which is opened where none is; None when the watch is over.
+        """The next message of the stream, which is opened if there is none; None if the watch is over.
 
         Raises:
-          grpc.aio.AioRpcError: the stream broke or ended, or has been silent for too long.
+          grpc.aio.AioRpcError: the stream broke or ended, or was silent for too long.
         """
         task = asyncio.current_task()
-        asked_before = task.cancelling() if task else 0
+        cancellations = task.cancelling() if task else 0
         try:
             seconds = IDLE_SECONDS
             if self._call is None:
@@ -162,11 +159,12 @@ class Watch:
                 message = await self._call.read()
         except TimeoutError:
             self._cancel_call()
-            raise _broken("The watch has been silent for too long.") from None
+            raise _connection_lost(f"The watch received nothing for {seconds} seconds.") from None
         except asyncio.CancelledError:
-            # Of the caller, or of the stream by `stop`. What was under way is lost with the stream and comes again.
+            # Either the caller was cancelled, or `stop` has cancelled the stream. A message that is lost with the
+            # stream comes again with the next one.
             self._cancel_call()
-            if self._stopped.is_set() and (task is None or task.cancelling() == asked_before):
+            if self._stopped.is_set() and (task is None or task.cancelling() == cancellations):
                 return None
             raise
         except aio.UsageError:
@@ -176,36 +174,35 @@ class Watch:
             return message
         if self._stopped.is_set():
             return None
-        # Only `Deleted` ends a watch. A stream that ends without it was ended by something between here and the server.
-        raise _broken("The watch ended before its session did.")
+        # Only `Deleted` ends a watch. A proxy may end a stream without it.
+        raise _connection_lost("The watch ended before its session did.")
 
     def _open(self) -> aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse]:
-        connection = self._client.connections.here()
+        connection = self._client.connections.current()
         connection.watches.add(self)
         request = watch_service_pb2.WatchRequest(
             scope=self._scope, cursor=self._cursor, start=_STARTS[self._start], json_form=TEXT
         )
         return connection.watch.Watch(request)
 
-    async def _wait_before_next_try(self, error: aio.AioRpcError) -> None:
-        """Waits a while, or raises what ends the watch."""
-        refusal = errors.read(error)
+    async def _back_off(self, failure: aio.AioRpcError) -> None:
+        """Waits before the next attempt, or raises the error that ends the watch."""
+        status = errors.parse_status(failure)
         now = asyncio.get_running_loop().time()
         if self._failed == 0:
             self._failing_since = now
         self._failed += 1
-        retryable = refusal.code is grpc.StatusCode.UNAVAILABLE
-        if not retryable or now - self._failing_since >= self._reconnect_seconds:
+        if status.retryable == "no" or now - self._failing_since >= self._reconnect_seconds:
             self.stop()
-            raise errors.raised_for(refusal) from error
-        if refusal.reason == "DRAINING":
-            self._cursor = refusal.metadata.get("cursor") or self._cursor
-        delay = self._client.retry.delay_seconds(self._failed, refusal.retry_after_seconds)
+            raise errors.from_status(status, self._failed) from failure
+        if status.reason == "DRAINING":
+            self._cursor = status.metadata.get("cursor") or self._cursor
+        delay = self._client.retry.delay_seconds(self._failed, status.retry_after_seconds)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), delay)
 
     def stop(self) -> None:
-        """Ends the watch, also while somebody waits for its next item. On its own event loop only."""
+        """Ends the watch, and a pending `__anext__`. Must be called on the watch's event loop."""
         self._stopped.set()
         self._cancel_call()
 
@@ -219,7 +216,6 @@ class Watch:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """Itself."""
         return self
 
     async def __aexit__(
@@ -228,18 +224,17 @@ class Watch:
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the watch."""
         self.stop()
 
 
-def _broken(how: str) -> aio.AioRpcError:
-    """What a lost connection raises, for what is one and raises nothing by itself."""
+def _connection_lost(message: str) -> aio.AioRpcError:
+    """The error of a lost connection, for cases in which grpc.aio raises none."""
     nothing = aio.Metadata()
-    return aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, how)
+    return aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, message)
 
 
 def _decode(message: watch_service_pb2.WatchResponse, cursor: str) -> WatchItem | None:
-    """The item that a message stands for; None for a heartbeat, and for kinds that newer servers may add."""
+    """The item of a message; None for a heartbeat, and for kinds that a newer server may add."""
     kind = message.WhichOneof("kind")
     if kind == "snapshot":
         snapshot = message.snapshot

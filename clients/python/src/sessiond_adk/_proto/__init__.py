@@ -1,1 +1,1 @@
-"""The contract's messages and stubs, written by `generate`; only this file and `pool.py` are by hand."""
+"""The messages and stubs of the contract. `generate` writes them; only this file and `pool.py` are written by hand."""

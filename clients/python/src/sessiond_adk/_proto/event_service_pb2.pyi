@@ -213,7 +213,7 @@ class AppendEventStreamRequest(_message.Message):
     APPEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def append(self) -> Global___AppendEventRequest:
-        """What to append."""
+        """The append."""
 
     def __init__(
         self,
@@ -280,9 +280,9 @@ class AppendFailure(_message.Message):
     code: _builtins.int
     """google.rpc.Code."""
     reason: _builtins.str
-    """ErrorInfo.reason."""
+    """ErrorInfo.reason, which also tells whether the item may be retried."""
     message: _builtins.str
-    """For people."""
+    """A message for people."""
     def __init__(
         self,
         *,
@@ -313,7 +313,7 @@ class ListEventsRequest(_message.Message):
     INVOCATION_ID_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many; 0: 100; more than 1000 counts as 1000. A page also ends
+    """Page size; 0: 100; more than 1000 counts as 1000. A page also ends
     before it grows too large for a client to receive.
     """
     page_token: _builtins.str
@@ -332,7 +332,7 @@ class ListEventsRequest(_message.Message):
 
     @_builtins.property
     def selection(self) -> _session_service_pb2.EventSelection:
-        """Which events."""
+        """Filters of the events."""
 
     def __init__(
         self,

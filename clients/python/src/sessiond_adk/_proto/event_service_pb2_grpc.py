@@ -73,8 +73,8 @@ class EventServiceServicer(object):
         AppendEventStream as in SessionService.GetSession.
 
         A write never fails because of its answer: state or an event that does not
-        fit the form asked for (too deep, too large) comes as text instead, and
-        `return_state` is left out where even that is too large.
+        fit the requested form (too deep, too large) comes as text instead, and
+        the state is left out if even that is too large.
 
         Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
         KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION

@@ -42,8 +42,8 @@ class EventServiceStub:
     AppendEventStream as in SessionService.GetSession.
 
     A write never fails because of its answer: state or an event that does not
-    fit the form asked for (too deep, too large) comes as text instead, and
-    `return_state` is left out where even that is too large.
+    fit the requested form (too deep, too large) comes as text instead, and
+    the state is left out if even that is too large.
 
     Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
@@ -86,8 +86,8 @@ class EventServiceAsyncStub(EventServiceStub):
     AppendEventStream as in SessionService.GetSession.
 
     A write never fails because of its answer: state or an event that does not
-    fit the form asked for (too deep, too large) comes as text instead, and
-    `return_state` is left out where even that is too large.
+    fit the requested form (too deep, too large) comes as text instead, and
+    the state is left out if even that is too large.
 
     Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
@@ -131,8 +131,8 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         AppendEventStream as in SessionService.GetSession.
 
         A write never fails because of its answer: state or an event that does not
-        fit the form asked for (too deep, too large) comes as text instead, and
-        `return_state` is left out where even that is too large.
+        fit the requested form (too deep, too large) comes as text instead, and
+        the state is left out if even that is too large.
 
         Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
         KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION

@@ -70,7 +70,7 @@ class CreateSessionRequest(_message.Message):
     state_json: _builtins.str
     """As JSON text: one object."""
     allow_existing: _builtins.bool
-    """Answer with the existing session, unchanged, where there is one."""
+    """Return the existing session, unchanged, if there is one."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
     @_builtins.property
@@ -156,7 +156,7 @@ Global___CreateSessionResponse: _TypeAlias = CreateSessionResponse  # noqa: Y015
 
 @_typing.final
 class EventSelection(_message.Message):
-    """Which events a read returns. Filters add up."""
+    """The events that a read returns. Filters add up."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -165,7 +165,7 @@ class EventSelection(_message.Message):
     AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
     INCLUDE_REWOUND_FIELD_NUMBER: _builtins.int
     recent: _builtins.int
-    """Of those that pass the other filters, the newest so many; 0: none; unset:
+    """Only the newest of those that pass the other filters; 0: none; unset:
     no limit.
     """
     after_sequence: _builtins.int
@@ -236,7 +236,7 @@ class GetSessionRequest(_message.Message):
 
     @_builtins.property
     def events(self) -> Global___EventSelection:
-        """Which events to return; unset: none."""
+        """The events to return; unset: none."""
 
     def __init__(
         self,
@@ -354,7 +354,7 @@ class ListSessionsRequest(_message.Message):
     user_id: _builtins.str
     """Empty: every user of the application."""
     page_size: _builtins.int
-    """At most so many; 0: 100; more than 1000 counts as 1000. A page also ends
+    """Page size; 0: 100; more than 1000 counts as 1000. A page also ends
     before it grows too large for a client to receive.
     """
     page_token: _builtins.str
@@ -507,7 +507,7 @@ class DeleteSessionRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     ALLOW_MISSING_FIELD_NUMBER: _builtins.int
     allow_missing: _builtins.bool
-    """Succeed where there is no such session."""
+    """Succeed if there is no such session."""
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
@@ -637,7 +637,7 @@ class RewindSessionRequest(_message.Message):
     event_id: _builtins.str
     """Id of the marker event, for retries; empty: the server makes a UUIDv7."""
     author: _builtins.str
-    """Who; empty: `system`."""
+    """The author; empty: `system`."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
     @_builtins.property

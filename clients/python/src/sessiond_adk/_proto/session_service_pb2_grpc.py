@@ -28,7 +28,13 @@ if _version_not_supported:
 
 
 class SessionServiceStub(object):
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -81,7 +87,13 @@ class SessionServiceStub(object):
 
 
 class SessionServiceServicer(object):
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     def CreateSession(self, request, context):
         """Creates a session and puts its initial state where the prefixes say:
@@ -204,7 +216,13 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
 # This class is part of an EXPERIMENTAL API.
 class SessionService(object):
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     @staticmethod
     def CreateSession(

@@ -26,7 +26,13 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SessionServiceStub:
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -96,7 +102,13 @@ class SessionServiceStub:
 
 @_typing.type_check_only
 class SessionServiceAsyncStub(SessionServiceStub):
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateSession: _aio.UnaryUnaryMultiCallable[
@@ -162,7 +174,13 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Life of sessions."""
+    """Sessions: create, read, list, update, delete, fork and rewind.
+
+    Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    `retryable`: `yes` if the same call may be repeated later (it was certainly
+    not applied), `same_id` if it may be repeated with the same event or request
+    id only (it may have been applied), `no` if the caller has to decide again.
+    """
 
     @_abc_1.abstractmethod
     def CreateSession(

@@ -162,7 +162,7 @@ class UpdateStateRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
     author: _builtins.str
-    """Who; empty: `system`."""
+    """The author; empty: `system`."""
     request_id: _builtins.str
     """Repeating a request with the same id changes nothing again; with another
     delta it is refused (REQUEST_ID_REUSED). At most 128 bytes.
@@ -281,7 +281,7 @@ class ListKeyChangesRequest(_message.Message):
     key: _builtins.str
     """Required: key with its prefix."""
     page_size: _builtins.int
-    """At most so many; 0: 100; more than 1000 counts as 1000."""
+    """Page size; 0: 100; more than 1000 counts as 1000."""
     page_token: _builtins.str
     """From the previous page."""
     json_form: _types_pb2.JsonForm.ValueType
@@ -336,7 +336,7 @@ class KeyChange(_message.Message):
     value_json: _builtins.str
     """As JSON text."""
     author: _builtins.str
-    """Who."""
+    """The author."""
     sequence: _builtins.int
     """That event's sequence."""
     @_builtins.property

@@ -28,7 +28,7 @@ if _version_not_supported:
 
 
 class StateServiceStub(object):
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     def __init__(self, channel):
         """Constructor.
@@ -69,7 +69,7 @@ class StateServiceStub(object):
 
 
 class StateServiceServicer(object):
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     def GetState(self, request, context):
         """Reads what is visible from a scope: the application's keys; with a user,
@@ -161,7 +161,7 @@ def add_StateServiceServicer_to_server(servicer, server):
 
 # This class is part of an EXPERIMENTAL API.
 class StateService(object):
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     @staticmethod
     def GetState(

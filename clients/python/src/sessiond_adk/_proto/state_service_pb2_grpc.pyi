@@ -26,7 +26,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StateServiceStub:
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -77,7 +77,7 @@ class StateServiceStub:
 
 @_typing.type_check_only
 class StateServiceAsyncStub(StateServiceStub):
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetState: _aio.UnaryUnaryMultiCallable[_state_service_pb2.GetStateRequest, _state_service_pb2.GetStateResponse]  # type: ignore[assignment]
@@ -124,7 +124,7 @@ class StateServiceAsyncStub(StateServiceStub):
     """
 
 class StateServiceServicer(metaclass=_abc_1.ABCMeta):
-    """State without events: reading it, changing it, rendering it into text."""
+    """State without events: reading, changing and rendering it."""
 
     @_abc_1.abstractmethod
     def GetState(

@@ -37,7 +37,7 @@ class _JsonFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JsonForm.Val
     """
     JSON_FORM_TEXT: _JsonForm.ValueType  # 2
     """JSON text, byte for byte as it was stored: exact numbers, cheapest to
-    encode and decode. Software development kits should ask for this one.
+    encode and decode. Adapters should request this form.
     """
 
 class JsonForm(_JsonForm, metaclass=_JsonFormEnumTypeWrapper):
@@ -55,7 +55,7 @@ the `*_rounded` flag beside the field is set.
 """
 JSON_FORM_TEXT: JsonForm.ValueType  # 2
 """JSON text, byte for byte as it was stored: exact numbers, cheapest to
-encode and decode. Software development kits should ask for this one.
+encode and decode. Adapters should request this form.
 """
 Global___JsonForm: _TypeAlias = JsonForm  # noqa: Y015
 
@@ -129,7 +129,7 @@ Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 @_typing.final
 class Session(_message.Message):
-    """A conversation thread: its address, its merged state and where its log ends."""
+    """A session: its address, its merged state and the end of its log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -210,7 +210,7 @@ class Session(_message.Message):
 
     @_builtins.property
     def forked_from(self) -> Global___ForkOrigin:
-        """Output only. Where this session was forked from."""
+        """Output only. The origin of a forked session."""
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ Global___Session: _TypeAlias = Session  # noqa: Y015
 
 @_typing.final
 class ForkOrigin(_message.Message):
-    """Where a session was forked from."""
+    """The origin of a forked session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -567,7 +567,7 @@ class StateOperation(_message.Message):
 
     @_builtins.property
     def set_if_absent(self) -> Global___SetIfAbsent:
-        """Set only where there is no value."""
+        """Set only if there is no value."""
 
     @_builtins.property
     def merge_patch(self) -> Global___MergePatch:
@@ -760,7 +760,7 @@ Global___MergePatch: _TypeAlias = MergePatch  # noqa: Y015
 
 @_typing.final
 class Precondition(_message.Message):
-    """What must hold at the commit. All are checked, and all that fail are
+    """Conditions at the commit. All are checked, and all that fail are
     reported, in one ABORTED status; then nothing was written. Not evaluated for
     a replay.
     """

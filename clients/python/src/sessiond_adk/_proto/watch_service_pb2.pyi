@@ -36,7 +36,7 @@ class _WatchStartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WatchStart
     """With the next change."""
 
 class WatchStart(_WatchStart, metaclass=_WatchStartEnumTypeWrapper):
-    """Where a watch without a cursor begins."""
+    """The start of a watch without a cursor."""
 
 WATCH_START_UNSPECIFIED: WatchStart.ValueType  # 0
 """Same as WATCH_START_SNAPSHOT."""
@@ -63,7 +63,7 @@ class WatchRequest(_message.Message):
     either side. Overrides `start`.
     """
     start: Global___WatchStart.ValueType
-    """Where to begin without a cursor."""
+    """The start of a watch without a cursor."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the responses."""
     @_builtins.property
@@ -243,7 +243,7 @@ class StateChange(_message.Message):
     COMMIT_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def delta(self) -> _types_pb2.StateDelta:
-        """What the keys became: `set` and `remove` only."""
+        """The new values: `set` and `remove` only."""
 
     @_builtins.property
     def commit_time(self) -> _timestamp_pb2.Timestamp:

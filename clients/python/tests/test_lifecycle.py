@@ -1,4 +1,4 @@
-"""Event loops, threads, closing and opening again."""
+"""Event loops, threads, closing and reconnecting."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from conftest import Serve, Server
 from google.adk.sessions.session import Session
-from tests_support import KEY, delta_event, read, text_event
+from support import KEY, delta_event, read, text_event
 
 from sessiond_adk import RetryPolicy, SessiondClosedError, SessiondSessionService
 from sessiond_adk._proto import session_service_pb2
-from sessiond_adk.turns import Turns
+from sessiond_adk.locks import ObjectLocks
 
 
 @pytest.fixture
 def plain(serve: Serve) -> Server:
-    """A server for tests that run loops of their own."""
+    """A server for tests that run their own event loops."""
     return serve("memory:")
 
 
 def test_loops_in_sequence(plain: Server) -> None:
-    """One service, a loop per call, as synchronous callers and test runners do: a channel each, the old forgotten."""
+    """One loop per call, as synchronous callers and test runners do. Channels of closed loops are dropped."""
     service = SessiondSessionService(plain.address)
     session = asyncio.run(service.create_session(**KEY))
     for number in range(5):
@@ -39,8 +39,8 @@ def test_loops_in_sequence(plain: Server) -> None:
     assert len(service._client.connections) == 0
 
 
-async def test_a_loop_that_was_given_the_place_of_an_earlier_one(plain: Server) -> None:
-    """The identity of a loop that is gone may be that of a new one, whose channel must not be the old one."""
+async def test_new_loop_with_the_id_of_a_closed_one(plain: Server) -> None:
+    """It must not get the channel of the old loop."""
     service = SessiondSessionService(plain.address)
     await asyncio.to_thread(asyncio.run, service.create_session(**KEY))
     connections = service._client.connections
@@ -48,11 +48,11 @@ async def test_a_loop_that_was_given_the_place_of_an_earlier_one(plain: Server) 
     connections._by_loop = {id(asyncio.get_running_loop()): old}
     async with service:
         assert await service.get_session(**KEY) is not None
-        assert connections.here() is not old
+        assert connections.current() is not old
 
 
 def test_loops_in_parallel(plain: Server) -> None:
-    """Threads with loops of their own append through one service."""
+    """Threads with their own loops append through one service."""
     service = SessiondSessionService(plain.address)
     asyncio.run(service.create_session(**KEY))
     failures: list[BaseException] = []
@@ -81,7 +81,7 @@ def test_loops_in_parallel(plain: Server) -> None:
 
 
 def test_closing_closes_the_channels_of_other_loops(plain: Server) -> None:
-    """A watch that a loop in another thread waits for ends as well."""
+    """A pending watch on another thread's loop ends as well."""
     service = SessiondSessionService(plain.address)
     asyncio.run(service.create_session(**KEY))
     watching = threading.Event()
@@ -101,7 +101,7 @@ def test_closing_closes_the_channels_of_other_loops(plain: Server) -> None:
     assert len(service._client.connections) == 0
 
 
-async def test_a_closed_service_opens_again(plain: Server) -> None:
+async def test_closed_service_reconnects(plain: Server) -> None:
     async with SessiondSessionService(plain.address) as service:
         session = await service.create_session(**KEY)
     await service.close()
@@ -112,7 +112,7 @@ async def test_a_closed_service_opens_again(plain: Server) -> None:
     assert len(service._client.connections) == 0
 
 
-async def test_calls_under_way_finish_when_the_service_closes(plain: Server) -> None:
+async def test_in_flight_calls_finish_when_the_service_closes(plain: Server) -> None:
     async with SessiondSessionService(plain.address) as service:
         session = await service.create_session(**KEY)
         appends = [asyncio.create_task(service.append_event(session, text_event(str(i)))) for i in range(10)]
@@ -122,12 +122,12 @@ async def test_calls_under_way_finish_when_the_service_closes(plain: Server) -> 
         await service.close()
         assert await first is not None
         done = await asyncio.gather(*appends, return_exceptions=True)
-    # Those that had been sent are done; those that waited for their turn went over a new connection.
+    # In-flight appends finish. Those that waited for the lock use a new connection.
     assert [type(one) for one in done if isinstance(one, BaseException)] == []
 
 
-async def test_a_call_that_closing_cuts_off_says_so() -> None:
-    """Not as a cancellation, which nobody asked for."""
+async def test_call_cut_off_by_closing_raises_closed_error() -> None:
+    """Not CancelledError, as the task was not cancelled."""
 
     cut, left = asyncio.Event(), asyncio.Event()
 
@@ -153,7 +153,7 @@ async def test_a_call_that_closing_cuts_off_says_so() -> None:
     listener.close()
 
 
-async def test_closing_ends_a_call_that_waits_to_try_again() -> None:
+async def test_closing_ends_a_call_between_two_attempts() -> None:
     service = SessiondSessionService("127.0.0.1:1", timeout=3600, retry=RetryPolicy(attempts=10**6))
     calling = asyncio.create_task(service.list_sessions(app_name="app"))
     async with asyncio.timeout(60):
@@ -164,7 +164,7 @@ async def test_closing_ends_a_call_that_waits_to_try_again() -> None:
         await calling
 
 
-async def test_a_cancelled_call_is_a_cancellation(plain: Server) -> None:
+async def test_cancelled_call_raises_cancelled_error(plain: Server) -> None:
     async with SessiondSessionService(plain.address) as service:
         calling = asyncio.create_task(service.list_sessions(app_name="app"))
         await asyncio.sleep(0)
@@ -173,9 +173,9 @@ async def test_a_cancelled_call_is_a_cancellation(plain: Server) -> None:
             await calling
 
 
-async def test_nothing_is_left_behind(plain: Server) -> None:
-    """No warning about coroutines or resources, no lock that stays."""
-    # What earlier tests left is not what this one is about.
+async def test_closing_leaves_no_resources(plain: Server) -> None:
+    """No warning about coroutines or resources, and no lock."""
+    # Warnings about objects of earlier tests must not fail this one.
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -187,11 +187,11 @@ async def test_nothing_is_left_behind(plain: Server) -> None:
         del watch
         await service.close()
         gc.collect()
-    assert len(service._appender._turns) == 0
+    assert len(service._appender._locks) == 0
 
 
-async def test_appends_from_one_object_take_turns(plain: Server) -> None:
-    """Its events stand in the order of the calls, which is the order in the store; also where stale is an error."""
+async def test_appends_from_one_object_are_serialized(plain: Server) -> None:
+    """Its events have the order of the calls, which is also the stored order, with both settings of `stale`."""
     for stale in ("merge", "error"):
         async with SessiondSessionService(plain.address, stale=stale) as service:
             session = await service.create_session(app_name="app", user_id="user", session_id=stale)
@@ -204,30 +204,30 @@ async def test_appends_from_one_object_take_turns(plain: Server) -> None:
             assert session.state == {"n": 49}
 
 
-@pytest.mark.parametrize("read", [True, False], ids=["read", "built by hand"])
-async def test_a_refresh_takes_a_turn(plain: Server, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
-    """What it has read before an append must not be put over what the append has left in the same object."""
+@pytest.mark.parametrize("read", [True, False], ids=["read", "constructed"])
+async def test_refresh_takes_the_lock(plain: Server, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
+    """A refresh that was read before an append must not overwrite what the append has left in the object."""
     async with SessiondSessionService(plain.address) as service:
         created = await service.create_session(**KEY)
         session = created if read else Session(id="s", app_name="app", user_id="user")
         fetched, gate = asyncio.Event(), asyncio.Event()
         call = service._client.call
 
-        async def slowly(method: Any, request: Any) -> Any:
-            answer = await call(method, request)
+        async def slow_call(method: Any, request: Any) -> Any:
+            response = await call(method, request)
             if isinstance(request, session_service_pb2.GetSessionRequest):
                 fetched.set()
                 await gate.wait()
-            return answer
+            return response
 
-        monkeypatch.setattr(service._client, "call", slowly)
+        monkeypatch.setattr(service._client, "call", slow_call)
         refreshing = asyncio.create_task(service.refresh(session))
         await fetched.wait()
         held = session.state
         appends = [asyncio.create_task(service.append_event(session, delta_event({"n": n}))) for n in range(2)]
-        turns = service._appender._turns
-        # Either they wait for the refresh, or they are done before it.
-        while turns.count(held) < 3 and not all(append.done() for append in appends):
+        locks = service._appender._locks
+        # The appends wait for the refresh, or finish before it.
+        while locks.count(held) < 3 and not all(append.done() for append in appends):
             await asyncio.sleep(0)
         gate.set()
         await asyncio.gather(refreshing, *appends)
@@ -235,18 +235,18 @@ async def test_a_refresh_takes_a_turn(plain: Server, monkeypatch: pytest.MonkeyP
         assert session == stored
         assert [event.actions.state_delta for event in session.events] == [{"n": 0}, {"n": 1}]
         assert session.state == {"n": 1}
-        assert len(turns) == 0
+        assert len(locks) == 0
 
 
-async def test_turns_follow_a_session_that_is_given_another_dict() -> None:
-    """As a refresh gives one that was built by hand: who waited for the old dict must not meet who has the new."""
+async def test_lock_follows_a_session_that_gets_another_state_dict() -> None:
+    """A refresh replaces the dict of a constructed session. Waiters for the old dict's lock must take the new one."""
     appender = SessiondSessionService("127.0.0.1:1")._appender
     session = Session(id="s", app_name="app", user_id="user")
     inside = 0
 
     async def change(number: int) -> None:
         nonlocal inside
-        async with appender.turn(session):
+        async with appender.lock(session):
             inside += 1
             assert inside == 1
             for _ in range(5):
@@ -260,15 +260,15 @@ async def test_turns_follow_a_session_that_is_given_another_dict() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
-    assert len(appender._turns) == 0
+    assert len(appender._locks) == 0
 
 
-async def test_turns_are_per_object_and_forgotten() -> None:
-    turns, one, two = Turns(), object(), object()
+async def test_locks_are_per_object_and_removed_after_use() -> None:
+    locks, one, two = ObjectLocks(), object(), object()
     order: list[str] = []
 
-    async def take(what: object, name: str, gate: asyncio.Event | None = None) -> None:
-        async with turns.at(what):
+    async def take(target: object, name: str, gate: asyncio.Event | None = None) -> None:
+        async with locks.hold(target):
             order.append(f"{name} in")
             if gate is not None:
                 await gate.wait()
@@ -285,27 +285,27 @@ async def test_turns_are_per_object_and_forgotten() -> None:
     gate.set()
     await first
     assert order == ["a in", "c in", "c out", "a out"]
-    assert len(turns) == 0
+    assert len(locks) == 0
 
 
 class LoopThatEnds:
-    """A loop of another thread that runs when it is asked, and has ended when something is to run on it."""
+    """The loop of another thread that ends between `is_running` and `call_soon_threadsafe`."""
 
     def __init__(self, closed: bool) -> None:
         self.closed = closed
-        self.given = 0
+        self.calls = 0
 
     def is_running(self) -> bool:
         return True
 
     def call_soon_threadsafe(self, *_: object) -> None:
-        self.given += 1
+        self.calls += 1
         if self.closed:
             raise RuntimeError("Event loop is closed")
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "silent"])
-async def test_a_loop_that_ends_while_the_service_closes_holds_nobody_up(
+async def test_loop_that_ends_while_the_service_closes_does_not_block(
     closed: bool, plain: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = SessiondSessionService(plain.address, close_grace=0.0)
@@ -317,9 +317,9 @@ async def test_a_loop_that_ends_while_the_service_closes_holds_nobody_up(
     closing = connection.close(0.0)
     monkeypatch.setattr(connection, "close", lambda _grace: closing)
     await service.close()
-    assert loop.given == 1
+    assert loop.calls == 1
     assert len(service._client.connections) == 0
     if not closed:
-        # Nobody ran it: here it is carried out after all, so that the channel does not stay open.
+        # The dead loop did not run it. Awaited here so that the channel does not stay open.
         monkeypatch.setattr(connection, "loop", real)
         await closing

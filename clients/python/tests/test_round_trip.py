@@ -1,4 +1,4 @@
-"""What goes in comes back: every field, every value, every digit."""
+"""Round trips: every field of an event, every state value, every time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import logging
 from typing import Any
 
 import pytest
+from full_event import FREE, full_event
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.session import Session
 from google.genai import types
 from pydantic import BaseModel
-from tests_support import KEY, field_by_field, read, text_event
-from whole_event import FREE, whole_event
+from support import KEY, field_by_field, read, text_event
 
 from sessiond_adk import SessiondSessionService, StateValueError
 from sessiond_adk._proto import event_service_pb2, types_pb2
@@ -22,7 +22,7 @@ from sessiond_adk.events import decode_event, encode_event
 
 
 def unset(model: BaseModel, path: str = "") -> list[str]:
-    """Paths of fields that nobody has set, at any depth."""
+    """Paths of fields that are None, at any depth."""
     found = []
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -34,9 +34,9 @@ def unset(model: BaseModel, path: str = "") -> list[str]:
     return found
 
 
-def test_the_whole_event_is_whole() -> None:
-    """Otherwise the next test would be about less than it says."""
-    event = whole_event()
+def test_full_event_has_every_field() -> None:
+    """The next test needs that."""
+    event = full_event()
     top = [name for name in unset(event) if "." not in name]
     assert top == ["partial"], "a partial event is not stored"
     assert [name for name in unset(event.actions) if "." not in name] == []
@@ -52,9 +52,9 @@ def test_the_whole_event_is_whole() -> None:
     assert event.actions.compaction is not None
 
 
-async def test_every_field_comes_back_equal(service: SessiondSessionService) -> None:
+async def test_every_field_round_trips(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
-    event, twin = whole_event(), whole_event()
+    event, twin = full_event(), full_event()
     assert event == twin
     assert await service.append_event(session, event) is event
     assert event == twin, "appending changes nothing but temp: keys"
@@ -65,17 +65,17 @@ async def test_every_field_comes_back_equal(service: SessiondSessionService) -> 
     assert stored == session
 
 
-async def test_the_body_is_the_events_own_json_without_its_delta(service: SessiondSessionService) -> None:
+async def test_body_is_the_events_own_json_without_its_delta(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
-    event = whole_event()
+    event = full_event()
     await service.append_event(session, event)
     request = event_service_pb2.ListEventsRequest(key=session_key(**KEY))
-    (kept,) = [item async for item in service._client.list_events(request)]
+    (stored,) = [item async for item in service._client.list_events(request)]
     whole = event.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert json.loads(kept.state_delta.set_json) == whole["actions"].pop("stateDelta") == event.actions.state_delta
-    field_by_field(json.loads(kept.body_json), whole)
-    assert (kept.event_id, kept.author, kept.invocation_id) == (event.id, event.author, event.invocation_id)
-    assert kept.branch == "root.one.two"
+    assert json.loads(stored.state_delta.set_json) == whole["actions"].pop("stateDelta") == event.actions.state_delta
+    field_by_field(json.loads(stored.body_json), whole)
+    assert (stored.event_id, stored.author, stored.invocation_id) == (event.id, event.author, event.invocation_id)
+    assert stored.branch == "root.one.two"
 
 
 TIMES = [
@@ -94,7 +94,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize("seconds", TIMES)
-async def test_times_come_back_as_the_same_float(service: SessiondSessionService, seconds: float) -> None:
+async def test_times_round_trip_as_the_same_float(service: SessiondSessionService, seconds: float) -> None:
     session = await service.create_session(**KEY)
     await service.append_event(session, Event(author="a", timestamp=seconds))
     stored = await read(service)
@@ -104,11 +104,11 @@ async def test_times_come_back_as_the_same_float(service: SessiondSessionService
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e12, -1e12])
-async def test_times_that_are_none_are_refused_before_anything_is_sent(seconds: float) -> None:
-    nowhere = SessiondSessionService("127.0.0.1:1")
+async def test_invalid_times_are_refused_before_anything_is_sent(seconds: float) -> None:
+    unconnected = SessiondSessionService("127.0.0.1:1")
     session = Session(id="s", app_name="a", user_id="u")
-    with pytest.raises(ValueError, match=r"time|outside of the years"):
-        await nowhere.append_event(session, Event(author="a", timestamp=seconds))
+    with pytest.raises(ValueError, match=r"time|outside the years"):
+        await unconnected.append_event(session, Event(author="a", timestamp=seconds))
 
 
 async def test_values_keep_their_types_and_digits(service: SessiondSessionService) -> None:
@@ -130,17 +130,17 @@ async def test_values_keep_their_types_and_digits(service: SessiondSessionServic
     assert session.state == state
     stored = await read(service)
     assert stored.state == state
-    # As text, because Python calls 1, 1.0 and True equal, at any depth.
+    # As text: Python treats 1, 1.0 and True as equal, at any depth.
     assert json.dumps(stored.state, sort_keys=True) == json.dumps(state, sort_keys=True)
 
 
-class Thing(BaseModel):
-    """A model in state."""
+class Model(BaseModel):
+    """A model as a state value."""
 
     size: int = 3
 
 
-async def test_what_has_a_json_form_gets_it_as_in_the_kits_database(service: SessiondSessionService) -> None:
+async def test_values_are_converted_as_in_the_database_service(service: SessiondSessionService) -> None:
     import datetime
 
     from google.adk.sessions import DatabaseSessionService
@@ -149,13 +149,13 @@ async def test_what_has_a_json_form_gets_it_as_in_the_kits_database(service: Ses
         "date": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
         "set": {1},
         "tuple": (1, 2),
-        "model": Thing(),
+        "model": Model(),
         "bytes": b"abc",
         "keys": {1: "a"},
     }
     session = await service.create_session(**KEY)
     await service.append_event(session, Event(author="a", actions=EventActions(state_delta=dict(state))))
-    assert session.state["model"] == Thing(), "the caller keeps its own object, as with every service of the kit"
+    assert session.state["model"] == Model(), "the caller keeps its own object, as in ADK's services"
     async with DatabaseSessionService("sqlite+aiosqlite:///:memory:") as database:
         kept = await database.create_session(**KEY)
         await database.append_event(kept, Event(author="a", actions=EventActions(state_delta=dict(state))))
@@ -169,52 +169,52 @@ async def test_what_has_a_json_form_gets_it_as_in_the_kits_database(service: Ses
     [float("nan"), [float("inf")], {"deep": float("-inf")}, object(), print, b"\xff", "\ud800", {"a": "\udfff"}],
     ids=repr,
 )
-async def test_what_json_cannot_hold_is_refused_by_name_before_anything_is_sent(value: object) -> None:
-    """Where the kit's database would store a text of the object."""
-    nowhere = SessiondSessionService("127.0.0.1:1")
+async def test_values_without_a_json_form_are_refused_before_anything_is_sent(value: object) -> None:
+    """ADK's database service would store their `repr`."""
+    unconnected = SessiondSessionService("127.0.0.1:1")
     session = Session(id="s", app_name="a", user_id="u")
     event = Event(author="a", actions=EventActions(state_delta={"fine": 1, "user:bad": value, "temp:t": 1}))
     for attempt in (
-        lambda: nowhere.append_event(session, event),
-        lambda: nowhere.create_session(app_name="a", user_id="u", state={"user:bad": value}),
+        lambda: unconnected.append_event(session, event),
+        lambda: unconnected.create_session(app_name="a", user_id="u", state={"user:bad": value}),
     ):
         with pytest.raises(StateValueError, match="'user:bad'") as refused:
             await attempt()
         assert refused.value.key == "user:bad"
     assert session.state == {}
     assert session.events == []
-    assert "temp:t" in event.actions.state_delta, "nothing has happened to the event"
+    assert "temp:t" in event.actions.state_delta, "the event is unchanged"
 
 
-async def test_a_value_that_contains_itself_and_a_key_that_is_no_text() -> None:
-    nowhere = SessiondSessionService("127.0.0.1:1")
+async def test_cyclic_value_and_key_that_is_not_a_string() -> None:
+    unconnected = SessiondSessionService("127.0.0.1:1")
     ring: list[Any] = []
     ring.append(ring)
     with pytest.raises(StateValueError, match="'ring'"):
-        await nowhere.create_session(app_name="a", user_id="u", state={"ring": ring})
-    with pytest.raises(StateValueError, match="no string"):
-        await nowhere.create_session(app_name="a", user_id="u", state={1: 2})  # type: ignore[dict-item]
+        await unconnected.create_session(app_name="a", user_id="u", state={"ring": ring})
+    with pytest.raises(StateValueError, match="not a string"):
+        await unconnected.create_session(app_name="a", user_id="u", state={1: 2})  # type: ignore[dict-item]
     event = Event(author="a")
     event.actions.state_delta = {1: 2}  # type: ignore[dict-item]
-    with pytest.raises(StateValueError, match="no string"):
-        await nowhere.append_event(Session(id="s", app_name="a", user_id="u"), event)
+    with pytest.raises(StateValueError, match="not a string"):
+        await unconnected.append_event(Session(id="s", app_name="a", user_id="u"), event)
 
 
-def test_what_a_newer_kit_writes_is_left_out_of_the_object(caplog: pytest.LogCaptureFixture) -> None:
-    """And named once; the store has it, so a newer kit reads it all."""
-    body = json.loads(encode_event(whole_event()).message.body_json)
+def test_fields_of_a_newer_adk_are_omitted_from_the_object(caplog: pytest.LogCaptureFixture) -> None:
+    """With a warning that names them. A newer ADK reads them from the store."""
+    body = json.loads(encode_event(full_event()).message.body_json)
     body["newerField"] = {"a": 1}
     body["actions"]["newerAction"] = [1]
     body["content"]["parts"][0]["newerPart"] = "x"
-    message = encode_event(whole_event()).message
+    message = encode_event(full_event()).message
     message.body_json = json.dumps(body)
     with caplog.at_level(logging.WARNING):
-        assert decode_event(message) == whole_event()
+        assert decode_event(message) == full_event()
     assert "actions.newerAction" in caplog.text
     assert "content.parts.0.newerPart" in caplog.text
 
 
-async def test_what_a_newer_kit_writes_survives_in_the_store(service: SessiondSessionService) -> None:
+async def test_fields_of_a_newer_adk_stay_in_the_store(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     text = '{"content":{"parts":[{"text":"hi","shiny":1}],"role":"user"},"actions":{"fly":true},"wings":2}'
     request = event_service_pb2.AppendEventRequest(
@@ -244,8 +244,8 @@ async def test_what_a_newer_kit_writes_survives_in_the_store(service: SessiondSe
         ('{"content":{"parts":[5]}}', {}),
     ],
 )
-def test_bodies_of_others_are_read_as_far_as_they_go(body: str, expected: dict[str, str]) -> None:
-    """The command line's, snake_case files', milliseconds of Java and TypeScript, times as texts. The envelope wins."""
+def test_bodies_of_other_writers_are_read_as_far_as_possible(body: str, expected: dict[str, str]) -> None:
+    """The CLI's bodies, snake_case, milliseconds of Java and TypeScript, times as text. The envelope has precedence."""
     message = types_pb2.Event(event_id="e", author="ann", invocation_id="i", branch="b", body_json=body)
     message.event_time.FromNanoseconds(1_700_000_000_123_000_000)
     event = decode_event(message)
@@ -255,8 +255,8 @@ def test_bodies_of_others_are_read_as_far_as_they_go(body: str, expected: dict[s
     assert [part.text for part in parts] == list(expected.values())
 
 
-async def test_more_events_than_one_answer_holds(service: SessiondSessionService) -> None:
-    """12 MB of events: GetSession's first page, then ListEvents, in one list without gap or repetition."""
+async def test_more_events_than_one_response_holds(service: SessiondSessionService) -> None:
+    """12 MB of events: the first page of GetSession, then ListEvents, without gap or repetition."""
     session = await service.create_session(**KEY, state={"s": 1})
     for number in range(16):
         text = str(number) + "x" * 750_000

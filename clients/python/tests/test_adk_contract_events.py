@@ -1,4 +1,4 @@
-"""What the kits expect of a session service, continued: events, `temp:` keys, redelivery, and what others change."""
+"""What ADK expects of a session service: events, `temp:` keys, redelivery, templates, and changes of others."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.adk.utils.instructions_utils import inject_session_state
 from google.genai import types
-from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event
+from support import KEY, delta_event, ids, read, same_as_memory, text_event
 
 from sessiond_adk import CaughtUp, Deleted, ListAppend, SessiondError, SessiondSessionService
 from sessiond_adk._proto import event_service_pb2, state_service_pb2, types_pb2
 from sessiond_adk.client import session_key
 
 
-async def test_temp_lives_in_the_callers_session_only(service: SessiondSessionService) -> None:
-    """ "`temp:`: Python puts it into the caller's session and strips it from the event before storing"."""
+async def test_temp_stays_in_the_callers_session(service: SessiondSessionService) -> None:
+    """ADK moves `temp:` keys from the event into the caller's session before it stores the event."""
     session = await service.create_session(**KEY)
     marker = object()
     event = delta_event({"temp:a": marker, "temp:": 1, "b": 2})
@@ -41,7 +41,7 @@ async def test_temp_lives_in_the_callers_session_only(service: SessiondSessionSe
 
 
 async def test_temp_never_reaches_the_server_unless_it_is_shared(server: Server) -> None:
-    """The contract's invocations hold what is shared, until the invocation ends, and no event shows it."""
+    """The server keeps shared keys until the invocation ends, and stores them in no event."""
     async with (
         SessiondSessionService(server.address) as private,
         SessiondSessionService(server.address, share_temp=True) as shared,
@@ -59,7 +59,7 @@ async def test_temp_never_reaches_the_server_unless_it_is_shared(server: Server)
 
 
 async def test_temp_is_never_on_disk(serve: Serve) -> None:
-    """ "The stored event never holds it": no byte of it is in any file of the server, while it runs and afterwards."""
+    """No file of the server has a byte of it, neither while the server runs nor afterwards."""
     server = serve("sqlite:test.db")
 
     def on_disk(text: str) -> bool:
@@ -82,57 +82,54 @@ async def test_temp_is_never_on_disk(serve: Serve) -> None:
             assert not on_disk("hush-")
 
 
-async def test_a_key_that_is_almost_temp_is_stored(service: SessiondSessionService) -> None:
+async def test_keys_similar_to_temp_are_stored(service: SessiondSessionService) -> None:
     """Prefixes are case-sensitive."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY)
         await on.append_event(session, delta_event({"Temp:a": 1, "temp": 2, "x:temp:": 3, "APP:b": 4, "_adk:c": 5}))
         return (await read(on)).state
 
-    assert len(await same_as_memory(service, ask)) == 5
+    assert len(await same_as_memory(service, scenario)) == 5
 
 
-async def test_partial_events_are_nothing(service: SessiondSessionService) -> None:
-    """ "Partial events are not stored and change no state"."""
+async def test_partial_events_are_ignored(service: SessiondSessionService) -> None:
+    """They are not stored and change no state."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY)
         event = delta_event({"a": 1, "temp:b": 2}, partial=True)
         assert await on.append_event(session, event) is event
         return session.state, session.events, event.actions.state_delta, (await read(on)).state, (await read(on)).events
 
-    assert await same_as_memory(service, ask) == ({}, [], {"a": 1, "temp:b": 2}, {}, [])
+    assert await same_as_memory(service, scenario) == ({}, [], {"a": 1, "temp:b": 2}, {}, [])
 
 
 async def test_null_in_a_delta_is_stored(service: SessiondSessionService) -> None:
-    """ "`null` in a delta is stored by Python"."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY, state={"a": 1})
         await on.append_event(session, delta_event({"a": None, "user:b": None, "app:c": [None]}))
         return session.state, (await read(on)).state, (await read(on)).events[0].actions.state_delta
 
     expected = {"a": None, "user:b": None, "app:c": [None]}
-    assert await same_as_memory(service, ask) == (expected, expected, expected)
+    assert await same_as_memory(service, scenario) == (expected, expected, expected)
 
 
-async def test_ids_are_trimmed_and_blank_is_none(service: SessiondSessionService) -> None:
-    """ "Python's in-memory service trims session ids; a blank id counts as none"."""
+async def test_session_ids_are_trimmed_and_blank_ids_replaced(service: SessiondSessionService) -> None:
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         created = await on.create_session(app_name="app", user_id="user", session_id="  padded \n")
         found = await on.get_session(app_name="app", user_id="user", session_id=" padded")
         blank = [await on.create_session(app_name="app", user_id="user", session_id=one) for one in ("", "  ", None)]
         return created.id, found and found.id, len({session.id for session in blank}), [len(s.id) for s in blank]
 
-    assert await same_as_memory(service, ask) == ("padded", "padded", 3, [36, 36, 36])
+    assert await same_as_memory(service, scenario) == ("padded", "padded", 3, [36, 36, 36])
 
 
 async def test_redelivery_of_an_equal_event_is_ignored(service: SessiondSessionService) -> None:
-    """ "Redelivery of an equal event is ignored by Python's in-memory service; databases fail on it"."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY)
         event = delta_event({"a": 1, "app:b": 2, "temp:c": 3}, id="once", timestamp=9.5)
         await on.append_event(session, event)
@@ -145,12 +142,12 @@ async def test_redelivery_of_an_equal_event_is_ignored(service: SessiondSessionS
         lasts = session.last_update_time, elsewhere.last_update_time, stored.last_update_time
         return again.id, copied.id, session.state, ids(session), ids(elsewhere), ids(stored), stored.state, lasts
 
-    *_, stored, state, lasts = await same_as_memory(service, ask)
+    *_, stored, state, lasts = await same_as_memory(service, scenario)
     assert (stored, state, lasts) == (["once", "later"], {"a": 5, "app:b": 2}, (8.5, 8.5, 8.5))
 
 
-async def test_an_equal_event_with_its_temp_keys_back_is_a_redelivery_too(server: Server) -> None:
-    """Also where `temp:` keys were shared, which the server counts as content and the stored event does not hold."""
+async def test_redelivery_with_shared_temp_keys_is_ignored(server: Server) -> None:
+    """The server counts shared `temp:` keys as content, and the stored event does not have them."""
     async with SessiondSessionService(server.address, share_temp=True) as service:
         session = await service.create_session(**KEY)
         event = delta_event({"a": 1, "temp:b": 2}, id="once", invocation_id="i")
@@ -162,8 +159,8 @@ async def test_an_equal_event_with_its_temp_keys_back_is_a_redelivery_too(server
         assert ids(session) == ids(await read(service)) == ["once"]
 
 
-async def test_a_redelivery_behind_a_rewind_is_one_too(server: Server) -> None:
-    """What a rewind hides is stored all the same."""
+async def test_redelivery_of_a_rewound_event_is_ignored(server: Server) -> None:
+    """A rewound event is still stored."""
     async with SessiondSessionService(server.address, share_temp=True) as service:
         session = await service.create_session(**KEY)
         event = delta_event({"a": 1, "temp:b": 2}, id="once", invocation_id="i")
@@ -174,8 +171,8 @@ async def test_a_redelivery_behind_a_rewind_is_one_too(server: Server) -> None:
         assert ids(await read(service)) == []
 
 
-async def test_another_event_of_the_same_id_is_refused(service: SessiondSessionService) -> None:
-    """Ids are unique within a session, which only the memory service lets pass. As the kit's AlreadyExistsError."""
+async def test_another_event_with_the_same_id_is_refused(service: SessiondSessionService) -> None:
+    """With ADK's AlreadyExistsError. ADK's memory service would store both."""
     session = await service.create_session(**KEY)
     await service.append_event(session, delta_event({"a": 1}, id="once"))
     with pytest.raises(AlreadyExistsError) as refused:
@@ -186,8 +183,8 @@ async def test_another_event_of_the_same_id_is_refused(service: SessiondSessionS
     assert (await read(service)).state == {"a": 1}
 
 
-async def test_an_event_without_an_id_gets_one(service: SessiondSessionService) -> None:
-    """So that a retry is safe."""
+async def test_event_without_an_id_gets_one(service: SessiondSessionService) -> None:
+    """Retries need it."""
     session = await service.create_session(**KEY)
     event = text_event("x")
     event.id = ""
@@ -196,8 +193,7 @@ async def test_an_event_without_an_id_gets_one(service: SessiondSessionService) 
     assert ids(await read(service)) == [event.id]
 
 
-async def test_the_body_is_whole_but_for_the_delta(service: SessiondSessionService) -> None:
-    """ "Send the event's own JSON as the body, whole and unchanged except for `actions.state_delta`"."""
+async def test_body_is_complete_except_for_the_delta(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     event = delta_event({"a": 1}, custom_metadata={"k": None}, branch="x.y")
     await service.append_event(session, event)
@@ -209,9 +205,9 @@ async def test_the_body_is_whole_but_for_the_delta(service: SessiondSessionServi
     assert stored.state_delta.set_json == '{"a":1}'
 
 
-async def test_events_with_extra_fields(service: SessiondSessionService) -> None:
-    """ "Events have different fields in every language and gain some in every release. Unknown fields survive": also
-    where the kit's models forbid them, in a fork, and before an append from here."""
+async def test_unknown_fields_of_events_survive(service: SessiondSessionService) -> None:
+    """Other languages and newer versions of ADK write fields that this ADK's models forbid. Also through a fork, and
+    with an append from here."""
     session = await service.create_session(**KEY)
     text = (
         '{"content":{"parts":[{"text":"hi","mood":"calm"}],"role":"model"},"actions":{"fly":{"high":true}},'
@@ -265,35 +261,34 @@ STATE = {
 }
 
 
-async def render_in_the_kit(on: BaseSessionService, session: Session, template: str) -> str:
-    """As an agent's instruction is rendered."""
+async def render_with_adk(on: BaseSessionService, session: Session, template: str) -> str:
+    """Renders as ADK renders an agent's instruction."""
     agent = LlmAgent(name="agent", model="scripted")
     context = InvocationContext(session_service=on, invocation_id="i", agent=agent, session=session)
     return await inject_session_state(template, ReadonlyContext(context))
 
 
 async def test_templates(server: Server) -> None:
-    """ "Python is the reference: braces around an identifier …": the kit renders our sessions as it renders its own,
-    and the server, for those that have no kit, as the kit."""
+    """ADK renders sessions of this service as it renders its own, and the server renders as ADK does."""
     async with SessiondSessionService(server.address, share_temp=True) as service:
 
-        async def ask(on: BaseSessionService) -> list[str]:
+        async def scenario(on: BaseSessionService) -> list[str]:
             session = await on.create_session(**KEY, state=STATE)
             await on.append_event(session, delta_event({"temp:draft": "soup"}, invocation_id="i"))
             for missing in ("{missing}", "{app:name}", "{temp:none}"):
                 with pytest.raises(KeyError, match=missing.strip("{}")):
-                    await render_in_the_kit(on, session, missing)
-            return [await render_in_the_kit(on, session, template) for template, _ in TEMPLATES]
+                    await render_with_adk(on, session, missing)
+            return [await render_with_adk(on, session, template) for template, _ in TEMPLATES]
 
-        rendered = await same_as_memory(service, ask)
+        rendered = await same_as_memory(service, scenario)
         assert rendered == [expected for _, expected in TEMPLATES]
 
         async def render(template: str) -> str:
             request = state_service_pb2.RenderTemplateRequest(
                 key=session_key(**KEY), template=template, invocation_id="i"
             )
-            answer = await service._client.call(lambda to: to.state.RenderTemplate, request)
-            text: str = answer.text
+            response = await service._client.call(lambda to: to.state.RenderTemplate, request)
+            text: str = response.text
             return text
 
         assert [await render(template) for template, _ in TEMPLATES] == rendered
@@ -303,10 +298,10 @@ async def test_templates(server: Server) -> None:
         assert json.loads(refused.value.metadata["keys"]) == ["missing", "app:name"]
 
 
-async def test_a_rewind_of_the_kit_is_an_event_like_any_other(service: SessiondSessionService) -> None:
-    """`Runner.rewind_async` appends a marker with a delta of its own making; its nulls are stored."""
+async def test_adk_rewind_is_an_ordinary_event(service: SessiondSessionService) -> None:
+    """`Runner.rewind_async` appends a marker with a delta; its nulls are stored."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         session = await on.create_session(**KEY, state={"old": 1})
         await on.append_event(session, delta_event({"new": 1}, id="e1", invocation_id="i1"))
         marker = delta_event({"new": None}, id="e2")
@@ -315,13 +310,13 @@ async def test_a_rewind_of_the_kit_is_an_event_like_any_other(service: SessiondS
         stored = await read(on)
         return stored.state, ids(stored), stored.events[1].actions.rewind_before_invocation_id
 
-    assert await same_as_memory(service, ask) == ({"old": 1, "new": None}, ["e1", "e2"], "i1")
+    assert await same_as_memory(service, scenario) == ({"old": 1, "new": None}, ["e1", "e2"], "i1")
 
 
-async def test_what_an_agent_has_set_and_not_committed_survives_the_append_of_another(
+async def test_uncommitted_state_survives_the_append_of_another_event(
     service: SessiondSessionService,
 ) -> None:
-    """The kit's State writes into the session's dict at once, long before its event is appended."""
+    """ADK's State writes into the session's dict long before its event is appended."""
     session = await service.create_session(**KEY, state={"shared": 1})
     pending: dict[str, Any] = {}
     tool = State(session.state, pending)
@@ -334,8 +329,7 @@ async def test_what_an_agent_has_set_and_not_committed_survives_the_append_of_an
     assert (await read(service)).state == {"shared": 2, "draft": "mine", "other": 1}
 
 
-async def test_app_and_user_changes_are_seen_by_other_sessions(service: SessiondSessionService) -> None:
-    """ "What hurts: `app:` and `user:` changes invisible to other sessions"."""
+async def test_app_and_user_changes_are_visible_in_other_sessions(service: SessiondSessionService) -> None:
     one = await service.create_session(**KEY)
     two = await service.create_session(app_name="app", user_id="user", session_id="two")
     await service.append_event(one, delta_event({"app:a": 1, "user:b": 2, "c": 3}))
@@ -343,8 +337,8 @@ async def test_app_and_user_changes_are_seen_by_other_sessions(service: Sessiond
     assert two.state == {"app:a": 1, "user:b": 2}
 
 
-async def test_a_session_of_another_making_can_be_appended_to(service: SessiondSessionService) -> None:
-    """Built by hand, or by another service, without what this package remembers: nothing of it is dropped."""
+async def test_append_to_a_constructed_session(service: SessiondSessionService) -> None:
+    """It does not have the earlier stored values, so none of its keys is removed."""
     await service.create_session(**KEY, state={"a": 1, "b": 2})
     foreign = Session(id="s", app_name="app", user_id="user", state={"a": 0, "local": 1})
     await service.append_event(foreign, delta_event({"c": 3}))
@@ -352,8 +346,8 @@ async def test_a_session_of_another_making_can_be_appended_to(service: SessiondS
     assert len(foreign.events) == 1
 
 
-async def test_expire(service: SessiondSessionService) -> None:
-    """ "What hurts: no way to expire": the session is as if it had been deleted, and whoever follows it is told."""
+async def test_expiry(service: SessiondSessionService) -> None:
+    """An expired session is as if deleted, and its watches end with `Deleted`."""
     session = await service.create_session(**KEY, state={"own": 1, "user:kept": 2, "app:kept": 3})
     await service.append_event(session, text_event("x"))
     async with service.watch(**KEY, start="now") as watch:

@@ -1,5 +1,4 @@
-"""What sessiond can do and the kit has no word for: operations, state outside of a turn, the past, expiration,
-watches."""
+"""What the service offers beyond ADK's interface: operations, state without a session, history, expiry, watches."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from .append import Appender
 from .client import TEXT, Client, scope_of, session_key
 from .events import decode_event
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
-from .reading import already_made, read_session, read_state, read_stored
-from .retry import RetriedError
+from .reading import read_possibly_created, read_session, read_state, read_stored_session
 from .sessions import decode_session, trimmed
 from .state import SessionState, is_temp, split_object, values_of, with_prefix, without_prefix
 from .times import to_nanos, to_seconds
@@ -31,12 +29,12 @@ from .watch import Start, Watch
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """An event, and what only the store knows about it.
+    """An event with its place in the log.
 
     Attributes:
-      event: the kit's object.
-      sequence: its place in the session's log, from 1.
-      commit_time: the server's clock at the commit, in seconds since 1970.
+      event: the ADK event.
+      sequence: its number in the session's log, from 1.
+      commit_time: time of the commit on the server's clock, in seconds since 1970.
       rewound: a rewind hides it from `get_session`.
     """
 
@@ -46,106 +44,106 @@ class StoredEvent:
     rewound: bool
 
 
-class Beyond:
-    """The part of the service that goes beyond the kit's interface."""
+class Extensions:
+    """The methods of the service beyond ADK's interface."""
 
     _client: Client
     _appender: Appender
 
-    # Operations through a session object. Each appends an event, which is what any change of a session's state is.
+    # Operations through a session object. Each appends an event, as every change of a session's state does.
 
     async def change(self, session: Session, delta: Delta, *, author: str = "system", invocation_id: str = "") -> Event:
-        """Changes state that is visible from `session` by an event without content, and brings `session` up to date.
+        """Changes state that is visible from `session` with an event without content, and updates `session`.
 
-        Answers the event; its `state_delta` holds what the keys became, None for those that were removed.
+        Returns the event. Its `state_delta` has the new value of each key, None for removed keys.
 
         Raises:
-          SessiondError: with TYPE_MISMATCH (code FAILED_PRECONDITION) where an operation meets a value that it cannot
-            work on; as `append_event` otherwise.
+          SessiondError: TYPE_MISMATCH (code FAILED_PRECONDITION) if an operation does not fit the stored value;
+            otherwise as `append_event`.
         """
         event = Event(author=author, invocation_id=invocation_id, actions=EventActions(state_delta=dict(delta.values)))
         await self._appender.append(session, event, delta.operations)
         return event
 
     async def _operate(self, session: Session, operation: Operation) -> Any:
-        """Appends an event of one operation, and answers what its key was right after that very commit.
+        """Appends an event with one operation, and returns the value of its key right after that commit.
 
         Raises:
           ValueError: a `temp:` key, which no event stores; nothing was sent.
         """
         if is_temp(operation.key):
-            raise ValueError(f"{operation.key!r} belongs to an invocation: give the operation to an event of it")
+            raise ValueError(f"{operation.key!r} belongs to an invocation. Pass the operation to append_event.")
         event = Event(author="system")
-        answer = await self._appender.append(session, event, [operation])
+        response = await self._appender.append(session, event, [operation])
         if operation.key in event.actions.state_delta:
-            # Not the event's own object, which the caller may change.
+            # A copy: the caller may change it, and the event is in session.events.
             return copy.deepcopy(event.actions.state_delta[operation.key])
-        # The commit left the key as it was. A replay's state is of now, and the key may have changed since.
-        committed = answer.session
-        if answer.replayed or not committed.HasField("state_json"):
-            committed = await read_stored(self._client, committed.key, answer.event.sequence)
-        known = split_object(committed.state_json).get(operation.key)
-        return known.value if known is not None else None
+        # The commit did not change the key. The state of a replay is that of now, so it is read as of the commit.
+        committed = response.session
+        if response.replayed or not committed.HasField("state_json"):
+            committed = await read_stored_session(self._client, committed.key, response.event.sequence)
+        stored = split_object(committed.state_json).get(operation.key)
+        return stored.value if stored is not None else None
 
-    # What these answer is what the commit of their own event made of the key, whatever others have done since.
+    # These return the result of their own commit, even if others have changed the key since.
 
     async def increment(self, session: Session, key: str, by: int | float = 1) -> int | float:
-        """Adds `by` to a number and answers the sum. No concurrent increment is lost, and no two get the same sum."""
+        """Adds `by` to a number and returns the sum. No concurrent increment is lost, and no two return one sum."""
         total: int | float = await self._operate(session, Increment(key, by))
         return total
 
     async def append_to_list(self, session: Session, key: str, values: Sequence[Any], max_length: int = 0) -> list[Any]:
-        """Adds `values` to the end of a list, keeps its newest `max_length` items (0: all), and answers it."""
+        """Appends `values` to a list, keeps its newest `max_length` items (0: all), and returns it."""
         items: list[Any] = await self._operate(session, ListAppend(key, values, max_length))
         return items
 
     async def set_if_absent(self, session: Session, key: str, value: Any) -> Any:
-        """Sets a key that has no value, and answers the value that it has then, whoever has set it."""
+        """Sets a key that has no value, and returns its value, whether this call or another has set it."""
         return await self._operate(session, SetIfAbsent(key, value))
 
     async def merge(self, session: Session, key: str, patch: Mapping[str, Any]) -> dict[str, Any]:
-        """Merges `patch` into an object (RFC 7396: None removes a member), and answers it."""
+        """Merges `patch` into an object (RFC 7396: None removes a member), and returns it."""
         merged: dict[str, Any] = await self._operate(session, MergePatch(key, patch))
         return merged
 
     async def remove(self, session: Session, *keys: str) -> None:
-        """Removes keys, which setting them to None does not."""
+        """Removes keys. Setting a key to None stores a null instead."""
         await self.change(session, Delta(operations=[Remove(key) for key in keys]))
 
     async def refresh(self, session: Session) -> None:
-        """Brings `session` to what is stored now, in place, with the events of others.
+        """Updates `session` in place to what is stored, including the events of others.
 
-        Uncommitted changes of its state are lost, `temp:` keys stay.
+        Uncommitted changes of its state are lost. `temp:` keys stay.
 
         Raises:
-          SessionNotFoundError: there is no such session any more.
+          SessionNotFoundError: the session does not exist any more.
         """
-        # An append of this very object may be under way, which the session that is read may lack.
-        async with self._appender.turn(session):
+        # Without the lock, the session that is read could lack an event that an in-flight append adds to `session`.
+        async with self._appender.lock(session):
             fresh = await read_session(self._client, session.app_name, session.user_id, session.id)
             if fresh is None:
-                raise errors.missing(session.app_name, session.user_id, session.id)
+                raise errors.session_not_found(session.app_name, session.user_id, session.id)
             temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
-            # In place where it can be: an agent's contexts hold the dict, not the session.
+            # In place if possible: an agent's contexts hold the dict, not the session.
             if isinstance(session.state, SessionState) and isinstance(fresh.state, SessionState):
-                session.state.become(fresh.state)
+                session.state.replace_with(fresh.state)
             else:
                 session.state = fresh.state
             session.state.update(temp)
             session.events[:] = fresh.events
             session.last_update_time = fresh.last_update_time
 
-    # State outside of a turn, and without a session.
+    # State without a session object.
 
     async def get_state(
         self, *, app_name: str, user_id: str | None = None, session_id: str | None = None, invocation_id: str = ""
     ) -> dict[str, Any]:
-        """What is visible from an application, a user or a session, keys with their prefixes.
+        """Reads the merged state of an application, a user or a session, with prefixed keys.
 
-        With `invocation_id` also its `temp:` keys, as far as they were shared.
+        With `invocation_id` also the `temp:` keys that were shared in that invocation.
 
         Raises:
-          SessionNotFoundError: there is no such session. An application or user that nobody wrote to has empty state.
+          SessionNotFoundError: the session does not exist. An application or user without state has an empty dict.
         """
         return values_of(await read_state(self._client, scope_of(app_name, user_id, session_id), invocation_id))
 
@@ -158,13 +156,13 @@ class Beyond:
         session_id: str | None = None,
         author: str = "",
     ) -> dict[str, Any]:
-        """Changes state outside of a turn and answers what is visible from the scope then, keys with their prefixes.
+        """Changes state outside an invocation, and returns the merged state of the scope with prefixed keys.
 
-        An application's scope takes `app:` keys, a user's `app:` and `user:` keys, a session's all but `temp:` ones;
-        there the change is an event of the session's log. Carried out once, however often it has to be sent.
+        An application's scope accepts `app:` keys; a user's, `app:` and `user:` keys; a session's, all but `temp:`
+        keys. A change through a session is an event of its log. Retries within the call apply the delta once.
 
         Raises:
-          SessiondInvalidError: a key outside of the scope (KEY_OUTSIDE_SCOPE).
+          SessiondInvalidError: a key is outside the scope (KEY_OUTSIDE_SCOPE).
         """
         request = state_service_pb2.UpdateStateRequest(
             scope=scope_of(app_name, user_id, session_id),
@@ -173,29 +171,29 @@ class Beyond:
             request_id=uuid.uuid4().hex,
             json_form=TEXT,
         )
-        answer = await self._client.call(lambda to: to.state.UpdateState, request)
-        return values_of(split_object(answer.state_json))
+        response = await self._client.call(lambda to: to.state.UpdateState, request)
+        return values_of(split_object(response.state_json))
 
     async def get_app_state(self, *, app_name: str) -> dict[str, Any]:
-        """An application's state, keys without `app:`."""
+        """Reads an application's state. Keys come without `app:`."""
         return without_prefix(await read_state(self._client, scope_of(app_name)), State.APP_PREFIX)
 
     async def update_app_state(self, values: Mapping[str, Any], *, app_name: str) -> None:
-        """Sets keys of an application's state, written without `app:`."""
+        """Sets keys of an application's state. Pass them without `app:`."""
         await self.update_state(Delta(with_prefix(values, State.APP_PREFIX)), app_name=app_name)
 
     async def update_user_state(self, values: Mapping[str, Any], *, app_name: str, user_id: str) -> None:
-        """Sets keys of a user's state, written without `user:`."""
+        """Sets keys of a user's state. Pass them without `user:`."""
         await self.update_state(Delta(with_prefix(values, State.USER_PREFIX)), app_name=app_name, user_id=user_id)
 
     async def end_invocation(self, session: Session, invocation_id: str) -> None:
-        """Drops what `share_temp` has shared of an invocation; by itself it is gone after an hour without use."""
+        """Drops the `temp:` keys that were shared in an invocation. Otherwise they expire after an hour without use."""
         request = state_service_pb2.EndInvocationRequest(
             key=session_key(session.app_name, session.user_id, session.id), invocation_id=invocation_id
         )
         await self._client.call(lambda to: to.state.EndInvocation, request)
 
-    # The past, and the end.
+    # History and expiry.
 
     async def get_session_as_of(
         self,
@@ -206,20 +204,20 @@ class Beyond:
         sequence: int,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session as it was right after an event, its state in all scopes included; 0: as it was created.
+        """Reads the session as it was right after an event, with the state of all scopes. 0: as it was created.
 
         Raises:
-          SessiondError: with BEYOND_LAST_SEQUENCE (code OUT_OF_RANGE).
+          SessiondError: BEYOND_LAST_SEQUENCE (code OUT_OF_RANGE).
         """
         return await read_session(self._client, app_name, user_id, session_id, config, as_of_sequence=sequence)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after_sequence: int = 0, include_rewound: bool = False
     ) -> AsyncIterator[StoredEvent]:
-        """A session's events with their sequences, oldest first, page by page.
+        """Yields a session's events with their sequences, oldest first, page by page.
 
         Raises:
-          SessionNotFoundError: there is no such session.
+          SessionNotFoundError: the session does not exist.
         """
         request = event_service_pb2.ListEventsRequest(
             key=session_key(app_name, user_id, trimmed(session_id)),
@@ -240,12 +238,12 @@ class Beyond:
         up_to_sequence: int | None = None,
         new_session_id: str | None = None,
     ) -> Session:
-        """Makes a new session of another one's past: its events up to a sequence (None: all) and its state as of then.
+        """Creates a session with the events of another up to a sequence (None: all), and its state as of then.
 
-        Answers the new session without events; `get_session` reads them.
+        Returns the new session without events; `get_session` reads them.
 
         Raises:
-          SessionNotFoundError: there is no such session.
+          SessionNotFoundError: the session does not exist.
           AlreadyExistsError: the new id is taken.
         """
         source = session_key(app_name, user_id, trimmed(session_id))
@@ -254,29 +252,28 @@ class Beyond:
             key=source, up_to_sequence=up_to_sequence, session_id=target.session_id, json_form=TEXT
         )
         try:
-            answered = await self._client.call_knowing(lambda to: to.sessions.ForkSession, request)
-            forked = answered.answer.session
-        except RetriedError as refused:
-            # A second attempt finds what the first one made. A fork cannot carry a mark, but says where it is from.
-            found = await already_made(self._client, refused, target)
+            forked = (await self._client.call(lambda to: to.sessions.ForkSession, request)).session
+        except errors.SessiondAlreadyExistsError as error:
+            # The response of an earlier attempt may be lost. A fork has no creation label, but it names its source.
+            found = await read_possibly_created(self._client, error, target)
             if found is None or found.forked_from.key != source:
-                raise refused.error from refused.error.__cause__
+                raise
             if up_to_sequence is not None and found.forked_from.sequence != up_to_sequence:
-                raise refused.error from refused.error.__cause__
+                raise
             forked = found
         return decode_session(forked)
 
     async def rewind_session(
         self, *, app_name: str, user_id: str, session_id: str, to_sequence: int, author: str = ""
     ) -> Session:
-        """Takes a session back to an event (0: as created) without forgetting anything, and reads it.
+        """Rewinds a session to an event (0: as created), and reads it.
 
-        The events behind it no longer show in `get_session`; `list_events(include_rewound=True)` has them all, and a
-        rewind can be rewound. Application and user state stay as they are. Unlike the kit's own `Runner.rewind_async`,
-        keys that were new are removed, not set to None.
+        `get_session` no longer shows the events after it; `list_events(include_rewound=True)` does, and a rewind can be
+        rewound. Application and user state stay. Unlike ADK's own `Runner.rewind_async`, this removes keys that were
+        new instead of setting them to None.
 
         Raises:
-          SessionNotFoundError: there is no such session.
+          SessionNotFoundError: the session does not exist.
         """
         request = session_service_pb2.RewindSessionRequest(
             key=session_key(app_name, user_id, trimmed(session_id)),
@@ -288,7 +285,7 @@ class Beyond:
         await self._client.call(lambda to: to.sessions.RewindSession, request)
         session = await read_session(self._client, app_name, user_id, session_id)
         if session is None:
-            raise errors.missing(app_name, user_id, session_id)
+            raise errors.session_not_found(app_name, user_id, session_id)
         return session
 
     async def expire_session(
@@ -300,19 +297,19 @@ class Beyond:
         at: float | None = None,
         after_seconds: float | None = None,
     ) -> float | None:
-        """Lets a session cease to exist `at` a time, or `after_seconds` from the commit on; with neither it stays.
+        """Sets when a session expires: `at` a time, `after_seconds` from the commit, or never (neither is given).
 
-        From then on it is as if it had been deleted: its events and its own state are gone, application and user state
-        stay. Using it does not put that off; calling this again does. Answers when it will be, in seconds since 1970
-        on the server's clock, as `at` is; None for never.
+        An expired session is as if deleted: its events and its own state are gone, application and user state stay.
+        Using the session does not postpone the expiry; calling this again does. Returns the expiry in seconds since
+        1970 on the server's clock, which `at` refers to as well; None for never.
 
         Raises:
-          SessionNotFoundError: there is no such session.
+          SessionNotFoundError: the session does not exist.
           SessiondInvalidError: the time is not in the future.
-          ValueError: both are given, or one is no time; nothing was sent.
+          ValueError: both arguments are given, or one is not finite; nothing was sent.
         """
         if at is not None and after_seconds is not None:
-            raise ValueError("a session expires at a time or after some seconds, not both")
+            raise ValueError("Both at and after_seconds are given. Pass at most one.")
         request = session_service_pb2.UpdateSessionRequest(
             key=session_key(app_name, user_id, trimmed(session_id)), session=types_pb2.Session()
         )
@@ -324,8 +321,6 @@ class Beyond:
         updated = (await self._client.call(lambda to: to.sessions.UpdateSession, request)).session
         return to_seconds(updated.expire_time.ToNanoseconds()) if updated.HasField("expire_time") else None
 
-    # What happens now.
-
     def watch(
         self,
         *,
@@ -336,9 +331,9 @@ class Beyond:
         start: Start = "snapshot",
         reconnect_seconds: float = 60.0,
     ) -> Watch:
-        """Follows what is committed in a session, a user or an application: `async for item in service.watch(…)`.
+        """Watches the committed changes of a session, a user or an application: `async for item in service.watch(…)`.
 
-        See `Watch` for what comes, and for how it goes on when the connection breaks.
+        `Watch` describes the items, and how a watch resumes when the connection breaks.
         """
         return Watch(
             self._client, scope_of(app_name, user_id, session_id), cursor, start, reconnect_seconds=reconnect_seconds

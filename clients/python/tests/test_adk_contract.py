@@ -1,7 +1,6 @@
-"""Every point of what the kits expect of a session service that concerns Python, one test each (the second half
-is in test_contract_points_of_events.py).
+"""What ADK expects of a session service: sessions, times and filters (test_adk_contract_events.py has the events).
 
-The docstrings cite the point. Where the kit's memory service can be asked, it is, so that the point stays the kit's.
+Where ADK's memory service supports a scenario, the test runs it there too and compares the results.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
-from tests_support import KEY, delta_event, ids, read, same_as_memory, text_event, with_events
+from support import KEY, delta_event, ids, read, same_as_memory, text_event, with_events
 
 from sessiond_adk import SessiondError, SessiondSessionService
 
 
-async def test_create_answers_the_merged_state(service: SessiondSessionService) -> None:
-    """create: `create_session(app_name, user_id, state, session_id)`; "prefixes are sorted, temp: goes nowhere"."""
+async def test_create_returns_the_merged_state(service: SessiondSessionService) -> None:
+    """Keys go to the scope of their prefix. `temp:` keys are dropped."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         state = {"app:a": 1, "user:u": [2], "own": None, "temp:t": 3, "App:x": 4, "session:y": 5}
         first = await on.create_session(**KEY, state=state)
         second = await on.create_session(app_name="app", user_id="user", session_id="two", state={"own": 6})
         other = await on.create_session(app_name="app", user_id="other")
         return first.state, second.state, other.state, first.events, (await read(on)).state
 
-    first, *_ = await same_as_memory(service, ask)
+    first, *_ = await same_as_memory(service, scenario)
     assert first == {"app:a": 1, "user:u": [2], "own": None, "App:x": 4, "session:y": 5}
 
 
-async def test_a_created_session_equals_the_one_that_is_read(service: SessiondSessionService) -> None:
-    """ "equality compares private attributes too": no marker of ours parts two readings of one session."""
+async def test_created_session_equals_the_one_that_is_read(service: SessiondSessionService) -> None:
+    """Equality compares private attributes too, so this package must not add any."""
     created = await service.create_session(**KEY, state={"a": 1})
     assert created == await read(service)
     await service.append_event(created, text_event("x"))
@@ -47,11 +46,11 @@ async def test_a_created_session_equals_the_one_that_is_read(service: SessiondSe
     assert Session.model_validate_json(created.model_dump_json()) == created
 
 
-async def test_a_session_holds_nothing_extra(service: SessiondSessionService) -> None:
-    """ "`Session` is pydantic with `extra=forbid`": no method makes another class, or adds to it."""
+async def test_session_has_no_extra_fields(service: SessiondSessionService) -> None:
+    """`Session` forbids extra fields. No method returns a subclass or adds a field."""
     session = await service.create_session(**KEY, state={"a": 1})
     await service.append_event(session, delta_event({"a": 2}))
-    made = [
+    returned = [
         session,
         await read(service),
         *(await service.list_sessions(app_name="app")).sessions,
@@ -59,7 +58,7 @@ async def test_a_session_holds_nothing_extra(service: SessiondSessionService) ->
         await service.rewind_session(**KEY, to_sequence=1),
         await service.get_session_as_of(**KEY, sequence=0),
     ]
-    for one in made:
+    for one in returned:
         assert type(one) is Session
         assert one.__dict__.keys() == Session.model_fields.keys()
         assert one.__pydantic_extra__ is None
@@ -70,9 +69,8 @@ async def test_a_session_holds_nothing_extra(service: SessiondSessionService) ->
 
 
 @pytest.mark.parametrize("stale", ["merge", "error"])
-async def test_the_storage_update_marker_is_left_alone(server: Server, stale: Literal["merge", "error"]) -> None:
-    """ "a private attribute `_storage_update_marker` exists for an optimistic marker": another service's is not ours to
-    read, to set or to drop."""
+async def test_storage_update_marker_is_not_touched(server: Server, stale: Literal["merge", "error"]) -> None:
+    """`_storage_update_marker` belongs to other services of ADK: never read, set or cleared."""
     async with SessiondSessionService(server.address, stale=stale) as service:
         session = await service.create_session(**KEY)
         await service.append_event(session, text_event("x"))
@@ -88,15 +86,14 @@ async def test_the_storage_update_marker_is_left_alone(server: Server, stale: Li
         assert marked == await read(service)
 
 
-async def test_get_answers_none_for_what_is_missing(service: SessiondSessionService) -> None:
-    """get: "→ None if missing"."""
+async def test_get_returns_none_for_a_missing_session(service: SessiondSessionService) -> None:
     await service.create_session(**KEY)
     for other in ({"session_id": "t"}, {"user_id": "t"}, {"app_name": "t"}, {"session_id": ""}, {"session_id": " "}):
         assert await service.get_session(**{**KEY, **other}) is None
 
 
-async def test_a_session_id_alone_reaches_nobody(service: SessiondSessionService) -> None:
-    """A bare session id, which the server would look up among everybody's, is never sent."""
+async def test_bare_session_id_is_never_sent(service: SessiondSessionService) -> None:
+    """The server would look it up among the sessions of all users."""
     session = await service.create_session(**KEY)
     assert await service.get_session(app_name="", user_id="", session_id="s") is None
     await service.delete_session(app_name="", user_id="", session_id="s")
@@ -109,9 +106,9 @@ async def test_a_session_id_alone_reaches_nobody(service: SessiondSessionService
 
 
 async def test_list_is_oldest_update_first(service: SessiondSessionService) -> None:
-    """list: "oldest update first", with merged state and without events."""
+    """With merged state and without events."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         sessions = {}
         for name in "dbca":
             sessions[name] = await on.create_session(
@@ -131,16 +128,16 @@ async def test_list_is_oldest_update_first(service: SessiondSessionService) -> N
             for listed in (everybody, one, none, empty, await on.list_sessions(app_name="other"))
         ]
 
-    everybody, one, none, *_ = await same_as_memory(service, ask)
+    everybody, one, none, *_ = await same_as_memory(service, scenario)
     assert [item[1] for item in everybody] == ["a", "b", "c", "d"]
     assert [item[1] for item in one] == ["a", "b"]
     assert none == []
 
 
-async def test_list_all_users(service: SessiondSessionService) -> None:
-    """list: "`list_sessions(app_name, user_id=None)`" is everybody's sessions, each with its own user's state."""
+async def test_list_of_all_users(service: SessiondSessionService) -> None:
+    """Each session has the state of its own user."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         for user in ("ann", "bob", "carl"):
             key = {"app_name": "app", "user_id": user, "session_id": "same"}
             session = await on.create_session(**key, state={"user:name": user, f"app:{user}": True})
@@ -152,7 +149,7 @@ async def test_list_all_users(service: SessiondSessionService) -> None:
         ]
         return [(one.user_id, one.id, one.state, one.last_update_time) for one in everybody]
 
-    listed = await same_as_memory(service, ask)
+    listed = await same_as_memory(service, scenario)
     shared = {"app:ann": True, "app:bob": True, "app:carl": True}
     assert [(user, state) for user, _, state, _ in listed] == [
         (user, {**shared, "user:name": user}) for user in ("bob", "carl", "ann")
@@ -160,7 +157,7 @@ async def test_list_all_users(service: SessiondSessionService) -> None:
 
 
 async def test_list_reads_all_pages(server: Server) -> None:
-    """list: more sessions than a page of the server holds, of several users."""
+    """More sessions than a page of the server holds, of several users."""
     async with SessiondSessionService(server.address) as service:
         gate = asyncio.Semaphore(64)
 
@@ -176,10 +173,10 @@ async def test_list_reads_all_pages(server: Server) -> None:
         assert {session.id for session in one} == {f"s{number:05}" for number in range(1, 2300, 3)}
 
 
-async def test_deleting_what_is_missing_is_nothing(service: SessiondSessionService) -> None:
-    """delete: "missing is a no-op"; the wider scopes' state stays."""
+async def test_deleting_a_missing_session_is_no_error(service: SessiondSessionService) -> None:
+    """State of the user stays when a session is deleted."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         await on.delete_session(**KEY)
         await on.create_session(**KEY, state={"user:u": 1, "own": 2})
         await on.delete_session(**{**KEY, "session_id": " s "})
@@ -189,11 +186,10 @@ async def test_deleting_what_is_missing_is_nothing(service: SessiondSessionServi
         again = await on.create_session(**KEY)
         return gone, again.state, again.events
 
-    assert await same_as_memory(service, ask) == (None, {"user:u": 1}, [])
+    assert await same_as_memory(service, scenario) == (None, {"user:u": 1}, [])
 
 
-async def test_append_answers_the_event_and_changes_the_callers_session(service: SessiondSessionService) -> None:
-    """append: "`append_event(session, event)` → event; changes the caller's session"."""
+async def test_append_returns_the_event_and_updates_the_callers_session(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     event = delta_event({"a": [1], "app:b": 2, "user:c": 3})
     held = session.state
@@ -207,8 +203,8 @@ async def test_append_answers_the_event_and_changes_the_callers_session(service:
     assert await read(service) == session
 
 
-async def test_append_to_a_session_that_is_gone(service: SessiondSessionService) -> None:
-    """The kit's SessionNotFoundError, which is a ValueError; nothing of the caller's changes."""
+async def test_append_to_a_deleted_session(service: SessiondSessionService) -> None:
+    """Raises ADK's SessionNotFoundError, and changes neither the session nor the event."""
     session = await service.create_session(**KEY)
     await service.delete_session(**KEY)
     event = delta_event({"a": 1, "temp:t": 1})
@@ -222,9 +218,9 @@ async def test_append_to_a_session_that_is_gone(service: SessiondSessionService)
 
 
 async def test_user_state_has_no_prefixes(service: SessiondSessionService) -> None:
-    """more: "`get_user_state` (keys without prefix), `flush`"."""
+    """`get_user_state` returns keys without prefix."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         nothing = await on.get_user_state(app_name="app", user_id="user")
         session = await on.create_session(**KEY, state={"user:a": 1, "app:b": 2, "c": 3, "user:": 4})
         await on.append_event(session, delta_event({"user:user:d": 5}))
@@ -232,11 +228,11 @@ async def test_user_state_has_no_prefixes(service: SessiondSessionService) -> No
         other = await on.get_user_state(app_name="app", user_id="other")
         return nothing, await on.get_user_state(app_name="app", user_id="user"), other
 
-    assert await same_as_memory(service, ask) == ({}, {"a": 1, "": 4, "user:d": 5}, {})
+    assert await same_as_memory(service, scenario) == ({}, {"a": 1, "": 4, "user:d": 5}, {})
 
 
-async def test_flush_has_nothing_to_do(serve: Serve) -> None:
-    """more: "`flush`": what an append has answered outlives the server's death, and flushing asks nobody."""
+async def test_flush_does_nothing(serve: Serve) -> None:
+    """An append that has returned survives a kill of the server, and flush works without a server."""
     server = serve("sqlite:test.db")
     async with SessiondSessionService(server.address) as service:
         session = await service.create_session(**KEY)
@@ -247,8 +243,8 @@ async def test_flush_has_nothing_to_do(serve: Serve) -> None:
         assert await read(service) == session
 
 
-async def test_a_duplicate_id_already_exists(service: SessiondSessionService) -> None:
-    """duplicate id: `AlreadyExistsError`; the session that is there stays as it is."""
+async def test_duplicate_id_already_exists(service: SessiondSessionService) -> None:
+    """The existing session does not change."""
     await service.create_session(**KEY, state={"a": 1})
     with pytest.raises(AlreadyExistsError) as refused:
         await service.create_session(**{**KEY, "session_id": "\ts\n"}, state={"a": 2, "app:b": 3})
@@ -257,8 +253,8 @@ async def test_a_duplicate_id_already_exists(service: SessiondSessionService) ->
     assert (await read(service)).state == {"a": 1}
 
 
-async def test_a_stale_writer_is_refused_where_that_is_wanted(server: Server) -> None:
-    """stale writer: "`StaleSessionError` whose text holds "modified in storage""."""
+async def test_stale_writer_is_refused_with_stale_error(server: Server) -> None:
+    """ADK's StaleSessionError has "modified in storage" in its message."""
     async with SessiondSessionService(server.address, stale="error") as service:
         mine = await service.create_session(**KEY)
         theirs = await read(service)
@@ -274,8 +270,8 @@ async def test_a_stale_writer_is_refused_where_that_is_wanted(server: Server) ->
         assert (await read(service)).state == {"a": 2, "b": 1}
 
 
-async def test_a_stale_writer_is_merged_by_default(service: SessiondSessionService) -> None:
-    """ "What hurts: stale-session errors from a second writer; updates lost by concurrent appends"."""
+async def test_stale_writer_is_merged_by_default(service: SessiondSessionService) -> None:
+    """No error for a second writer, and no lost update."""
     mine = await service.create_session(**KEY, state={"gone": 1, "app:gone": 2, "kept": 3})
     theirs = await read(service)
     await service.append_event(theirs, delta_event({"theirs": [1], "app:x": 1, "kept": 4}))
@@ -290,7 +286,7 @@ async def test_a_stale_writer_is_merged_by_default(service: SessiondSessionServi
 
 
 async def test_time_is_float_seconds_compared_exactly(service: SessiondSessionService) -> None:
-    """time: "float seconds, compared exactly"; `last_update_time` is the last event's time, even an older one."""
+    """`last_update_time` is the last event's time, even if an earlier event has a later time."""
     session = await service.create_session(**KEY)
     for seconds in (1_700_000_000.1234567, 5.25, 1_700_000_000.1234565):
         await service.append_event(session, Event(author="a", timestamp=seconds))
@@ -302,10 +298,9 @@ async def test_time_is_float_seconds_compared_exactly(service: SessiondSessionSe
 
 
 async def test_last_update_time_may_be_older_than_the_creation(service: SessiondSessionService) -> None:
-    """ "`last_update_time` is the last event's time, even when that is older than the creation"; until there is one, it
-    is the creation's."""
+    """Without events it is the time of the creation."""
 
-    async def ask(on: BaseSessionService) -> Any:
+    async def scenario(on: BaseSessionService) -> Any:
         began = time.time()
         old = await on.create_session(**KEY)
         young = await on.create_session(**{**KEY, "session_id": "young"})
@@ -317,11 +312,11 @@ async def test_last_update_time_may_be_older_than_the_creation(service: Sessiond
         assert listed[1].last_update_time == old.last_update_time
         return young.last_update_time, found.last_update_time, [one.id for one in listed], listed[0].last_update_time
 
-    assert await same_as_memory(service, ask) == (5.25, 5.25, ["young", "s"], 5.25)
+    assert await same_as_memory(service, scenario) == (5.25, 5.25, ["young", "s"], 5.25)
 
 
-async def test_events_stay_in_the_order_of_their_commits(service: SessiondSessionService) -> None:
-    """ "What hurts: events with equal timestamps in random order"."""
+async def test_events_keep_the_order_of_their_commits(service: SessiondSessionService) -> None:
+    """Also events with equal timestamps."""
     session = await with_events(service, [7.0] * 20 + [3.0])
     assert ids(await read(service)) == ids(session)
     assert ids(await read(service, num_recent_events=2)) == ids(session)[-2:]
@@ -332,19 +327,19 @@ TIMES = [10.0, 20.5, 20.5, 30.1234567, 1_700_000_000.1234567]
 
 @pytest.mark.parametrize("recent", [None, 0, 1, 2, 5, 100, 2**40])
 @pytest.mark.parametrize("after", [None, 0.0, 10.0, 20.5, 30.1234567, 30.1234568, 1_700_000_000.1234567, 2e9, 1e300])
-async def test_which_events_are_read(server: Server, recent: int | None, after: float | None) -> None:
-    """ "`num_recent_events`: Python 0 = none; absent = all. `after_timestamp` is inclusive; Python 0 = no filter"."""
+async def test_event_filters(server: Server, recent: int | None, after: float | None) -> None:
+    """`num_recent_events`: 0 selects none, None all. `after_timestamp` is inclusive, and 0 is no filter."""
 
-    async def ask(on: BaseSessionService) -> list[str]:
+    async def scenario(on: BaseSessionService) -> list[str]:
         await with_events(on, TIMES)
         return ids(await read(on, num_recent_events=recent, after_timestamp=after))
 
     async with SessiondSessionService(server.address) as service:
-        await same_as_memory(service, ask)
+        await same_as_memory(service, scenario)
 
 
-async def test_an_after_that_is_no_time(service: SessiondSessionService) -> None:
-    """Any float may stand there: what no event can fail is no filter, what none can pass leaves none."""
+async def test_after_timestamp_outside_the_range_of_times(service: SessiondSessionService) -> None:
+    """Any float is valid: below the range it filters nothing, above it filters every event."""
     await with_events(service, [-5.0, 1.0])
     for after, expected in ((float("nan"), 2), (float("-inf"), 2), (float("inf"), 0), (-5.0, 2), (-4.9, 1), (0.0, 2)):
         assert len((await read(service, after_timestamp=after)).events) == expected, after

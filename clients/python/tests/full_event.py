@@ -1,4 +1,4 @@
-"""An event of the kit with every field set, built from the kit's own models so that a field it gains is set as well."""
+"""An ADK event with every field set, built from ADK's models, so that new fields are set as well."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from pydantic import BaseModel
 
-# Deep enough for everything a response of a model holds; below it optional fields stay unset.
+# Covers every field of a model response. Optional fields below this depth stay unset.
 DEPTH = 7
 
 FREE = {"none": None, "int": 10**30, "float": 0.1, "text": "ü\u2028\U0001f600", "list": [None, [1, {"a": []}]], "": ""}
 
 
-class Maker:
-    """Makes values of any type that the kit's models name."""
+class Generator:
+    """Generates a value of any type that ADK's models use."""
 
     def __init__(self) -> None:
-        """Values differ from each other by a number, so that two fields that change places are seen."""
+        """Numbers make the values distinct, so that swapped fields are detected."""
         self._number = 0
 
     def _next(self) -> int:
@@ -34,7 +34,7 @@ class Maker:
         return self._number
 
     def value(self, kind: Any, depth: int = 0) -> Any:
-        """A value of the type `kind`."""
+        """Generates a value of the type `kind`."""
         origin, inside = typing.get_origin(kind), typing.get_args(kind)
         if kind is Any or kind is object:
             return FREE
@@ -72,7 +72,7 @@ class Maker:
         return self.model(kind, depth + 1)
 
     def model(self, kind: type[BaseModel], depth: int = 0, **given: Any) -> Any:
-        """A model with every field set, as far as `DEPTH` goes."""
+        """Generates a model with every field set, down to `DEPTH`."""
         if kind is AuthConfig:
             return auth_config()
         values = dict(given)
@@ -83,7 +83,7 @@ class Maker:
 
 
 def auth_config() -> AuthConfig:
-    """A request for a user's consent; its schemes are unions that cannot be filled blindly."""
+    """A request for a user's consent. Its unions need values that match each other."""
     scheme = OpenIdConnectWithConfig(
         authorization_endpoint="https://example.com/auth", token_endpoint="https://example.com/token", scopes=["a", "b"]
     )
@@ -92,12 +92,12 @@ def auth_config() -> AuthConfig:
     return AuthConfig(auth_scheme=scheme, raw_auth_credential=credential, exchanged_auth_credential=credential)
 
 
-def whole_event(timestamp: float = 1_795_190_851.2509241) -> Event:
-    """Every field of Event and of EventActions set, and what hangs below them; nothing partial, no `temp:` keys."""
-    maker = Maker()
+def full_event(timestamp: float = 1_795_190_851.2509241) -> Event:
+    """An event with every field set, recursively, except `partial`. No `temp:` keys."""
+    generator = Generator()
     state = {"app:a": FREE, "user:u": None, "plain": [1.0, 1, True, "1"], "app:": 0, "user:": "", "other:x": {}}
-    actions = maker.model(EventActions, 1, state_delta=state)
-    event: Event = maker.model(
+    actions = generator.model(EventActions, 1, state_delta=state)
+    event: Event = generator.model(
         Event,
         actions=actions,
         partial=None,

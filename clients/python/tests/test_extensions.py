@@ -1,4 +1,4 @@
-"""What goes beyond the kit's interface."""
+"""The methods beyond ADK's interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
-from tests_support import KEY, delta_event, read, text_event
+from support import KEY, delta_event, read, text_event
 
 from sessiond_adk import (
     Delta,
@@ -29,7 +29,7 @@ from sessiond_adk import (
 )
 from sessiond_adk._proto import types_pb2
 from sessiond_adk.client import session_key
-from sessiond_adk.reading import read_stored
+from sessiond_adk.reading import read_stored_session
 from sessiond_adk.times import to_seconds
 
 
@@ -52,18 +52,18 @@ async def test_operations_through_a_session(service: SessiondSessionService) -> 
     assert session.events[-1].actions.state_delta == {"gone": None}
 
 
-async def test_the_stored_delta_is_read_for_operations_alone(
+async def test_stored_delta_is_decoded_only_for_operations(
     service: SessiondSessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plain append knows what it has set, and every turn of an agent makes several."""
+    """A plain append knows its own values, and every invocation makes several appends."""
     decoded: list[str] = []
     decode = events.decode_delta
 
-    def counted(delta: types_pb2.StateDelta) -> dict[str, Any]:
+    def counting_decode(delta: types_pb2.StateDelta) -> dict[str, Any]:
         decoded.append(delta.set_json)
         return decode(delta)
 
-    monkeypatch.setattr("sessiond_adk.append.decode_delta", counted)
+    monkeypatch.setattr("sessiond_adk.append.decode_delta", counting_decode)
     session = await service.create_session(**KEY)
     await service.append_event(session, delta_event({"a": 1}))
     assert decoded == []
@@ -72,7 +72,7 @@ async def test_the_stored_delta_is_read_for_operations_alone(
 
 
 async def test_operations_of_an_event(service: SessiondSessionService) -> None:
-    """In the same commit as its delta, after its values; the event says what became of their keys."""
+    """They apply in the event's commit, after its values. Their results are added to the event's delta."""
     session = await service.create_session(**KEY, state={"a": 1, "x": 1})
     event = delta_event({"a": 10, "b": [1]}, author="agent")
     operations: list[Operation] = [
@@ -86,15 +86,15 @@ async def test_operations_of_an_event(service: SessiondSessionService) -> None:
     assert event.actions.state_delta == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
     assert session.state == {"a": 12, "b": [1, 2], "x": 9, "c": {"d": 1}}
     assert await read(service) == session
-    # The same object once more, which now says more than what was sent at first.
+    # The same object again, whose delta now includes the results.
     await service.append_event(session, event, operations=operations)
     assert len((await read(service)).events) == 1
     assert session.state["a"] == 12
 
 
-async def test_an_operation_answers_what_is_stored_and_not_what_is_local(service: SessiondSessionService) -> None:
+async def test_operation_returns_the_stored_value_not_the_local_one(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"stored": [1], "map": {"a": 1}})
-    session.state["stored"] = session.state["new"] = session.state["count"] = "set and not committed"
+    session.state["stored"] = session.state["new"] = session.state["count"] = "not committed"
     assert await service.set_if_absent(session, "stored", "default") == [1]
     assert await service.set_if_absent(session, "new", "default") == "default"
     assert await service.increment(session, "count") == 1
@@ -109,10 +109,10 @@ async def test_an_operation_answers_what_is_stored_and_not_what_is_local(service
 
 
 async def test_operations_on_temp_keys(service: SessiondSessionService) -> None:
-    """What does not leave the process the server cannot evaluate; what is shared it evaluates, and never stores."""
+    """The server evaluates operations on shared keys and never stores them. Without sharing it cannot."""
     session = await service.create_session(**KEY)
     session.state["temp:n"] = 5
-    with pytest.raises(ValueError, match="'temp:n' stays in this process"):
+    with pytest.raises(ValueError, match="cannot change 'temp:n'"):
         await service.append_event(session, delta_event({"a": 1}), operations=[Increment("temp:n")])
     assert (session.state, session.events) == ({"temp:n": 5}, [])
     assert (await read(service)).events == []
@@ -125,8 +125,8 @@ async def test_operations_on_temp_keys(service: SessiondSessionService) -> None:
     assert (await read(service)).state == {"a": 2}
 
 
-async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSessionService) -> None:
-    """Removing a key that the same event has set for the first time leaves nothing to tell of it."""
+async def test_operation_that_removes_a_key_of_its_own_event(service: SessiondSessionService) -> None:
+    """Removing a key that the same event sets for the first time leaves no trace of the key in the event."""
     session = await service.create_session(**KEY, state={"old": 1})
     event = delta_event({"new": 1, "old": 2}, author="agent")
     await service.append_event(session, event, operations=[Remove("new"), Remove("old")])
@@ -146,14 +146,14 @@ async def test_an_operation_that_undoes_what_its_event_sets(service: SessiondSes
         MergePatch("k", {"a": b"\xff"}),
     ],
 )
-async def test_operations_that_cannot_be_sent(operation: Any) -> None:
+async def test_operations_that_cannot_be_encoded(operation: Any) -> None:
     nowhere = SessiondSessionService("127.0.0.1:1")
     session = Session(id="s", app_name="a", user_id="u")
     with pytest.raises(ValueError, match="'k'"):
         await nowhere.append_event(session, text_event("x"), operations=[operation])
     with pytest.raises(ValueError, match="'k'"):
         await nowhere.update_state(Delta(operations=[operation]), app_name="a")
-    with pytest.raises(TypeError, match="no operation"):
+    with pytest.raises(TypeError, match="not an operation"):
         Delta(operations=["increment"])  # type: ignore[list-item]
 
 
@@ -177,11 +177,11 @@ async def test_state_without_a_session(service: SessiondSessionService) -> None:
         await service.update_app_state({"x": object()}, app_name="app")
     with pytest.raises(ValueError, match="user_id is empty"):
         await service.get_state(app_name="app", user_id="")
-    with pytest.raises(ValueError, match="needs its user_id"):
+    with pytest.raises(ValueError, match="needs a user_id"):
         await service.get_state(app_name="app", session_id="s")
 
 
-async def test_state_of_a_session_outside_of_a_turn(service: SessiondSessionService) -> None:
+async def test_state_of_a_session_without_a_session_object(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"a": 1, "b": 2})
     state = await service.update_state(Delta({"a": 3}, [Remove("b")]), **KEY, author="ops")
     assert state == {"a": 3}
@@ -193,7 +193,7 @@ async def test_state_of_a_session_outside_of_a_turn(service: SessiondSessionServ
         await service.get_state(app_name="app", user_id="user", session_id="none")
 
 
-async def test_the_past(service: SessiondSessionService) -> None:
+async def test_history(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY, state={"a": 0, "app:x": 0})
     for number in range(1, 5):
         await service.append_event(session, delta_event({"a": number, "app:x": number, f"k{number}": 1}))
@@ -242,40 +242,40 @@ async def test_rewinds(service: SessiondSessionService) -> None:
     assert await read(service) == back
     everything = [item async for item in service.list_events(**KEY, include_rewound=True)]
     assert [item.rewound for item in everything] == [False, True, True, True]
-    # An object from before goes on behind the rewind, and its state follows.
+    # An object that was read before the rewind gets the state after it.
     await service.append_event(session, text_event("on"))
     assert session.state == {"a": 1, "k1": 1, "user:u": 3}
     with pytest.raises(SessionNotFoundError):
         await service.rewind_session(app_name="app", user_id="user", session_id="none", to_sequence=0)
 
 
-async def test_when_a_session_expires_can_be_set_and_taken_back(service: SessiondSessionService) -> None:
-    async def stands() -> float | None:
-        known = await read_stored(service._client, session_key(**KEY))
-        return to_seconds(known.expire_time.ToNanoseconds()) if known.HasField("expire_time") else None
+async def test_expiry_can_be_set_and_cleared(service: SessiondSessionService) -> None:
+    async def stored_expiry() -> float | None:
+        stored = await read_stored_session(service._client, session_key(**KEY))
+        return to_seconds(stored.expire_time.ToNanoseconds()) if stored.HasField("expire_time") else None
 
     def expire(**when: Any) -> Awaitable[float | None]:
         return service.expire_session(**KEY, **when)
 
     await service.create_session(**KEY, state={"a": 1})
-    assert await stands() is None
+    assert await stored_expiry() is None
     for at in (4_102_444_800.0, 4_000_000_000.123456):
-        assert await service.expire_session(**{**KEY, "session_id": " s "}, at=at) == await stands() == at
+        assert await service.expire_session(**{**KEY, "session_id": " s "}, at=at) == await stored_expiry() == at
     soon = await expire(after_seconds=3600.5)
     later = await expire(after_seconds=7200)
     assert soon is not None
     assert later is not None
     assert soon < later < 4_000_000_000
-    assert later == await stands()
+    assert later == await stored_expiry()
     for wrong in ({"at": 1.0}, {"at": -1e9}, {"after_seconds": 0}, {"after_seconds": -5}):
         with pytest.raises(SessiondInvalidError):
             await expire(**wrong)
     for unsent in ({"at": float("nan")}, {"after_seconds": float("inf")}, {"at": 4e9, "after_seconds": 5}):
-        with pytest.raises(ValueError, match=r"no time|not both"):
+        with pytest.raises(ValueError, match=r"not a time|at most one"):
             await expire(**unsent)
-    assert later == await stands()
+    assert later == await stored_expiry()
     assert await expire() is None
-    assert await stands() is None
+    assert await stored_expiry() is None
     assert (await read(service)).state == {"a": 1}
     with pytest.raises(SessionNotFoundError):
         await service.expire_session(**{**KEY, "session_id": "none"}, at=4e9)
@@ -292,16 +292,16 @@ async def test_refreshing(service: SessiondSessionService) -> None:
     assert session.state is held
     assert session.state == {"a": 1, "temp:t": 1}
     assert session.events == other.events
-    by_hand = Session(id="s", app_name="app", user_id="user")
-    await service.refresh(by_hand)
-    assert by_hand == other
+    constructed = Session(id="s", app_name="app", user_id="user")
+    await service.refresh(constructed)
+    assert constructed == other
     await service.delete_session(**KEY)
     with pytest.raises(SessionNotFoundError):
         await service.refresh(session)
 
 
-async def test_a_marker_less_session_where_stale_is_an_error(service: SessiondSessionService) -> None:
-    """Built by hand, or by another service of the kit: up to date when its newest event is the stored one."""
+async def test_constructed_session_with_stale_error(service: SessiondSessionService) -> None:
+    """It is current if its newest event is the newest stored one."""
     strict = SessiondSessionService(f"{service._client.target}", stale="error")
     async with strict:
         session = await service.create_session(**KEY)
