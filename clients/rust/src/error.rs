@@ -53,7 +53,7 @@ fn message(failure: &Failure) -> String {
 
 /// One row for each reason of `docs/errors.md`.
 fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
-    use ErrorCategory::{Internal, InvalidInput, NotFound, RateLimited, Unavailable};
+    use ErrorCategory::{Internal, InvalidInput, NotFound, RateLimited, Timeout, Unavailable};
     Some(match reason {
         "MISSING_FIELD" => (InvalidInput, "session.missing_field"),
         "FIELD_TOO_LONG" => (InvalidInput, "session.field_too_long"),
@@ -88,6 +88,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "OVERLOADED" => (RateLimited, "session.overloaded"),
         "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" => (Unavailable, "session.unavailable"),
         "OUTCOME_UNKNOWN" => (Unavailable, "session.outcome_unknown"),
+        "EXPIRED_IN_QUEUE" => (Timeout, "session.deadline_exceeded"),
         "INTERNAL" => (Internal, "session.internal"),
         _ => return None,
     })
