@@ -174,27 +174,3 @@ pub struct WatchPage {
     /// When the session expires, if the scope is a session with an expiry.
     pub expire_time: Option<Time>,
 }
-
-/// The items and bytes that a page may still take. The first item always fits.
-pub(crate) struct Budget {
-    items: usize,
-    bytes: usize,
-    empty: bool,
-}
-
-impl Budget {
-    pub(crate) fn new(max_items: usize, max_bytes: usize) -> Self {
-        Self { items: max_items, bytes: max_bytes, empty: true }
-    }
-
-    /// Takes an item of this size. Returns whether it fits.
-    pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.empty || (self.items > 0 && bytes <= self.bytes);
-        if fits {
-            self.items = self.items.saturating_sub(1);
-            self.bytes = self.bytes.saturating_sub(bytes);
-            self.empty = false;
-        }
-        fits
-    }
-}

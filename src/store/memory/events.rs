@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{budget::Budget, session::Log};
-use crate::domain::{
-    Sequence,
-    event::Event,
-    page::{EventFilter, EventPage, EventSelection, Rest, narrow},
+use super::session::Log;
+use crate::{
+    domain::{
+        Sequence,
+        event::Event,
+        page::{EventFilter, EventPage, EventSelection, Rest, narrow},
+    },
+    store::budget::Budget,
 };
 
 impl Log {

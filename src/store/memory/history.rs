@@ -1,7 +1,6 @@
 //! Reads of what changed: the history of a key, and what follows a position.
 
 use super::{
-    budget::Budget,
     scope::{KeyVersion, ScopeRecord},
     session::Session,
     world::World,
@@ -18,7 +17,10 @@ use crate::{
         session::Incarnation,
         time::Time,
     },
-    store::{KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery},
+    store::{
+        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
+        budget::Budget,
+    },
 };
 
 impl World {

@@ -4,7 +4,6 @@
 //! change set is applied to the data. So a decision that is refused, or panics, cannot leave anything behind.
 
 mod backend;
-mod budget;
 mod events;
 mod history;
 mod load;

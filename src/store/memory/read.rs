@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
-use super::{budget::Budget, session::Session, world::World};
+use super::{session::Session, world::World};
 use crate::{
     domain::{
         error::Error,
@@ -15,7 +15,7 @@ use crate::{
     },
     store::{
         EventQuery, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery,
-        StateQuery, StateView,
+        StateQuery, StateView, budget::Budget,
     },
 };
 

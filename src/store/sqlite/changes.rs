@@ -22,7 +22,8 @@ use crate::{
         time::Time,
     },
     store::{
-        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery, query::Budget,
+        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
+        budget::Budget,
     },
 };
 
