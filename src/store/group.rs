@@ -87,7 +87,9 @@ pub async fn execute<B: Backend>(
                 backend.roll_back(true).await;
                 let failure = Error::internal("a decision panicked");
                 submission.answer(Err(failure.clone()));
-                decided.into_iter().for_each(|(it, _)| it.answer(Err(failure.clone())));
+                // The fault is not theirs: the same requests may be sent again.
+                let undecided = Error::StoreUnavailable(Cause::new(failure.clone()));
+                decided.into_iter().for_each(|(it, _)| it.answer(Err(undecided.clone())));
                 // Nothing of it happened, so that those behind it can still be executed.
                 group.extend(waiting);
                 return Err(failure);
