@@ -26,7 +26,7 @@ def binary() -> Path:
     """The server binary: SESSIOND_TEST_PROGRAM, or the newest build of cargo.
 
     Raises:
-      FileNotFoundError: there is none. No test is skipped for that.
+      FileNotFoundError: The server program was not found. No test is skipped without it.
     """
     named = os.environ.get("SESSIOND_TEST_PROGRAM")
     if named:

@@ -30,7 +30,7 @@ def import_order(root: Path) -> list[str]:
     """The modules, each after those that it imports.
 
     Raises:
-      CycleError: there is none.
+      CycleError: The imports have a cycle.
     """
     graph = {path.relative_to(root).as_posix(): imported_modules(path, root) for path in root.rglob("*.py")}
     return list(TopologicalSorter(graph).static_order())

@@ -168,7 +168,7 @@ impl Watch {
         Ok(Some(Change { cursor, kind }))
     }
 
-    /// Pauses before the next attempt, or fails if there is none.
+    /// Pauses before the next attempt. Fails if no attempt is left.
     async fn reconnect(&mut self, status: Status) -> Result<()> {
         self.stream = None;
         self.attempts += 1;

@@ -112,7 +112,7 @@ impl Writer<'_> {
         let SessionRow { is_new, metadata, info, state_bytes, initial } = row;
         let id = node(info.incarnation);
         let expire = info.expire_time;
-        if !is_new && !metadata {
+        if !is_new {
             // Touches no index but those of lists.
             self.writes.touch_session.execute(params![
                 id,
@@ -123,22 +123,15 @@ impl Writer<'_> {
                 info.update_time.secs(),
                 info.update_time.nanos(),
             ])?;
-            return Ok(());
-        }
-        if !is_new {
-            self.writes.update_session.execute(params![
-                id,
-                info.last_sequence.cast_signed(),
-                size(*state_bytes),
-                info.last_event_time.secs(),
-                info.last_event_time.nanos(),
-                info.update_time.secs(),
-                info.update_time.nanos(),
-                expire.map(Time::secs),
-                expire.map(Time::nanos),
-                info.display_name.as_str(),
-                labels_text(&info.labels),
-            ])?;
+            if *metadata {
+                self.writes.update_metadata.execute(params![
+                    id,
+                    expire.map(Time::secs),
+                    expire.map(Time::nanos),
+                    info.display_name.as_str(),
+                    labels_text(&info.labels),
+                ])?;
+            }
             return Ok(());
         }
         let key = &info.key;

@@ -101,9 +101,8 @@ statements! {
             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"),
         touch_session: "UPDATE session SET last_sequence = ?2, state_bytes = ?3, last_event_secs = ?4,
             last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7 WHERE id = ?1",
-        update_session: "UPDATE session SET last_sequence = ?2, state_bytes = ?3, last_event_secs = ?4,
-            last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7, expire_secs = ?8, expire_nanos = ?9,
-            display_name = ?10, labels = ?11 WHERE id = ?1",
+        update_metadata: "UPDATE session SET expire_secs = ?2, expire_nanos = ?3, display_name = ?4, labels = ?5
+            WHERE id = ?1",
         delete_session: "DELETE FROM session WHERE id = ?1",
         insert_event: format!("INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"),

@@ -120,7 +120,7 @@ def _decode_body(stored: types_pb2.Event) -> Event:
 
 
 def _remove_member(data: Any, location: Sequence[int | str]) -> str | None:
-    """Removes the object member at `location`, and returns its path; None if there is none.
+    """Removes the object member at `location`, and returns its path. None if the member is missing.
 
     pydantic appends the names of union variants and of missing fields to a location. The last member that exists is
     then the rejected one. Removing a list item would move the others, so the member that holds the list is removed.

@@ -143,7 +143,7 @@ class Watch:
         raise StopAsyncIteration
 
     async def _next_message(self) -> watch_service_pb2.WatchResponse | None:
-        """The next message of the stream, which is opened if there is none; None if the watch is over.
+        """Returns the next message, opening a stream if needed. None if the watch is over.
 
         Raises:
           grpc.aio.AioRpcError: the stream broke or ended, or was silent for too long.

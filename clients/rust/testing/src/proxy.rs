@@ -32,7 +32,7 @@ pub enum Cut {
     Torn,
 }
 
-/// Forwards everything between clients and a server until it is told to cut.
+/// Forwards everything between clients and a server, except for what it was asked to cut.
 ///
 /// The server answers after it has committed, so a cut answer leaves the client without knowledge of a committed write.
 #[derive(Debug)]
