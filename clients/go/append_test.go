@@ -1,0 +1,295 @@
+package sessiond_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/adk/v2/session"
+
+	sessiond "github.com/sessiond/sessiond/clients/go"
+)
+
+// TestMerge appends from two objects of one session, which the server merges key by key.
+func TestMerge(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store.name, func(t *testing.T) {
+			service := connect(t, startServer(t, store.uri))
+			one := create(t, service, "s", map[string]any{"a": 1.0, "b": 1.0, "gone": 1.0, "user:u": 1.0})
+			two := get(t, service, "s")
+			if err := one.State().Set("uncommitted", 7); err != nil {
+				t.Fatal(err)
+			}
+			if err := one.State().Set("b", "mine"); err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, service, two, deltaEvent(t, map[string]any{"a": 2, "user:u": 2, "app:x": 2}))
+			if err := service.Remove(t.Context(), two, "gone"); err != nil {
+				t.Fatal(err)
+			}
+			own := []any{"own", "object"}
+			appendTo(t, service, one, deltaEvent(t, map[string]any{"c": own, "temp:t": 1}))
+
+			want := map[string]any{
+				"a": 2.0, "b": "mine", "c": own, "user:u": 2.0, "app:x": 2.0, "uncommitted": 7, "temp:t": 1,
+			}
+			if diff := cmp.Diff(want, stateOf(one)); diff != "" {
+				t.Errorf("the caller's state (-want +got):\n%s", diff)
+			}
+			if one.Events().Len() != 1 || two.Events().Len() != 2 {
+				t.Errorf("the callers have %d and %d events, want 1 and 2", one.Events().Len(), two.Events().Len())
+			}
+			stored := get(t, service, "s")
+			want = map[string]any{"a": 2.0, "b": 1.0, "c": own, "user:u": 2.0, "app:x": 2.0}
+			if diff := cmp.Diff(want, stateOf(stored)); diff != "" {
+				t.Errorf("the stored state (-want +got):\n%s", diff)
+			}
+			if stored.Events().Len() != 3 {
+				t.Errorf("%d stored events, want 3", stored.Events().Len())
+			}
+			if err := service.Refresh(t.Context(), one); err != nil {
+				t.Fatal(err)
+			}
+			want["temp:t"] = 1
+			if diff := cmp.Diff(want, stateOf(one)); diff != "" || one.Events().Len() != 3 {
+				t.Errorf("the refreshed state, with %d events (-want +got):\n%s", one.Events().Len(), diff)
+			}
+		})
+	}
+}
+
+// TestEventIsNotChanged appends an event that others hold as well.
+func TestEventIsNotChanged(t *testing.T) {
+	service := inMemory(t)
+	s := create(t, service, "s", nil)
+	event := deltaEvent(t, map[string]any{"temp:t": 1, "a": 1})
+	appendTo(t, service, s, event)
+	if diff := cmp.Diff(map[string]any{"temp:t": 1, "a": 1}, event.Actions.StateDelta); diff != "" {
+		t.Errorf("the caller's delta (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]any{"a": 1}, s.Events().At(0).Actions.StateDelta); diff != "" {
+		t.Errorf("the delta in the session (-want +got):\n%s", diff)
+	}
+	plain := textEvent(t, "x")
+	appendTo(t, service, s, plain)
+	if s.Events().At(1) != plain {
+		t.Error("an event without temp: keys was copied")
+	}
+	appendTo(t, service, s, plain)
+	appendTo(t, service, s, event)
+	if s.Events().Len() != 2 || get(t, service, "s").Events().Len() != 2 {
+		t.Error("a repeated event was added")
+	}
+	if s.Events().At(2) != nil || s.Events().At(-1) != nil {
+		t.Error("At() out of range is not nil")
+	}
+	if _, err := s.State().Get("missing"); err != session.ErrStateKeyNotExist {
+		t.Errorf("Get() of a missing key = %v", err)
+	}
+	partial := textEvent(t, "x")
+	partial.Partial = true
+	appendTo(t, service, s, partial)
+	if s.Events().Len() != 2 {
+		t.Error("a partial event was added")
+	}
+	late := textEvent(t, "late")
+	late.Timestamp = time.Date(2031, 2, 3, 4, 5, 6, 123456789, time.FixedZone("x", 3600))
+	appendTo(t, service, s, late)
+	found := get(t, service, "s")
+	if !s.LastUpdateTime().Equal(late.Timestamp) || !found.LastUpdateTime().Equal(late.Timestamp) {
+		t.Errorf("the last update was %v, stored %v", s.LastUpdateTime(), found.LastUpdateTime())
+	}
+}
+
+// TestConflict refuses an append only if somebody else has changed a key that the event writes.
+func TestConflict(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store.name, func(t *testing.T) {
+			server := startServer(t, store.uri)
+			strict := connect(t, server, sessiond.WithStaleness(sessiond.Conflict))
+			others := connect(t, server)
+			state := map[string]any{"a": 1, "b": 1, "gone": 1, "user:u": 1, "app:x": 1}
+			create(t, others, "s", state)
+
+			for name, test := range map[string]struct {
+				others []sessiond.Operation
+				set    map[string]any
+				own    map[string]any
+				remove string
+				stale  bool
+			}{
+				"nothing changed":            {own: map[string]any{"a": 2, "user:u": 2, "app:x": 2, "new": 2}},
+				"writing an equal value":     {own: map[string]any{"a": 1, "user:u": 1, "app:x": 1}},
+				"another key":                {set: map[string]any{"b": 3, "user:v": 3}, own: map[string]any{"a": 2, "user:u": 2}},
+				"the same key":               {set: map[string]any{"a": 3}, own: map[string]any{"a": 2}, stale: true},
+				"an equal value":             {set: map[string]any{"a": 1}, own: map[string]any{"a": 2}, stale: true},
+				"the same key of the user":   {set: map[string]any{"user:u": 3}, own: map[string]any{"user:u": 2, "a": 1}, stale: true},
+				"the same key of the app":    {set: map[string]any{"app:x": 3}, own: map[string]any{"app:x": 2}, stale: true},
+				"a key that is new":          {set: map[string]any{"n": 3}, own: map[string]any{"n": 2}, stale: true},
+				"a key that is gone":         {others: []sessiond.Operation{sessiond.Remove{Key: "gone"}}, own: map[string]any{"gone": 2}, stale: true},
+				"removing what was changed":  {set: map[string]any{"a": 3}, remove: "a", stale: true},
+				"removing what was not":      {set: map[string]any{"b": 3}, remove: "a"},
+				"only a temp: key":           {set: map[string]any{"a": 3}, own: map[string]any{"temp:a": 2}},
+				"an event without any delta": {set: map[string]any{"a": 3}},
+			} {
+				t.Run(name, func(t *testing.T) {
+					if err := others.Delete(t.Context(), &session.DeleteRequest{AppName: app, UserID: user, SessionID: "s"}); err != nil {
+						t.Fatal(err)
+					}
+					create(t, others, "s", state)
+					object, other := get(t, strict, "s"), get(t, others, "s")
+					if test.set != nil || test.others != nil {
+						if _, err := others.Change(t.Context(), other, sessiond.Delta{Set: test.set, Operations: test.others}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					event := deltaEvent(t, test.own)
+					var operations []sessiond.Operation
+					if test.remove != "" {
+						operations = append(operations, sessiond.Remove{Key: test.remove})
+					}
+					err := strict.AppendEventWith(t.Context(), object, event, operations...)
+					if errors.Is(err, sessiond.ErrStale) != test.stale || (err != nil) != test.stale {
+						t.Fatalf("AppendEvent() = %v, want stale: %v", err, test.stale)
+					}
+					if test.stale {
+						if !strings.Contains(err.Error(), "stale session error") || object.Events().Len() != 0 {
+							t.Errorf("AppendEvent() = %q, %d events", err, object.Events().Len())
+						}
+						return
+					}
+					// The object is up to date: its own writes do not conflict with the next ones.
+					appendTo(t, strict, object, deltaEvent(t, map[string]any{"a": 5, "b": 5, "user:u": 5, "app:x": 5, "new": 5}))
+					appendTo(t, strict, object, deltaEvent(t, map[string]any{"a": 6, "b": 6, "user:u": 6, "app:x": 6, "new": 6}))
+					// Somebody else's write conflicts as before.
+					appendTo(t, others, other, deltaEvent(t, map[string]any{"user:u": 9}))
+					err = strict.AppendEvent(t.Context(), object, deltaEvent(t, map[string]any{"user:u": 7}))
+					if !errors.Is(err, sessiond.ErrStale) {
+						t.Errorf("AppendEvent() = %v, want ErrStale", err)
+					}
+					if err := strict.Refresh(t.Context(), object); err != nil {
+						t.Fatal(err)
+					}
+					appendTo(t, strict, object, deltaEvent(t, map[string]any{"user:u": 7}))
+				})
+			}
+		})
+	}
+}
+
+// TestRefuse refuses every append from an outdated object, as the ADK's database service does.
+func TestRefuse(t *testing.T) {
+	server := startServer(t, "memory:")
+	strict, others := connect(t, server, sessiond.WithStaleness(sessiond.Refuse)), connect(t, server)
+	object := create(t, strict, "s", nil)
+	first, second := textEvent(t, "1"), deltaEvent(t, map[string]any{"k": 1})
+	appendTo(t, strict, object, first)
+	appendTo(t, strict, object, second)
+
+	other := get(t, others, "s")
+	appendTo(t, others, other, deltaEvent(t, map[string]any{"theirs": 1}))
+	for range 2 {
+		err := strict.AppendEvent(t.Context(), object, textEvent(t, "3"))
+		if !errors.Is(err, sessiond.ErrStale) || !strings.HasPrefix(err.Error(), "stale session error") {
+			t.Fatalf("AppendEvent() = %v, want ErrStale", err)
+		}
+		// Repeating an event that is stored succeeds, and hides nothing from the next append.
+		appendTo(t, strict, object, second)
+	}
+	if _, err := object.State().Get("theirs"); err == nil || object.Events().Len() != 2 {
+		t.Errorf("state %v, events %v", stateOf(object), ids(object))
+	}
+	if err := strict.Refresh(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, strict, object, textEvent(t, "3"))
+	if object.Events().Len() != 4 {
+		t.Errorf("%d events, want 4", object.Events().Len())
+	}
+	// A lost response, and others in between: the object gets its own event, and is outdated.
+	lost := deltaEvent(t, map[string]any{"lost": 1})
+	copied := get(t, strict, "s")
+	appendTo(t, strict, copied, lost)
+	appendTo(t, others, other, deltaEvent(t, map[string]any{"theirs": 2}))
+	appendTo(t, strict, object, lost)
+	if got := stateOf(object); got["lost"] != 1 || got["theirs"] != 1.0 || object.Events().Len() != 5 {
+		t.Errorf("state %v, %d events", got, object.Events().Len())
+	}
+	if err := strict.AppendEvent(t.Context(), object, textEvent(t, "6")); !errors.Is(err, sessiond.ErrStale) {
+		t.Errorf("AppendEvent() = %v, want ErrStale", err)
+	}
+}
+
+// TestParallelBranches uses one object from many goroutines, as parallel agents do. It is for the race detector.
+func TestParallelBranches(t *testing.T) {
+	service := inMemory(t)
+	s := create(t, service, "s", nil)
+	const branches, turns = 8, 10
+	var group sync.WaitGroup
+	for branch := range branches {
+		group.Go(func() {
+			for turn := range turns {
+				key := fmt.Sprintf("b%d", branch)
+				if err := s.State().Set(key, turn); err != nil {
+					t.Error(err)
+				}
+				event := deltaEvent(t, map[string]any{key: turn, "user:last": key, "temp:x": turn})
+				if err := service.AppendEventWith(t.Context(), s, event, sessiond.Increment{Key: "n", By: 1}); err != nil {
+					t.Error(err)
+				}
+				found := false
+				for event := range s.Events().All() {
+					found = found || event.Branch == key || event.Actions.StateDelta[key] == turn
+				}
+				if value, err := s.State().Get(key); !found || err != nil || value != turn {
+					t.Errorf("branch %d does not see its turn %d: %v, %v", branch, turn, value, err)
+				}
+				for range s.State().All() {
+					_ = s.LastUpdateTime()
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for range 10 {
+			if err := service.Refresh(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	group.Wait()
+	if got := stateOf(s)["n"]; got != float64(branches*turns) || s.Events().Len() != branches*turns {
+		t.Errorf("n is %v with %d events, want %d", got, s.Events().Len(), branches*turns)
+	}
+}
+
+func TestSharedTemp(t *testing.T) {
+	server := startServer(t, "memory:")
+	sharing, other := connect(t, server, sessiond.WithSharedTemp()), connect(t, server)
+	s := create(t, sharing, "s", nil)
+	appendTo(t, sharing, s, deltaEvent(t, map[string]any{"temp:t": 1, "a": 1}))
+	scope := sessiond.Scope{AppName: app, UserID: user, SessionID: "s"}
+	found, err := other.GetStateWithin(t.Context(), scope, "inv")
+	if diff := cmp.Diff(map[string]any{"temp:t": 1.0, "a": 1.0}, found); err != nil || diff != "" {
+		t.Errorf("state within the invocation, %v (-want +got):\n%s", err, diff)
+	}
+	if err := sharing.AppendEventWith(t.Context(), s, deltaEvent(t, nil), sessiond.Increment{Key: "temp:t", By: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if got := stateOf(s)["temp:t"]; got != 3.0 {
+		t.Errorf("temp:t is %v, want 3", got)
+	}
+	if err := other.AppendEventWith(t.Context(), get(t, other, "s"), deltaEvent(t, nil), sessiond.Increment{Key: "temp:t"}); err == nil {
+		t.Error("an operation on a temp: key that is not shared was accepted")
+	}
+	if err := sharing.EndInvocation(t.Context(), s, "inv"); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := other.GetStateWithin(t.Context(), scope, "inv"); err != nil || len(found) != 1 {
+		t.Errorf("state after the invocation = %v, %v", found, err)
+	}
+}

@@ -1,0 +1,188 @@
+package sessiond
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
+)
+
+// pageSize is the server's maximum. It also cuts pages at the size of a message.
+const pageSize = 1000
+
+const asText = pb.JsonForm_JSON_FORM_TEXT
+
+// client calls one server, with deadlines and retries. It connects at the first call.
+type client struct {
+	sessions pb.SessionServiceClient
+	events   pb.EventServiceClient
+	state    pb.StateServiceClient
+	watch    pb.WatchServiceClient
+
+	timeout time.Duration
+	retry   RetryPolicy
+	conn    *grpc.ClientConn
+
+	// mu guards closed and the first Add of inFlight against Close.
+	mu       sync.Mutex
+	closed   bool
+	inFlight sync.WaitGroup
+	// closing ends watches and the pauses between attempts.
+	closing chan struct{}
+}
+
+func newClient(target string, s settings, secure bool) (*client, error) {
+	conn, err := grpc.NewClient(target, dialOptions(secure, s.dial)...)
+	if err != nil {
+		return nil, fmt.Errorf("sessiond: %w", err)
+	}
+	return &client{
+		sessions: pb.NewSessionServiceClient(conn),
+		events:   pb.NewEventServiceClient(conn),
+		state:    pb.NewStateServiceClient(conn),
+		watch:    pb.NewWatchServiceClient(conn),
+		timeout:  s.timeout,
+		retry:    s.retry,
+		conn:     conn,
+		closing:  make(chan struct{}),
+	}, nil
+}
+
+// begin counts a call as in-flight until the function that it returns is called.
+func (c *client) begin() (func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, closedError()
+	}
+	c.inFlight.Add(1)
+	return c.inFlight.Done, nil
+}
+
+// close refuses new calls, ends watches, waits for in-flight calls and closes the connection.
+func (c *client) close(grace time.Duration) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	close(c.closing)
+	c.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		c.inFlight.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	// Cancels what is still in flight, so the goroutine above ends too.
+	return c.conn.Close()
+}
+
+func (c *client) isClosing() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// call sends a request until it succeeds, fails for good, or no time or attempt is left. Every attempt sends the same
+// request with the same ids, so "yes" and "same_id" are retried alike. Its error is always an *Error.
+func call[Request, Response any](
+	ctx context.Context,
+	c *client,
+	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
+	request *Request,
+) (*Response, error) {
+	end, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+
+	mayBeApplied := false
+	for attempts := 1; ; attempts++ {
+		response, err := method(ctx, request)
+		if err == nil {
+			return response, nil
+		}
+		failure := newError(err)
+		failure.Attempts = attempts
+		mayBeApplied = mayBeApplied || failure.outcomeUnknown()
+		failure.MayBeApplied = mayBeApplied
+		if failure.Code == codes.Canceled && ctx.Err() == nil && c.isClosing() {
+			failure.cause = ErrClosed
+		}
+		failure.endedBy(ctx)
+
+		delay := c.retry.delay(attempts, failure.RetryAfter)
+		// Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
+		if failure.Retryable() == "no" || attempts >= c.retry.Attempts || time.Until(deadline) <= delay {
+			return nil, failure
+		}
+		if err := c.pause(ctx, delay); err != nil {
+			failure.cause = err
+			return nil, failure
+		}
+	}
+}
+
+// pause waits. It returns the error of what ended the pause early.
+func (c *client) pause(ctx context.Context, delay time.Duration) error {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closing:
+		return ErrClosed
+	}
+}
+
+// listEvents calls yield with every event from the page of request on, until it returns false. It changes request.
+func (c *client) listEvents(ctx context.Context, request *pb.ListEventsRequest, yield func(*pb.Event) bool) error {
+	request.PageSize = pageSize
+	request.JsonForm = asText
+	for {
+		page, err := call(ctx, c, c.events.ListEvents, request)
+		if err != nil {
+			return err
+		}
+		for _, event := range page.Events {
+			if !yield(event) {
+				return nil
+			}
+		}
+		if page.NextPageToken == "" {
+			return nil
+		}
+		request.PageToken = page.NextPageToken
+	}
+}
+
+// asError returns the failed call in err's chain, or nil.
+func asError(err error) *Error {
+	if found, ok := errors.AsType[*Error](err); ok {
+		return found
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package sessiond
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
+)
+
+// Key is the address of a session.
+type Key struct {
+	AppName, UserID, SessionID string
+}
+
+func (k Key) encode() (*pb.SessionKey, error) { return sessionKey(k.AppName, k.UserID, k.SessionID) }
+
+// StoredEvent is an event with its place in the log.
+type StoredEvent struct {
+	Event *session.Event
+	// Sequence is the event's number in the session's log, from 1.
+	Sequence int64
+	// CommitTime is the time of the commit on the server's clock.
+	CommitTime time.Time
+	// Rewound tells that a rewind hides the event from Get.
+	Rewound bool
+	// RewindTo is set on the marker of a rewind: the last event that stayed visible.
+	RewindTo *int64
+}
+
+func (s *Service) storedEvent(stored *pb.Event) StoredEvent {
+	return StoredEvent{
+		Event:      decodeEvent(stored, s.logger),
+		Sequence:   stored.Sequence,
+		CommitTime: stored.CommitTime.AsTime(),
+		Rewound:    stored.Rewound,
+		RewindTo:   stored.RewindToSequence,
+	}
+}
+
+// GetAsOf reads a session as it was right after an event, with the state of all scopes. 0: as it was created. [Error] with
+// the reason BEYOND_LAST_SEQUENCE if there is no such event.
+func (s *Service) GetAsOf(
+	ctx context.Context, request *session.GetRequest, sequence int64,
+) (*session.GetResponse, error) {
+	return s.get(ctx, request, &sequence)
+}
+
+// EventsQuery selects events of [Service.ListEvents].
+type EventsQuery struct {
+	// AfterSequence selects events with a greater sequence.
+	AfterSequence int64
+	// IncludeRewound also selects what a rewind has hidden, and the markers of rewinds.
+	IncludeRewound bool
+}
+
+// ListEvents yields a session's events with their sequences, oldest first, page by page. It ends with an error, if any.
+func (s *Service) ListEvents(ctx context.Context, key Key, query EventsQuery) iter.Seq2[StoredEvent, error] {
+	return func(yield func(StoredEvent, error) bool) {
+		target, err := key.encode()
+		if err != nil {
+			yield(StoredEvent{}, err)
+			return
+		}
+		selection := &pb.EventSelection{AfterSequence: query.AfterSequence, IncludeRewound: query.IncludeRewound}
+		request := &pb.ListEventsRequest{Key: target, Selection: selection}
+		err = s.client.listEvents(ctx, request, func(event *pb.Event) bool { return yield(s.storedEvent(event), nil) })
+		if err != nil {
+			yield(StoredEvent{}, readError(err, key.SessionID))
+		}
+	}
+}
+
+// ForkRequest says what [Service.Fork] copies.
+type ForkRequest struct {
+	Source Key
+	// UpTo is the sequence of the last event to take over; nil: all, 0: none.
+	UpTo *int64
+	// SessionID is the id of the new session; empty: a UUID.
+	SessionID string
+}
+
+// Fork creates a session with the events of another up to a sequence, and its own state as of then. It returns the new
+// session without events; Get reads them. [ErrNotFound] if the source does not exist, [ErrAlreadyExists] if the new id is
+// taken.
+func (s *Service) Fork(ctx context.Context, request ForkRequest) (session.Session, error) {
+	source, err := request.Source.encode()
+	if err != nil {
+		return nil, err
+	}
+	id := request.SessionID
+	if id == "" {
+		id = newID()
+	}
+	forked, err := call(ctx, s.client, s.client.sessions.ForkSession, &pb.ForkSessionRequest{
+		Key: source, UpToSequence: request.UpTo, SessionId: id, JsonForm: asText,
+	})
+	stored := forked.GetSession()
+	if err != nil {
+		// The response of an earlier attempt may be lost. A fork has no creation label, but it names its source.
+		target := &pb.SessionKey{AppName: source.AppName, UserId: source.UserId, SessionId: id}
+		stored = s.possiblyCreated(ctx, err, target)
+		origin := stored.GetForkedFrom()
+		sameSource := origin.GetKey().GetSessionId() == source.SessionId && origin.GetKey().GetUserId() == source.UserId
+		if stored == nil || !sameSource || (request.UpTo != nil && origin.Sequence != *request.UpTo) {
+			return nil, fmt.Errorf("fork session %q: %w", source.SessionId, err)
+		}
+	}
+	return newSession(stored, nil, s.logger)
+}
+
+// Rewind takes a session back to an event (0: as created), and reads it. Get no longer shows the events after it;
+// [Service.ListEvents] does with IncludeRewound, and a rewind can be rewound. Application and user state stay.
+func (s *Service) Rewind(ctx context.Context, key Key, toSequence int64) (session.Session, error) {
+	target, err := key.encode()
+	if err != nil {
+		return nil, err
+	}
+	_, err = call(ctx, s.client, s.client.sessions.RewindSession, &pb.RewindSessionRequest{
+		Key: target, ToSequence: &toSequence, EventId: newID(), JsonForm: asText,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rewind session %q: %w", target.SessionId, err)
+	}
+	result, err := s.read(ctx, target, &pb.EventSelection{}, nil)
+	if err != nil {
+		return nil, readError(err, target.SessionId)
+	}
+	return result, nil
+}
+
+// Expire makes a session expire a while after the commit. Using the session does not postpone that; calling Expire again
+// does. It returns the expiry on the server's clock. An expired session is as if deleted; application and user state stay.
+func (s *Service) Expire(ctx context.Context, key Key, after time.Duration) (time.Time, error) {
+	if after <= 0 {
+		return time.Time{}, errors.New("sessiond: the duration must be positive; use Delete to delete a session")
+	}
+	expiry := &pb.Session{Expiration: &pb.Session_Ttl{Ttl: durationpb.New(after)}}
+	return s.updateExpiry(ctx, key, expiry, "ttl")
+}
+
+// ExpireAt makes a session expire at a time of the server's clock; never, if at is zero.
+func (s *Service) ExpireAt(ctx context.Context, key Key, at time.Time) (time.Time, error) {
+	expiry := &pb.Session{}
+	if !at.IsZero() {
+		expiry.Expiration = &pb.Session_ExpireTime{ExpireTime: timestamppb.New(at)}
+	}
+	return s.updateExpiry(ctx, key, expiry, "expire_time")
+}
+
+func (s *Service) updateExpiry(ctx context.Context, key Key, expiry *pb.Session, field string) (time.Time, error) {
+	target, err := key.encode()
+	if err != nil {
+		return time.Time{}, err
+	}
+	updated, err := call(ctx, s.client, s.client.sessions.UpdateSession, &pb.UpdateSessionRequest{
+		Key: target, Session: expiry, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{field}},
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("expire session %q: %w", target.SessionId, err)
+	}
+	if time := updated.Session.GetExpireTime(); time != nil {
+		return time.AsTime(), nil
+	}
+	return time.Time{}, nil
+}

@@ -1,0 +1,230 @@
+package sessiond
+
+import (
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+
+	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
+)
+
+// storedSession is the session object of this package. Agents read and write its state and read its events from several
+// goroutines while appends change it.
+type storedSession struct {
+	appName, userID, id string
+
+	// appending excludes other appends and refreshes of this object, whose responses would overtake each other. It is a
+	// channel so that waiting for it ends with the context. It is held during calls; mu is not.
+	appending chan struct{}
+
+	mu sync.RWMutex
+	// state has the values that agents see, including those that they have set and not committed yet.
+	state map[string]any
+	// texts are the JSON texts of the stored values when the server last sent them; no `temp:` keys. They tell a change of
+	// another writer from one of the caller.
+	texts map[string]string
+	// versions are those of the keys in texts, as far as they are known. Read only for [Conflict].
+	versions map[string]int64
+	// sequence is that of the newest stored event when the state was read.
+	sequence int64
+	// events is never written in place below its length: readers hold slices of it.
+	events  []*session.Event
+	updated time.Time
+}
+
+var (
+	_ session.Session = (*storedSession)(nil)
+	_ session.State   = (*stateView)(nil)
+	_ session.Events  = eventList(nil)
+)
+
+// newSession makes the session object of a stored session, with the events that were read beside it.
+func newSession(stored *pb.Session, events []*pb.Event, logger *slog.Logger) (*storedSession, error) {
+	texts, err := splitObject(stored.GetStateJson())
+	if err != nil {
+		return nil, err
+	}
+	result := &storedSession{
+		appName:   stored.GetKey().GetAppName(),
+		userID:    stored.GetKey().GetUserId(),
+		id:        stored.GetKey().GetSessionId(),
+		appending: make(chan struct{}, 1),
+		state:     decodeValues(texts),
+		texts:     texts,
+		versions:  map[string]int64{},
+		sequence:  stored.GetLastSequence(),
+		events:    make([]*session.Event, 0, len(events)),
+		updated:   stored.GetLastEventTime().AsTime(),
+	}
+	for _, event := range events {
+		result.events = append(result.events, decodeEvent(event, logger))
+	}
+	return result, nil
+}
+
+// ownSession returns the object behind a session of this package.
+func ownSession(s session.Session) (*storedSession, error) {
+	if own, ok := s.(*storedSession); ok && own != nil {
+		return own, nil
+	}
+	return nil, fmt.Errorf("sessiond: unexpected session type %T; use a session of this service", s)
+}
+
+func (s *storedSession) ID() string      { return s.id }
+func (s *storedSession) AppName() string { return s.appName }
+func (s *storedSession) UserID() string  { return s.userID }
+
+func (s *storedSession) State() session.State { return &stateView{s} }
+
+// Events returns a snapshot.
+func (s *storedSession) Events() session.Events {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return eventList(s.events)
+}
+
+func (s *storedSession) LastUpdateTime() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.updated
+}
+
+func (s *storedSession) key() *pb.SessionKey {
+	return &pb.SessionKey{AppName: s.appName, UserId: s.userID, SessionId: s.id}
+}
+
+// update is what a response says about a session after an append.
+type update struct {
+	// stored has the JSON text of each stored value, and `temp:` keys if they are shared; nil if the response had no state.
+	stored map[string]string
+	// own are the values that the caller has just written, sent as ownTexts.
+	own      map[string]any
+	ownTexts map[string]string
+	// removed are the keys that the event has removed.
+	removed  []string
+	sequence int64
+}
+
+// apply updates the state to what the server has. The caller holds mu.
+//
+//   - A key that the caller has just written keeps the caller's value, unless the server has another one.
+//   - A key that others have changed gets their value. A key that others have removed is removed.
+//   - A value that the caller has set and not committed stays: tools write into the state before their event is appended,
+//     and the append of another branch must not undo that.
+//   - `temp:` keys stay.
+func (s *storedSession) apply(u update) {
+	if u.stored == nil {
+		s.applyOwn(u)
+		return
+	}
+	for key, text := range u.stored {
+		ownText, written := u.ownTexts[key]
+		switch {
+		case written && ownText == text:
+			s.state[key] = u.own[key]
+		case written || s.texts[key] != text:
+			s.state[key] = decodeValue(text)
+		}
+	}
+	gone := maps.Clone(s.texts)
+	maps.Copy(gone, u.ownTexts)
+	for key := range gone {
+		if _, ok := u.stored[key]; !ok && !isTemp(key) {
+			delete(s.state, key)
+		}
+	}
+	s.record(u.stored, u.ownTexts, u.sequence)
+}
+
+// applyOwn updates the state without the server's, which was too large for the response.
+func (s *storedSession) applyOwn(u update) {
+	for key, text := range u.ownTexts {
+		s.state[key] = u.own[key]
+		if !isTemp(key) {
+			s.texts[key] = text
+			delete(s.versions, key)
+		}
+	}
+	for _, key := range u.removed {
+		delete(s.state, key)
+		delete(s.texts, key)
+		delete(s.versions, key)
+	}
+	s.sequence = u.sequence
+}
+
+// record keeps what the server has sent, and forgets the versions of what has changed.
+func (s *storedSession) record(stored, ownTexts map[string]string, sequence int64) {
+	for key := range s.versions {
+		_, written := ownTexts[key]
+		if text, ok := stored[key]; !ok || written || text != s.texts[key] {
+			delete(s.versions, key)
+		}
+	}
+	s.texts = make(map[string]string, len(stored))
+	for key, text := range stored {
+		if !isTemp(key) {
+			s.texts[key] = text
+		}
+	}
+	s.sequence = sequence
+}
+
+// replaceWith makes the session equal to a fresh one. `temp:` keys stay; uncommitted values are lost.
+func (s *storedSession) replaceWith(fresh *storedSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.state, func(key string, _ any) bool { return !isTemp(key) })
+	maps.Copy(s.state, fresh.state)
+	s.texts, s.versions, s.sequence = fresh.texts, fresh.versions, fresh.sequence
+	s.events, s.updated = fresh.events, fresh.updated
+}
+
+// stateView is the ADK's view of the state.
+type stateView struct{ session *storedSession }
+
+// Get returns session.ErrStateKeyNotExist for a missing key.
+func (v *stateView) Get(key string) (any, error) {
+	v.session.mu.RLock()
+	defer v.session.mu.RUnlock()
+	value, ok := v.session.state[key]
+	if !ok {
+		return nil, session.ErrStateKeyNotExist
+	}
+	return value, nil
+}
+
+// Set changes the object alone; an event's delta changes the store.
+func (v *stateView) Set(key string, value any) error {
+	v.session.mu.Lock()
+	defer v.session.mu.Unlock()
+	v.session.state[key] = value
+	return nil
+}
+
+// All yields a copy.
+func (v *stateView) All() iter.Seq2[string, any] {
+	v.session.mu.RLock()
+	defer v.session.mu.RUnlock()
+	return maps.All(maps.Clone(v.session.state))
+}
+
+// eventList is a snapshot of the events.
+type eventList []*session.Event
+
+func (l eventList) All() iter.Seq[*session.Event] { return slices.Values(l) }
+func (l eventList) Len() int                      { return len(l) }
+
+// At returns nil out of range.
+func (l eventList) At(i int) *session.Event {
+	if i < 0 || i >= len(l) {
+		return nil
+	}
+	return l[i]
+}
