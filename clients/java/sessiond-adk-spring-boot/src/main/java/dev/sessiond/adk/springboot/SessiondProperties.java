@@ -1,0 +1,18 @@
+package dev.sessiond.adk.springboot;
+
+import dev.sessiond.adk.Stale;
+import java.time.Duration;
+import org.jspecify.annotations.Nullable;
+import org.springframework.boot.context.properties.ConfigurationProperties;
+
+/**
+ * The properties {@code sessiond.*}.
+ *
+ * @param target the address of the server; without it nothing is configured
+ * @param timeout deadline of a call including its retries, as {@code 5s}
+ * @param stale {@code merge}, {@code conflict} or {@code error}
+ * @param shareTemp also sends {@code temp:} keys
+ */
+@ConfigurationProperties("sessiond")
+public record SessiondProperties(
+    String target, @Nullable Duration timeout, @Nullable Stale stale, boolean shareTemp) {}

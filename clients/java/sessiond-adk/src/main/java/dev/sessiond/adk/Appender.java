@@ -1,0 +1,221 @@
+package dev.sessiond.adk;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.adk.events.Event;
+import com.google.adk.sessions.Session;
+import dev.sessiond.v1.AppendEventRequest;
+import dev.sessiond.v1.AppendEventResponse;
+import dev.sessiond.v1.EventSelection;
+import dev.sessiond.v1.EventServiceGrpc;
+import dev.sessiond.v1.GetSessionRequest;
+import dev.sessiond.v1.GetSessionResponse;
+import dev.sessiond.v1.JsonForm;
+import dev.sessiond.v1.KeyCheck;
+import dev.sessiond.v1.ListEventsRequest;
+import dev.sessiond.v1.Precondition;
+import dev.sessiond.v1.SessionKey;
+import dev.sessiond.v1.SessionServiceGrpc;
+import io.reactivex.rxjava3.core.Maybe;
+import io.reactivex.rxjava3.core.Single;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** Appends an event once, even if the call is repeated, and then updates the caller's session. */
+final class Appender {
+
+  private final Calls calls;
+  private final Reader reader;
+  private final EventDecoder events;
+  private final Tracked.Registry sessions;
+  private final Stale stale;
+  private final boolean shareTemp;
+
+  Appender(
+      Calls calls,
+      Reader reader,
+      EventDecoder events,
+      Tracked.Registry sessions,
+      Stale stale,
+      boolean shareTemp) {
+    this.calls = calls;
+    this.reader = reader;
+    this.events = events;
+    this.sessions = sessions;
+    this.stale = stale;
+    this.shareTemp = shareTemp;
+  }
+
+  /**
+   * Appends {@code event} with its delta and {@code operations} at every subscription, always under
+   * the same id, and answers as the server does. {@code session} and {@code event} change only
+   * after the response.
+   */
+  Single<AppendEventResponse> append(Session session, Event event, List<Operation> operations) {
+    for (Operation operation : operations) {
+      if (Messages.isTemp(operation.key()) && !shareTemp) {
+        throw new IllegalArgumentException(
+            "The server cannot change '"
+                + operation.key()
+                + "', which is not shared. Use shareTemp.");
+      }
+    }
+    return Single.defer(
+        () -> {
+          giveId(event);
+          EncodedEvent encoded = EncodedEvent.of(event, operations, shareTemp);
+          SessionKey key = Messages.key(session.appName(), session.userId(), session.id());
+          Tracked tracked = sessions.of(session);
+          CallerUpdate update = new CallerUpdate(session, event, operations, encoded, tracked);
+          return tracked.lock.hold(Single.defer(() -> appendLocked(key, update)));
+        });
+  }
+
+  /** Every retry and every subscription needs the same id. */
+  private static void giveId(Event event) {
+    synchronized (event) {
+      if (event.id() == null || event.id().isEmpty()) {
+        event.setId(Event.generateEventId());
+      }
+    }
+  }
+
+  private Single<AppendEventResponse> appendLocked(SessionKey key, CallerUpdate update) {
+    AppendEventRequest.Builder request =
+        AppendEventRequest.newBuilder()
+            .setKey(key)
+            .setEvent(update.encoded().message())
+            .setReturnState(true)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT);
+    boolean tracked = update.tracked().sequence != Tracked.UNKNOWN;
+    if (stale == Stale.MERGE) {
+      return commit(request.build(), update, null);
+    }
+    if (stale == Stale.CONFLICT && tracked) {
+      return commit(request.setPrecondition(unchangedKeys(update)).build(), update, null);
+    }
+    // An object that this service has not read: its keys are unknown, so it must be current.
+    return (tracked ? Single.just(update.tracked().sequence) : sequenceRead(key, update))
+        .flatMap(
+            readAt -> {
+              Precondition.Builder current =
+                  Precondition.newBuilder().setExpectedSequence(Math.max(readAt, 0));
+              return commit(request.setPrecondition(current).build(), update, readAt);
+            });
+  }
+
+  /** The condition that nobody has changed a key of the event since the session was read. */
+  private static Precondition.Builder unchangedKeys(CallerUpdate update) {
+    Set<String> keys = new LinkedHashSet<>(update.encoded().values().keySet());
+    keys.addAll(update.encoded().removed());
+    keys.removeIf(Messages::isTemp);
+    Precondition.Builder unchanged = Precondition.newBuilder();
+    for (String key : keys) {
+      KeyCheck.Builder check = unchanged.addKeysBuilder().setKey(key);
+      JsonNode value = update.tracked().stored.get(key);
+      Long version = update.tracked().versions.get(key);
+      if (value == null) {
+        check.setExists(false);
+      } else if (version != null) {
+        check.setVersion(version);
+      } else {
+        // Versions of wider scopes come with a read only, not with a commit.
+        check.setValueJson(Json.write(value));
+      }
+    }
+    return unchanged;
+  }
+
+  private Single<AppendEventResponse> commit(
+      AppendEventRequest request, CallerUpdate update, @Nullable Long readAt) {
+    return calls
+        .call(EventServiceGrpc.getAppendEventMethod(), request)
+        .onErrorResumeNext(
+            failure ->
+                // An event that is stored already can fail for either.
+                failure instanceof SessiondAlreadyExistsException
+                        || failure instanceof SessiondStaleException
+                    ? replayed(request.getKey(), update.encoded())
+                        .switchIfEmpty(Single.error(failure))
+                    : Single.error(failure))
+        .doOnSuccess(response -> update.apply(response, readAt));
+  }
+
+  /**
+   * The answer to an event that is stored with equal content. The server's EVENT_ID_REUSED also
+   * covers events that differ only in what is not stored with them: {@code temp:} keys, operations,
+   * or fields that another version of the kit writes differently.
+   */
+  private Maybe<AppendEventResponse> replayed(SessionKey key, EncodedEvent encoded) {
+    ListEventsRequest request =
+        ListEventsRequest.newBuilder()
+            .setKey(key)
+            .setAuthor(encoded.message().getAuthor())
+            .setInvocationId(encoded.message().getInvocationId())
+            .setSelection(EventSelection.newBuilder().setIncludeRewound(true))
+            .build();
+    return reader
+        .events(request)
+        .filter(stored -> stored.getEventId().equals(encoded.message().getEventId()))
+        .firstElement()
+        .filter(stored -> isEqual(stored, encoded))
+        .flatMapSingle(
+            stored ->
+                reader
+                    .stored(key, null)
+                    .map(
+                        session ->
+                            AppendEventResponse.newBuilder()
+                                .setEvent(stored)
+                                .setReplayed(true)
+                                .setSession(session)
+                                .build()));
+  }
+
+  private boolean isEqual(dev.sessiond.v1.Event stored, EncodedEvent encoded) {
+    return EncodedEvent.of(events.decode(stored), List.of(), false).isStoredAs(encoded);
+  }
+
+  /**
+   * The sequence that a session object was read at which this service has not read; {@link
+   * Tracked#UNKNOWN} if it is behind by an unknown number of events. It counts as current if its
+   * newest event is the newest stored one, or the one before the event if that is stored already.
+   */
+  private Single<Long> sequenceRead(SessionKey key, CallerUpdate update) {
+    GetSessionRequest request =
+        GetSessionRequest.newBuilder()
+            .setKey(key)
+            .setEvents(EventSelection.newBuilder().setRecent(2))
+            .setWithoutState(true)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT)
+            .build();
+    return calls
+        .call(SessionServiceGrpc.getGetSessionMethod(), request)
+        .map(response -> sequenceRead(response, update));
+  }
+
+  private static long sequenceRead(GetSessionResponse response, CallerUpdate update) {
+    long last = response.getSession().getLastSequence();
+    List<dev.sessiond.v1.Event> stored = response.getEventsList();
+    String here = update.newestEventId();
+    String newest = idFromEnd(stored, 0);
+    if (newest.equals(here)) {
+      return last;
+    }
+    if (newest.equals(update.event().id()) && idFromEnd(stored, 1).equals(here)) {
+      return stored.get(stored.size() - 1).getSequence() - 1;
+    }
+    if (last == 0) {
+      throw Errors.stale("of its own events", "0", 1, null);
+    }
+    // The log has moved on. An expected sequence of 0 makes the server refuse every event that is
+    // not stored yet.
+    return here.isEmpty() ? 0 : Tracked.UNKNOWN;
+  }
+
+  private static String idFromEnd(List<dev.sessiond.v1.Event> stored, int back) {
+    int index = stored.size() - 1 - back;
+    return index < 0 ? "" : stored.get(index).getEventId();
+  }
+}

@@ -1,0 +1,210 @@
+package dev.sessiond.adk;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.adk.events.Event;
+import com.google.adk.sessions.Session;
+import com.google.adk.sessions.State;
+import dev.sessiond.v1.AppendEventResponse;
+import java.time.Instant;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** What an append does to the caller's objects once the server has responded. */
+record CallerUpdate(
+    Session session,
+    Event event,
+    List<Operation> operations,
+    EncodedEvent encoded,
+    Tracked tracked) {
+
+  String newestEventId() {
+    synchronized (session.events()) {
+      int size = session.events().size();
+      return size == 0 ? "" : Objects.requireNonNullElse(session.events().get(size - 1).id(), "");
+    }
+  }
+
+  /**
+   * Updates the objects to what is stored. With {@code readAt}, the session was read there and
+   * advances no further than its own events: a replay can be answered long after others have
+   * appended, and must not hide their events from the next append.
+   */
+  void apply(AppendEventResponse response, @Nullable Long readAt) {
+    dev.sessiond.v1.Session stored = response.getSession();
+    addResults(response);
+    moveTemp();
+    long sequence = response.getEvent().getSequence();
+    long reached = stored.getLastSequence();
+    boolean contained = false;
+    if (readAt != null) {
+      reached = sequence == readAt + 1 ? sequence : readAt;
+      contained = sequence <= readAt;
+    }
+    boolean current = reached == stored.getLastSequence();
+    if (!current && (contained || reached != sequence)) {
+      // The session contains the event already, or events before it are missing.
+      return;
+    }
+    if (current && stored.hasStateJson()) {
+      applyState(Json.members(stored.getStateJson()), response);
+    } else {
+      applyOwnDelta(response);
+    }
+    tracked.sequence = reached;
+    if (!contained) {
+      addEvent(response.getReplayed());
+    }
+    session.lastUpdateTime(
+        current
+            ? Messages.instant(stored.getLastEventTime())
+            : Instant.ofEpochMilli(event.timestamp()));
+  }
+
+  /** Makes the event's delta equal to the stored one for the keys of its operations. */
+  private void addResults(AppendEventResponse response) {
+    if (operations.isEmpty()) {
+      return;
+    }
+    Map<String, Object> stored = EventDecoder.decodeDelta(response.getEvent().getStateDelta());
+    for (Operation operation : operations) {
+      Object value = stored.get(operation.key());
+      if (value != null) {
+        event.actions().stateDelta().put(operation.key(), value);
+      } else if (!Messages.isTemp(operation.key())) {
+        // The operation removed a new key that the event itself had set.
+        event.actions().stateDelta().remove(operation.key());
+      }
+    }
+  }
+
+  /** {@code temp:} keys move from the event into the session, for the rest of the invocation. */
+  private void moveTemp() {
+    encoded
+        .delta()
+        .forEach(
+            (key, value) -> {
+              if (Messages.isTemp(key)) {
+                event.actions().stateDelta().remove(key);
+                put(key, value);
+              }
+            });
+  }
+
+  /**
+   * Brings the state up to what the server has.
+   *
+   * <ul>
+   *   <li>A key that this event wrote keeps the caller's object, unless the server has another
+   *       value.
+   *   <li>A key that others have changed or removed follows them.
+   *   <li>A value that the agent has set and not committed stays: tools write into this map before
+   *       their event is appended, and the append of another branch must not undo that.
+   *   <li>{@code temp:} keys stay.
+   * </ul>
+   */
+  private void applyState(Map<String, JsonNode> now, AppendEventResponse response) {
+    Map<String, JsonNode> before = tracked.stored;
+    Map<String, JsonNode> after = new HashMap<>();
+    Set<String> own = new HashSet<>(encoded.values().keySet());
+    own.addAll(encoded.removed());
+    operations.forEach(operation -> own.add(operation.key()));
+    Set<String> keys = new HashSet<>(now.keySet());
+    keys.addAll(before.keySet());
+    keys.addAll(own);
+    for (String key : keys) {
+      JsonNode value = now.get(key);
+      boolean changed = own.contains(key) || !Objects.equals(before.get(key), value);
+      if (Messages.isTemp(key)) {
+        if (value != null && !encoded.values().containsKey(key)) {
+          put(key, Json.value(value));
+        }
+        continue;
+      }
+      if (changed && isUncommitted(key, before.get(key))) {
+        if (!own.contains(key)) {
+          // The next conflict check must still see the value that the agent has based its own on.
+          value = before.get(key);
+          changed = false;
+        }
+      } else if (value != null && value.equals(encoded.values().get(key))) {
+        put(key, encoded.delta().get(key));
+      } else if (changed) {
+        put(key, value == null ? State.REMOVED : Json.value(value));
+      }
+      if (value != null) {
+        after.put(key, value);
+      }
+      updateVersion(key, own.contains(key), changed, response);
+    }
+    tracked.stored = after;
+  }
+
+  /** Whether the agent has written a key of the session object and not sent it with this event. */
+  private boolean isUncommitted(String key, @Nullable JsonNode before) {
+    Object here = session.state().get(key);
+    if (tracked.sequence == Tracked.UNKNOWN || here == encoded.delta().get(key)) {
+      // Nothing is known about the object, so the server decides; or the value is this event's.
+      return false;
+    }
+    if (here == null) {
+      return before != null && !before.isNull() && !encoded.removed().contains(key);
+    }
+    try {
+      JsonNode local = Json.encode(key, here);
+      return !local.equals(before) && !local.equals(encoded.values().get(key));
+    } catch (StateValueException e) {
+      return true;
+    }
+  }
+
+  private void updateVersion(
+      String key, boolean own, boolean changed, AppendEventResponse response) {
+    if (own && isOfSession(key) && !response.getReplayed()) {
+      tracked.versions.put(key, response.getEvent().getSequence());
+    } else if (own || changed) {
+      tracked.versions.remove(key);
+    }
+  }
+
+  private static boolean isOfSession(String key) {
+    return !key.startsWith(State.APP_PREFIX) && !key.startsWith(State.USER_PREFIX);
+  }
+
+  /** The response has no state (for one, if it is too large). The event's changes are known. */
+  private void applyOwnDelta(AppendEventResponse response) {
+    Map<String, JsonNode> stored = new HashMap<>(tracked.stored);
+    EventDecoder.decodeDelta(response.getEvent().getStateDelta())
+        .forEach(
+            (key, value) -> {
+              Object sent = encoded.delta().get(key);
+              put(key, encoded.values().containsKey(key) ? sent : value);
+              tracked.versions.remove(key);
+              stored.remove(key);
+            });
+    stored.putAll(Json.members(response.getEvent().getStateDelta().getSetJson()));
+    tracked.stored = stored;
+  }
+
+  private void put(String key, @Nullable Object value) {
+    if (value == null || value == State.REMOVED) {
+      session.state().remove(key);
+    } else {
+      session.state().put(key, value);
+    }
+  }
+
+  private void addEvent(boolean replayed) {
+    synchronized (session.events()) {
+      boolean present =
+          replayed && session.events().stream().anyMatch(other -> event.id().equals(other.id()));
+      if (!present) {
+        session.events().add(event);
+      }
+    }
+  }
+}

@@ -1,0 +1,150 @@
+package dev.sessiond.adk;
+
+import io.grpc.ClientCall;
+import io.grpc.Context;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import io.grpc.stub.ClientCalls;
+import io.grpc.stub.StreamObserver;
+import io.reactivex.rxjava3.core.Scheduler;
+import io.reactivex.rxjava3.core.Single;
+import io.reactivex.rxjava3.core.SingleEmitter;
+import io.reactivex.rxjava3.schedulers.Schedulers;
+import java.time.Duration;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Calls the server with a deadline and with retries.
+ *
+ * <p>The server decides whether a call may be sent again. A retry sends the same request with the
+ * same ids, so "yes" and "same_id" are alike here: an append has its event id, an update its
+ * request id, and a new session a chosen id with a label of the creating call. A deletion has no
+ * such id: if its response is lost, the retry also deletes a session that was created under the
+ * same id in between.
+ */
+final class Calls {
+
+  private final Connection connection;
+  private final Duration timeout;
+  private final RetryPolicy retry;
+  private final Scheduler scheduler;
+
+  Calls(Connection connection, Duration timeout, RetryPolicy retry, Scheduler scheduler) {
+    if (timeout.isNegative() || timeout.isZero()) {
+      throw new IllegalArgumentException("timeout is " + timeout + ". It must be positive.");
+    }
+    this.connection = connection;
+    this.timeout = timeout;
+    this.retry = retry;
+    this.scheduler = scheduler;
+  }
+
+  Connection connection() {
+    return connection;
+  }
+
+  Duration timeout() {
+    return timeout;
+  }
+
+  RetryPolicy retry() {
+    return retry;
+  }
+
+  Scheduler scheduler() {
+    return scheduler;
+  }
+
+  /**
+   * Calls {@code method} when it is subscribed to. Disposing cancels the call, which may have been
+   * applied all the same. The result is emitted on the scheduler, never on a thread of gRPC: the
+   * rest of the agent runs there.
+   */
+  <Q, R> Single<R> call(MethodDescriptor<Q, R> method, Q request) {
+    return Single.defer(
+            () -> {
+              long deadline = System.nanoTime() + timeout.toNanos();
+              return attempt(method, request, Context.current().fork(), deadline, 1);
+            })
+        .observeOn(scheduler);
+  }
+
+  private <Q, R> Single<R> attempt(
+      MethodDescriptor<Q, R> method, Q request, Context context, long deadline, int attempt) {
+    return once(method, request, context, Math.max(deadline - System.nanoTime(), 0))
+        .onErrorResumeNext(
+            failure -> {
+              FailedCall failed = FailedCall.of(failure, attempt);
+              if (connection.isClosed() && isCutOff(failed)) {
+                return Single.error(Errors.closed(attempt, failure));
+              }
+              Duration delay = retry.delay(attempt, failed.retryAfter());
+              // Waiting past the deadline would replace this error by one that says less.
+              if (failed.retryable() == FailedCall.Retryable.NO
+                  || attempt >= retry.attempts()
+                  || delay.toNanos() >= deadline - System.nanoTime()) {
+                return Single.error(Errors.of(failed, failure));
+              }
+              return waitUnlessClosed(delay)
+                  .flatMap(
+                      waited -> {
+                        connection.reconnectNow();
+                        return attempt(method, request, context, deadline, attempt + 1);
+                      });
+            });
+  }
+
+  /** Whether closing the service explains the failure. */
+  private static boolean isCutOff(FailedCall failed) {
+    return failed.reason().isEmpty()
+        && (failed.code() == Status.Code.UNAVAILABLE || failed.code() == Status.Code.CANCELLED);
+  }
+
+  Single<Long> waitUnlessClosed(Duration delay) {
+    return Single.timer(delay.toNanos(), TimeUnit.NANOSECONDS, Schedulers.computation())
+        .takeUntil(connection.whenClosed())
+        .onErrorResumeNext(
+            failure -> Single.error(connection.isClosed() ? Errors.closed(1, failure) : failure));
+  }
+
+  private <Q, R> Single<R> once(
+      MethodDescriptor<Q, R> method, Q request, Context context, long nanos) {
+    return Single.create(
+        emitter -> {
+          ClientCall<Q, R> call = connection.newCall(method, context, Duration.ofNanos(nanos));
+          emitter.setCancellable(() -> call.cancel("The subscriber has disposed the call.", null));
+          ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter));
+        });
+  }
+
+  private static final class Observer<R> implements StreamObserver<R> {
+    private final SingleEmitter<R> emitter;
+    private @Nullable R response;
+
+    Observer(SingleEmitter<R> emitter) {
+      this.emitter = emitter;
+    }
+
+    @Override
+    public void onNext(R value) {
+      response = value;
+    }
+
+    @Override
+    public void onError(Throwable failure) {
+      // An error after disposal has nobody to go to.
+      emitter.tryOnError(failure);
+    }
+
+    @Override
+    public void onCompleted() {
+      if (response != null) {
+        emitter.onSuccess(response);
+      } else {
+        emitter.tryOnError(
+            Status.INTERNAL.withDescription("The response is missing.").asRuntimeException());
+      }
+    }
+  }
+}

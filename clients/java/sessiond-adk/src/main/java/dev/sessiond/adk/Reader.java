@@ -1,0 +1,216 @@
+package dev.sessiond.adk;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.adk.events.Event;
+import com.google.adk.sessions.GetSessionConfig;
+import com.google.adk.sessions.Session;
+import dev.sessiond.v1.EventSelection;
+import dev.sessiond.v1.EventServiceGrpc;
+import dev.sessiond.v1.GetSessionRequest;
+import dev.sessiond.v1.GetSessionResponse;
+import dev.sessiond.v1.GetStateRequest;
+import dev.sessiond.v1.GetStateResponse;
+import dev.sessiond.v1.JsonForm;
+import dev.sessiond.v1.ListEventsRequest;
+import dev.sessiond.v1.ListEventsResponse;
+import dev.sessiond.v1.SessionKey;
+import dev.sessiond.v1.SessionServiceGrpc;
+import dev.sessiond.v1.StateServiceGrpc;
+import io.reactivex.rxjava3.core.Flowable;
+import io.reactivex.rxjava3.core.Maybe;
+import io.reactivex.rxjava3.core.Single;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
+
+/** Reads sessions, events and state. */
+final class Reader {
+
+  /** The server's maximum. It also cuts pages at the size of a message. */
+  static final int PAGE_SIZE = 1000;
+
+  private final Calls calls;
+  private final EventDecoder events;
+  private final Tracked.Registry sessions;
+  private final boolean withVersions;
+
+  /** With {@code withVersions}, a read also asks for the versions of the keys. */
+  Reader(Calls calls, EventDecoder events, Tracked.Registry sessions, boolean withVersions) {
+    this.calls = calls;
+    this.events = events;
+    this.sessions = sessions;
+    this.withVersions = withVersions;
+  }
+
+  /** State and events of one moment, however many pages the events fill. */
+  record Snapshot(
+      dev.sessiond.v1.Session stored, Iterable<Event> events, Map<String, Long> versions) {}
+
+  /** A session now, or as of an event. Empty if it does not exist. */
+  Maybe<Session> session(
+      SessionKey key, @Nullable EventSelection selection, @Nullable Long asOfSequence) {
+    return snapshot(key, selection, asOfSequence).map(this::decode);
+  }
+
+  Maybe<Snapshot> snapshot(
+      SessionKey key, @Nullable EventSelection selection, @Nullable Long asOfSequence) {
+    GetSessionRequest.Builder request =
+        GetSessionRequest.newBuilder().setKey(key).setJsonForm(JsonForm.JSON_FORM_TEXT);
+    if (selection != null) {
+      request.setEvents(selection);
+    }
+    if (asOfSequence != null) {
+      request.setAsOfSequence(asOfSequence);
+    }
+    Single<GetSessionResponse> read =
+        calls.call(SessionServiceGrpc.getGetSessionMethod(), request.build());
+    boolean versioned = withVersions && asOfSequence == null;
+    return (versioned ? versions(key) : Single.just(GetStateResponse.getDefaultInstance()))
+        .flatMap(state -> read.flatMap(page -> snapshot(key, selection, page, state)))
+        .toMaybe()
+        // Also if it was deleted between two pages.
+        .onErrorResumeNext(
+            failure ->
+                failure instanceof SessiondNotFoundException
+                    ? Maybe.empty()
+                    : Maybe.error(failure));
+  }
+
+  private Single<Snapshot> snapshot(
+      SessionKey key,
+      @Nullable EventSelection selection,
+      GetSessionResponse first,
+      GetStateResponse state) {
+    Flowable<dev.sessiond.v1.Event> stored = Flowable.fromIterable(first.getEventsList());
+    if (!first.getNextPageToken().isEmpty()) {
+      ListEventsRequest rest =
+          ListEventsRequest.newBuilder()
+              .setKey(key)
+              .setSelection(selection == null ? EventSelection.getDefaultInstance() : selection)
+              .setPageToken(first.getNextPageToken())
+              .build();
+      stored = stored.concatWith(events(rest));
+    }
+    return stored
+        .map(events::decode)
+        .toList()
+        .map(list -> new Snapshot(first.getSession(), list, settled(first.getSession(), state)));
+  }
+
+  /**
+   * The versions at which keys had the value that the session shows. They are read before the
+   * session: a key that changed in between has another value and no known version.
+   */
+  private static Map<String, Long> settled(
+      dev.sessiond.v1.Session stored, GetStateResponse earlier) {
+    Map<String, Long> versions = new ConcurrentHashMap<>(earlier.getVersionsMap());
+    if (!versions.isEmpty()) {
+      Map<String, JsonNode> now = Json.members(stored.getStateJson());
+      Map<String, JsonNode> then = Json.members(earlier.getStateJson());
+      versions.keySet().removeIf(key -> !then.get(key).equals(now.get(key)));
+    }
+    return versions;
+  }
+
+  private Single<GetStateResponse> versions(SessionKey key) {
+    GetStateRequest request =
+        GetStateRequest.newBuilder()
+            .setScope(Scope.of(key).message())
+            .setIncludeVersions(true)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT)
+            .build();
+    return calls.call(StateServiceGrpc.getGetStateMethod(), request);
+  }
+
+  /** The kit's session of a stored one, and what an append needs to know of it. */
+  Session decode(dev.sessiond.v1.Session stored) {
+    return decode(new Snapshot(stored, List.of(), Map.of()));
+  }
+
+  Session decode(Snapshot snapshot) {
+    dev.sessiond.v1.Session stored = snapshot.stored();
+    Map<String, JsonNode> members = Json.members(stored.getStateJson());
+    Session session =
+        Session.builder(stored.getKey().getSessionId())
+            .appName(stored.getKey().getAppName())
+            .userId(stored.getKey().getUserId())
+            .state(new ConcurrentHashMap<>(Json.values(members)))
+            .lastUpdateTime(Messages.instant(stored.getLastEventTime()))
+            .build();
+    snapshot.events().forEach(session.events()::add);
+    sessions.of(session).record(stored.getLastSequence(), members, snapshot.versions());
+    return session;
+  }
+
+  /** A stored session with merged state and without events. */
+  Single<dev.sessiond.v1.Session> stored(SessionKey key, @Nullable Long asOfSequence) {
+    GetSessionRequest.Builder request =
+        GetSessionRequest.newBuilder().setKey(key).setJsonForm(JsonForm.JSON_FORM_TEXT);
+    if (asOfSequence != null) {
+      request.setAsOfSequence(asOfSequence);
+    }
+    return calls
+        .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
+        .map(GetSessionResponse::getSession);
+  }
+
+  /**
+   * The session at {@code key} if an earlier attempt of a call that failed with {@code failure} may
+   * have created it.
+   */
+  Maybe<dev.sessiond.v1.Session> possiblyCreated(SessionKey key, FailedCall failure) {
+    if (failure.attempts() == 1 || !failure.reason().equals("SESSION_EXISTS")) {
+      return Maybe.empty();
+    }
+    return stored(key, null)
+        .toMaybe()
+        .onErrorComplete(error -> error instanceof SessiondNotFoundException);
+  }
+
+  /** All stored events from the page of {@code request} on, a page at a time. */
+  Flowable<dev.sessiond.v1.Event> events(ListEventsRequest request) {
+    ListEventsRequest page =
+        request.toBuilder().setPageSize(PAGE_SIZE).setJsonForm(JsonForm.JSON_FORM_TEXT).build();
+    return Pages.of(
+            page,
+            asked -> calls.call(EventServiceGrpc.getListEventsMethod(), asked),
+            (asked, answer) ->
+                answer.getNextPageToken().isEmpty()
+                    ? null
+                    : asked.toBuilder().setPageToken(answer.getNextPageToken()).build())
+        .concatMapIterable(ListEventsResponse::getEventsList);
+  }
+
+  /** The merged state of a scope with prefixed keys. */
+  Single<Map<String, JsonNode>> state(Scope scope, String invocationId) {
+    GetStateRequest request =
+        GetStateRequest.newBuilder()
+            .setScope(scope.message())
+            .setInvocationId(invocationId)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT)
+            .build();
+    return calls
+        .call(StateServiceGrpc.getGetStateMethod(), request)
+        .map(response -> Json.members(response.getStateJson()));
+  }
+
+  /**
+   * The events that {@code config} selects; empty selects none. No filter without a value; {@code
+   * numRecentEvents} of 0 selects none; with both, the newest of those that are not older.
+   */
+  static Optional<EventSelection> select(Optional<GetSessionConfig> config) {
+    EventSelection.Builder selection = EventSelection.newBuilder();
+    config.flatMap(GetSessionConfig::numRecentEvents).ifPresent(selection::setRecent);
+    Optional<Instant> after = config.flatMap(GetSessionConfig::afterTimestamp);
+    if (after.isPresent() && after.get().isAfter(Messages.LATEST)) {
+      return Optional.empty();
+    }
+    after
+        .filter(time -> time.isAfter(Messages.EARLIEST))
+        .ifPresent(time -> selection.setAfterTime(Messages.timestamp(time)));
+    return Optional.of(selection.build());
+  }
+}

@@ -1,0 +1,118 @@
+package dev.sessiond.adk;
+
+import com.google.errorprone.annotations.CanIgnoreReturnValue;
+import io.grpc.CallCredentials;
+import io.grpc.ChannelCredentials;
+import io.grpc.ManagedChannelBuilder;
+import io.reactivex.rxjava3.core.Scheduler;
+import io.reactivex.rxjava3.schedulers.Schedulers;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Objects;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/** Settings of a {@link SessiondSessionService}. */
+public final class ServiceBuilder {
+  final Address address;
+  Duration timeout = SessiondSessionService.DEFAULT_TIMEOUT;
+  Stale stale = Stale.MERGE;
+  RetryPolicy retry = RetryPolicy.DEFAULT;
+  boolean shareTemp;
+  Duration closeGrace = Duration.ofSeconds(5);
+  Scheduler scheduler = Schedulers.io();
+  @Nullable ChannelCredentials channelCredentials;
+  @Nullable CallCredentials callCredentials;
+  Consumer<ManagedChannelBuilder<?>> configure = channel -> {};
+
+  ServiceBuilder(Address address) {
+    this.address = address;
+    Map<String, String> settings = address.settings();
+    if (settings.containsKey("timeout")) {
+      this.timeout = seconds(settings.get("timeout"));
+    }
+    if (settings.containsKey("stale")) {
+      this.stale = Stale.parse(settings.get("stale"));
+    }
+  }
+
+  private static Duration seconds(String text) {
+    try {
+      return Duration.ofNanos((long) (Double.parseDouble(text) * 1e9));
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(
+          "timeout is '" + text + "' in the address. It must be a number of seconds.", e);
+    }
+  }
+
+  /** Deadline of a call including its retries; 15 seconds by default. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder timeout(Duration value) {
+    this.timeout = Objects.requireNonNull(value, "timeout");
+    return this;
+  }
+
+  /** The append from an outdated session object; {@link Stale#MERGE} by default. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder stale(Stale value) {
+    this.stale = Objects.requireNonNull(value, "stale");
+    return this;
+  }
+
+  /** Number and delays of the attempts of a call. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder retry(RetryPolicy value) {
+    this.retry = Objects.requireNonNull(value, "retry");
+    return this;
+  }
+
+  /**
+   * Also sends {@code temp:} keys, for other processes that work on the same invocation. They are
+   * never stored. By default they stay in this process.
+   */
+  @CanIgnoreReturnValue
+  public ServiceBuilder shareTemp(boolean value) {
+    this.shareTemp = value;
+    return this;
+  }
+
+  /** How long {@link SessiondSessionService#close} waits for in-flight calls. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder closeGrace(Duration value) {
+    this.closeGrace = Objects.requireNonNull(value, "closeGrace");
+    return this;
+  }
+
+  /** Emits results; {@link Schedulers#io} by default. The rest of the agent runs on it. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder scheduler(Scheduler value) {
+    this.scheduler = Objects.requireNonNull(value, "scheduler");
+    return this;
+  }
+
+  /** TLS, as {@code TlsChannelCredentials}; by default what the address says. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder channelCredentials(ChannelCredentials value) {
+    this.channelCredentials = value;
+    return this;
+  }
+
+  /** Tokens of each call. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder callCredentials(CallCredentials value) {
+    this.callCredentials = value;
+    return this;
+  }
+
+  /** Any other option of the channel: interceptors, keepalive, limits, an authority. */
+  @CanIgnoreReturnValue
+  public ServiceBuilder configureChannel(Consumer<ManagedChannelBuilder<?>> value) {
+    this.configure = Objects.requireNonNull(value, "configure");
+    return this;
+  }
+
+  /** Builds the service, which connects at its first call. */
+  public SessiondSessionService build() {
+    return new SessiondSessionService(this);
+  }
+}

@@ -1,0 +1,311 @@
+package dev.sessiond.adk;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.adk.events.Event;
+import com.google.adk.sessions.BaseSessionService;
+import com.google.adk.sessions.GetSessionConfig;
+import com.google.adk.sessions.ListEventsResponse;
+import com.google.adk.sessions.ListSessionsResponse;
+import com.google.adk.sessions.Session;
+import com.google.adk.sessions.State;
+import com.google.errorprone.annotations.CanIgnoreReturnValue;
+import dev.sessiond.v1.CreateSessionRequest;
+import dev.sessiond.v1.DeleteSessionRequest;
+import dev.sessiond.v1.EventSelection;
+import dev.sessiond.v1.JsonForm;
+import dev.sessiond.v1.ListEventsRequest;
+import dev.sessiond.v1.ListSessionsRequest;
+import dev.sessiond.v1.SessionKey;
+import dev.sessiond.v1.SessionServiceGrpc;
+import io.reactivex.rxjava3.core.Completable;
+import io.reactivex.rxjava3.core.Maybe;
+import io.reactivex.rxjava3.core.Single;
+import java.time.Duration;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Stores ADK sessions in sessiond: {@code new SessiondSessionService("127.0.0.1:50051")}.
+ *
+ * <p>A service has one channel and can be shared by runners and threads. Everything it returns is
+ * lazy: a call is sent when it is subscribed to, and blocks no thread. A failed call emits an
+ * exception with the server's reason ({@link SessiondFailure}). A write that fails because the
+ * server is unreachable or slow may have been applied; only an append of the same event can always
+ * be repeated.
+ */
+public final class SessiondSessionService extends Extensions
+    implements BaseSessionService, AutoCloseable {
+
+  /** Names the call that created a session, so that a retry recognizes its own session. */
+  static final String CREATION_LABEL = "sessiond-adk/creation";
+
+  /** Long enough for a server that restarts or is busy, short enough for a user who waits. */
+  static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(15);
+
+  private final Connection connection;
+  private final Duration closeGrace;
+  private final Calls calls;
+  private final EventDecoder events = new EventDecoder();
+  private final Tracked.Registry sessions = new Tracked.Registry();
+  private final Reader reader;
+  private final Appender appender;
+
+  /**
+   * A service with the default settings. Connects at the first call.
+   *
+   * @param address {@code HOST:PORT}, {@code unix:/PATH}, {@code sessiond://HOST:PORT}, {@code
+   *     sessiond:///PATH} of a unix socket, {@code http://HOST:PORT} or {@code https://HOST:PORT};
+   *     a {@code sessiond} URI may set {@code ?timeout=5&stale=error}
+   */
+  public SessiondSessionService(String address) {
+    this(builder(address));
+  }
+
+  SessiondSessionService(ServiceBuilder builder) {
+    this.connection =
+        new Connection(
+            builder.address,
+            builder.channelCredentials,
+            builder.callCredentials,
+            builder.configure);
+    this.closeGrace = builder.closeGrace;
+    this.calls = new Calls(connection, builder.timeout, builder.retry, builder.scheduler);
+    this.reader = new Reader(calls, events, sessions, builder.stale == Stale.CONFLICT);
+    this.appender = new Appender(calls, reader, events, sessions, builder.stale, builder.shareTemp);
+  }
+
+  /** Begins a service with settings of its own; {@code address} as in the constructor. */
+  public static ServiceBuilder builder(String address) {
+    return new ServiceBuilder(Address.parse(address));
+  }
+
+  /**
+   * @deprecated the kit's own form; use the one with a {@link Map}.
+   */
+  @Deprecated
+  @Override
+  public Single<Session> createSession(
+      String appName,
+      String userId,
+      @Nullable ConcurrentMap<String, Object> state,
+      @Nullable String sessionId) {
+    return createSession(appName, userId, (Map<String, Object>) state, sessionId);
+  }
+
+  /**
+   * Creates a session. The id is trimmed; null or a blank one becomes a UUID. {@code temp:} keys
+   * are dropped. Emits {@link SessiondAlreadyExistsException} if the id is taken.
+   */
+  @Override
+  public Single<Session> createSession(
+      String appName,
+      String userId,
+      @Nullable Map<String, Object> state,
+      @Nullable String sessionId) {
+    Objects.requireNonNull(appName, "appName cannot be null");
+    Objects.requireNonNull(userId, "userId cannot be null");
+    return Single.defer(
+        () -> {
+          String id = Messages.trimmed(sessionId);
+          SessionKey key =
+              Messages.key(appName, userId, id.isEmpty() ? UUID.randomUUID().toString() : id);
+          String creation = UUID.randomUUID().toString();
+          CreateSessionRequest request =
+              CreateSessionRequest.newBuilder()
+                  .setAppName(appName)
+                  .setUserId(userId)
+                  .setSessionId(key.getSessionId())
+                  .setStateJson(initialState(state == null ? Map.of() : state))
+                  .setSession(
+                      dev.sessiond.v1.Session.newBuilder().putLabels(CREATION_LABEL, creation))
+                  .setJsonForm(JsonForm.JSON_FORM_TEXT)
+                  .build();
+          return calls
+              .call(SessionServiceGrpc.getCreateSessionMethod(), request)
+              .map(response -> response.getSession())
+              .onErrorResumeNext(
+                  failure ->
+                      // The response of an earlier attempt may be lost. Its session has our label.
+                      failure instanceof SessiondAlreadyExistsException taken
+                          ? reader
+                              .possiblyCreated(key, taken.call())
+                              .filter(
+                                  found ->
+                                      creation.equals(found.getLabelsMap().get(CREATION_LABEL)))
+                              .switchIfEmpty(Single.error(failure))
+                          : Single.error(failure))
+              .map(reader::decode);
+        });
+  }
+
+  private static String initialState(Map<String, Object> state) {
+    Map<String, JsonNode> members = new LinkedHashMap<>();
+    state.forEach(
+        (key, value) -> {
+          if (!Messages.isTemp(key) && value != State.REMOVED) {
+            members.put(key, Json.encode(key, value));
+          }
+        });
+    return Messages.join(members);
+  }
+
+  /**
+   * Reads a session with the events that {@code config} selects, oldest first. Empty if it does not
+   * exist. State and events belong to one moment, however many pages the events fill.
+   */
+  @Override
+  public Maybe<Session> getSession(
+      String appName, String userId, String sessionId, Optional<GetSessionConfig> config) {
+    Objects.requireNonNull(appName, "appName cannot be null");
+    Objects.requireNonNull(userId, "userId cannot be null");
+    Objects.requireNonNull(sessionId, "sessionId cannot be null");
+    Objects.requireNonNull(config, "config cannot be null");
+    String id = Messages.trimmed(sessionId);
+    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+      // No session has such a key. The server would look up a bare id among all users.
+      return Maybe.empty();
+    }
+    EventSelection selection = Reader.select(config).orElse(null);
+    return reader.session(Messages.key(appName, userId, id), selection, null);
+  }
+
+  /** Lists the sessions of a user with merged state and without events, the oldest first. */
+  @Override
+  public Single<ListSessionsResponse> listSessions(String appName, String userId) {
+    Objects.requireNonNull(appName, "appName cannot be null");
+    Objects.requireNonNull(userId, "userId cannot be null");
+    if (appName.isEmpty() || userId.isEmpty()) {
+      return Single.just(ListSessionsResponse.builder().build());
+    }
+    ListSessionsRequest first =
+        ListSessionsRequest.newBuilder()
+            .setAppName(appName)
+            .setUserId(userId)
+            .setPageSize(Reader.PAGE_SIZE)
+            .setIncludeState(true)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT)
+            .build();
+    return Pages.of(
+            first,
+            asked -> calls.call(SessionServiceGrpc.getListSessionsMethod(), asked),
+            (asked, page) ->
+                page.getNextPageToken().isEmpty()
+                    ? null
+                    : asked.toBuilder().setPageToken(page.getNextPageToken()).build())
+        .concatMapIterable(page -> page.getSessionsList())
+        // A session that is used between two pages is in both. The later one is newer.
+        .collect(
+            () -> new HashMap<String, Session>(),
+            (found, stored) -> found.put(stored.getKey().getSessionId(), reader.decode(stored)))
+        .map(
+            found ->
+                ListSessionsResponse.builder()
+                    .sessions(
+                        found.values().stream()
+                            .sorted(
+                                Comparator.comparing((Session one) -> one.lastUpdateTime())
+                                    .thenComparing(Session::id))
+                            .toList())
+                    .build());
+  }
+
+  /** Deletes a session with its events and its own state. A missing session is no error. */
+  @Override
+  public Completable deleteSession(String appName, String userId, String sessionId) {
+    Objects.requireNonNull(appName, "appName cannot be null");
+    Objects.requireNonNull(userId, "userId cannot be null");
+    Objects.requireNonNull(sessionId, "sessionId cannot be null");
+    String id = Messages.trimmed(sessionId);
+    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+      return Completable.complete();
+    }
+    DeleteSessionRequest request =
+        DeleteSessionRequest.newBuilder()
+            .setKey(Messages.key(appName, userId, id))
+            .setAllowMissing(true)
+            .build();
+    return calls.call(SessionServiceGrpc.getDeleteSessionMethod(), request).ignoreElement();
+  }
+
+  /** All events of a session; none if it does not exist, as the kit's in-memory service. */
+  @Override
+  public Single<ListEventsResponse> listEvents(String appName, String userId, String sessionId) {
+    Objects.requireNonNull(appName, "appName cannot be null");
+    Objects.requireNonNull(userId, "userId cannot be null");
+    Objects.requireNonNull(sessionId, "sessionId cannot be null");
+    String id = Messages.trimmed(sessionId);
+    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+      return Single.just(ListEventsResponse.builder().build());
+    }
+    ListEventsRequest request =
+        ListEventsRequest.newBuilder().setKey(Messages.key(appName, userId, id)).build();
+    return reader
+        .events(request)
+        .map(events::decode)
+        .toList()
+        .onErrorResumeNext(
+            failure ->
+                failure instanceof SessiondNotFoundException
+                    ? Single.just(List.of())
+                    : Single.error(failure))
+        .map(list -> ListEventsResponse.builder().events(list).build());
+  }
+
+  /**
+   * Appends an event with its delta in one durable commit, and emits {@code event}.
+   *
+   * <p>After the response, and only then, {@code session} is updated in place: its state becomes
+   * the server's after the commit, including the changes and removals of others, and {@code event}
+   * is added to its events. Events of others are not added; {@code getSession} and {@link #refresh}
+   * read them. {@code temp:} keys move from {@code event} into {@code session}. A partial event
+   * changes nothing. An event that is stored already is not stored again, so that subscribing twice
+   * or {@code retry()} appends once.
+   */
+  @CanIgnoreReturnValue
+  @Override
+  public Single<Event> appendEvent(Session session, Event event) {
+    return appendEvent(session, event, List.of());
+  }
+
+  /**
+   * Ends watches, waits for in-flight calls up to {@code closeGrace}, and closes the channel. Later
+   * calls fail with {@link SessiondClosedException}.
+   */
+  @Override
+  public void close() {
+    connection.close(closeGrace);
+  }
+
+  @Override
+  Calls calls() {
+    return calls;
+  }
+
+  @Override
+  Reader reader() {
+    return reader;
+  }
+
+  @Override
+  Appender appender() {
+    return appender;
+  }
+
+  @Override
+  EventDecoder events() {
+    return events;
+  }
+
+  @Override
+  Tracked.Registry sessions() {
+    return sessions;
+  }
+}

@@ -1,0 +1,20 @@
+package dev.sessiond.adk;
+
+/**
+ * A state value has no JSON form: NaN, an infinity, a lone surrogate, an object that Jackson cannot
+ * write, a value that contains itself. Nothing was sent.
+ */
+public final class StateValueException extends IllegalArgumentException {
+
+  private final String key;
+
+  StateValueException(String key, String fault, Throwable cause) {
+    super("The value of state key '" + key + "' cannot be stored: " + fault, cause);
+    this.key = key;
+  }
+
+  /** The key of the value, with its prefix. */
+  public String key() {
+    return key;
+  }
+}

@@ -1,0 +1,54 @@
+package dev.sessiond.adk;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.google.adk.sessions.Session;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.WeakHashMap;
+
+/**
+ * What the server has last sent for a session object, beside the object: the kit's class has no
+ * room for it.
+ *
+ * <p>An append needs it to tell a key that another writer removed from one that the agent has set
+ * and not committed, and a change of another writer from one of the agent. It is read and written
+ * under {@link #lock}.
+ */
+final class Tracked {
+
+  static final long UNKNOWN = -1;
+
+  /** One append or refresh of an object at a time, so that its events keep the stored order. */
+  final AsyncLock lock = new AsyncLock();
+
+  /** Sequence of the session's newest event when the state was read. */
+  long sequence = UNKNOWN;
+
+  /** The stored value of every key; no {@code temp:} keys. */
+  Map<String, JsonNode> stored = Map.of();
+
+  /**
+   * Versions of keys at which they had the stored value; complete only as far as they are known.
+   */
+  final Map<String, Long> versions = new HashMap<>();
+
+  /** Keeps what the server has sent. */
+  void record(long newest, Map<String, JsonNode> members, Map<String, Long> known) {
+    sequence = newest;
+    stored = new HashMap<>(members);
+    stored.keySet().removeIf(Messages::isTemp);
+    versions.clear();
+    versions.putAll(known);
+  }
+
+  /** The session objects of a service. An object is forgotten when nobody else holds it. */
+  static final class Registry {
+    // Session has no equals, so the map goes by identity.
+    private final Map<Session, Tracked> sessions = Collections.synchronizedMap(new WeakHashMap<>());
+
+    Tracked of(Session session) {
+      return sessions.computeIfAbsent(session, unused -> new Tracked());
+    }
+  }
+}

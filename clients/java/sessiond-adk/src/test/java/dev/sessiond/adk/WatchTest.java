@@ -1,0 +1,156 @@
+package dev.sessiond.adk;
+
+import static com.google.common.truth.Truth.assertThat;
+
+import com.google.adk.sessions.Session;
+import com.google.adk.sessions.SessionNotFoundException;
+import com.google.adk.sessions.State;
+import io.reactivex.rxjava3.subscribers.TestSubscriber;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+final class WatchTest extends ServerTest {
+
+  private static List<WatchItem> await(TestSubscriber<WatchItem> subscriber, int count) {
+    subscriber.awaitCount(count);
+    subscriber.assertNoErrors();
+    return subscriber.values();
+  }
+
+  private static List<String> appended(List<WatchItem> items) {
+    List<String> texts = new ArrayList<>();
+    for (WatchItem item : items) {
+      if (item instanceof WatchItem.Appended appended) {
+        texts.add(appended.event().stringifyContent());
+      }
+    }
+    return texts;
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {MEMORY, SQLITE})
+  void aWatchDeliversEverythingOnceUntilTheSessionIsDeleted(String store) throws Exception {
+    SessiondSessionService service = connect(store);
+    Session session = create(service, Map.of("k", 1));
+    service.appendEvent(session, message("before")).blockingGet();
+    TestSubscriber<WatchItem> subscriber =
+        service.watch(Scope.session(session.sessionKey())).test();
+    List<WatchItem> first = await(subscriber, 2);
+    assertThat(((WatchItem.Snapshot) first.get(0)).state()).containsExactly("k", 1);
+    assertThat(((WatchItem.Snapshot) first.get(0)).lastSequence()).isEqualTo(1);
+    assertThat(first.get(1)).isInstanceOf(WatchItem.CaughtUp.class);
+    service.appendEvent(session, event("live", Map.of("k", State.REMOVED))).blockingGet();
+    assertThat(appended(await(subscriber, 3))).containsExactly("live");
+    service
+        .updateState(Scope.user(APP, USER), Delta.of(Map.of("user:x", 1, "user:y", State.REMOVED)))
+        .blockingGet();
+    WatchItem.Changed changed = (WatchItem.Changed) await(subscriber, 4).get(3);
+    assertThat(changed.values()).containsExactly("user:x", 1);
+    service.deleteSession(APP, USER, session.id()).blockingAwait();
+    assertThat(subscriber.await(60, TimeUnit.SECONDS)).isTrue();
+    subscriber.assertComplete();
+    assertThat(subscriber.values().get(4)).isInstanceOf(WatchItem.Deleted.class);
+  }
+
+  @Test
+  void aSubscriberGetsNoMoreThanItAskedFor() throws Exception {
+    SessiondSessionService service = connect(MEMORY);
+    Session session = create(service, Map.of());
+    for (int i = 0; i < 50; i++) {
+      service.appendEvent(session, message("e" + i)).blockingGet();
+    }
+    TestSubscriber<WatchItem> subscriber = new TestSubscriber<>(0);
+    service.watch(Scope.session(session.sessionKey()), Watch.fromBeginning()).subscribe(subscriber);
+    subscriber.request(3);
+    assertThat(appended(await(subscriber, 3))).containsExactly("e0", "e1", "e2").inOrder();
+    service.appendEvent(session, message("e50")).blockingGet();
+    subscriber.assertValueCount(3);
+    // The other events, and the end of what was stored before the watch.
+    subscriber.request(49);
+    assertThat(appended(await(subscriber, 52))).hasSize(51);
+    subscriber.cancel();
+    // Another watch resumes after any item.
+    String cursor = subscriber.values().get(48).cursor();
+    assertThat(
+            appended(
+                service
+                    .watch(Scope.session(session.sessionKey()), Watch.after(cursor))
+                    .take(2)
+                    .toList()
+                    .blockingGet()))
+        .containsExactly("e49", "e50")
+        .inOrder();
+  }
+
+  @Test
+  void aWatchOutlivesCutsAndACrashOfTheServer() throws Exception {
+    TestServer server = serve(SQLITE);
+    Proxy proxy = closing(new Proxy(server.address()));
+    SessiondSessionService service =
+        closing(
+            SessiondSessionService.builder(proxy.address())
+                .timeout(java.time.Duration.ofSeconds(120))
+                .retry(
+                    new RetryPolicy(
+                        1000, java.time.Duration.ofMillis(20), java.time.Duration.ofMillis(200)))
+                .build());
+    Session session = create(service, Map.of());
+    TestSubscriber<WatchItem> subscriber =
+        service.watch(Scope.session(session.sessionKey()), Watch.fromBeginning()).test();
+    await(subscriber, 1);
+    List<String> sent = new ArrayList<>();
+    for (int i = 0; i < 20; i++) {
+      String text = "e" + i;
+      sent.add(text);
+      service.appendEvent(session, message(text)).blockingGet();
+      if (i % 5 == 1) {
+        proxy.cut();
+      }
+      if (i == 10) {
+        server.kill();
+        server.startAgain();
+      }
+    }
+    assertThat(appended(await(subscriber, 21))).isEqualTo(sent);
+    assertThat(proxy.connections.get()).isGreaterThan(3);
+    subscriber.cancel();
+  }
+
+  @Test
+  void errorsAndClosingEndAWatch() throws Exception {
+    TestServer server = serve(MEMORY);
+    SessiondSessionService service = server.service().build();
+    Scope missing = Scope.session(new com.google.adk.sessions.SessionKey(APP, USER, "missing"));
+    TestSubscriber<WatchItem> failed = service.watch(missing).test();
+    assertThat(failed.await(60, TimeUnit.SECONDS)).isTrue();
+    failed.assertError(SessionNotFoundException.class);
+    TestSubscriber<WatchItem> invalid =
+        service.watch(Scope.app(APP), Watch.after("no cursor")).test();
+    assertThat(invalid.await(60, TimeUnit.SECONDS)).isTrue();
+    invalid.assertError(SessiondInvalidException.class);
+    TestSubscriber<WatchItem> open = service.watch(Scope.app(APP)).test();
+    await(open, 2);
+    service.close();
+    assertThat(open.await(60, TimeUnit.SECONDS)).isTrue();
+    open.assertComplete();
+  }
+
+  @Test
+  void anOutageLongerThanTheLimitIsAnError() throws Exception {
+    TestServer server = serve(MEMORY);
+    SessiondSessionService service = connect(server);
+    TestSubscriber<WatchItem> subscriber =
+        service
+            .watch(Scope.app(APP), Watch.fromSnapshot().reconnect(java.time.Duration.ofMillis(300)))
+            .test();
+    await(subscriber, 2);
+    server.kill();
+    assertThat(subscriber.await(60, TimeUnit.SECONDS)).isTrue();
+    subscriber.assertError(SessiondUnavailableException.class);
+  }
+}
