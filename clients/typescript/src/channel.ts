@@ -1,0 +1,234 @@
+/** The channel to a server, with the calls and watches that use it. */
+
+import {
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type MessageShape,
+} from '@bufbuild/protobuf';
+import {
+  Client,
+  credentials as grpcCredentials,
+  Metadata,
+  type CallOptions,
+  type ChannelCredentials,
+  type ClientOptions,
+  type ClientReadableStream,
+  type ServiceError,
+} from '@grpc/grpc-js';
+import {parseAddress, type Address} from './address.js';
+import {serviceClosed} from './errors.js';
+
+/** The options of gRPC that are passed through. */
+export interface ChannelSettings {
+  /** Default: TLS with the public roots for `https://`, else no TLS. */
+  readonly credentials?: ChannelCredentials;
+  /** Options and interceptors of the channel, added to the defaults. */
+  readonly channelOptions?: ClientOptions;
+  /** Metadata of every call, such as a token, or a function that makes it. */
+  readonly metadata?: Metadata | (() => Metadata | Promise<Metadata>);
+}
+
+const DEFAULT_OPTIONS: ClientOptions = {
+  // A sidecar restarts quickly. With gRPC's own backoff (1 s to 2 minutes) the
+  // channel would stay down long after the server is back.
+  'grpc.initial_reconnect_backoff_ms': 50,
+  'grpc.max_reconnect_backoff_ms': 1_000,
+  // client.ts does the retries, as it knows which calls may be sent again.
+  'grpc.enable_retries': 0,
+  // Otherwise the channels of one process to one target share a connection and its backoff.
+  'grpc.use_local_subchannel_pool': 1,
+  // The server is local; HTTP proxies of the environment are meant for other hosts.
+  'grpc.enable_http_proxy': 0,
+};
+
+/** A reader of the channel that can be stopped. */
+export interface Stoppable {
+  stop(): void;
+}
+
+interface Cancellable {
+  cancel(): void;
+}
+
+/** One channel. Connects at the first call. */
+export class Connection {
+  closed = false;
+  readonly watches = new Set<Stoppable>();
+  readonly #client: Client;
+  readonly #settings: ChannelSettings;
+  readonly #inFlight = new Map<object, Cancellable | undefined>();
+  #wakeups: (() => void)[] = [];
+
+  constructor({target, tls}: Address, settings: ChannelSettings) {
+    const credentials =
+      settings.credentials ??
+      (tls ? grpcCredentials.createSsl() : grpcCredentials.createInsecure());
+    this.#settings = settings;
+    this.#client = new Client(target, credentials, {
+      ...DEFAULT_OPTIONS,
+      ...settings.channelOptions,
+    });
+  }
+
+  /**
+   * Calls a method once.
+   *
+   * @throws ServiceError: the call failed.
+   * @throws SessiondClosedError: closing the service cut the call off.
+   */
+  async invoke<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageShape<I>,
+    deadline: number,
+  ): Promise<MessageShape<O>> {
+    const token = {};
+    this.#inFlight.set(token, undefined);
+    try {
+      const metadata = await this.#metadata();
+      if (this.closed) {
+        throw serviceClosed();
+      }
+      return await new Promise((resolve, reject) => {
+        const call = this.#client.makeUnaryRequest(
+          path(method),
+          (message: MessageShape<I>) => encode(method.input, message),
+          bytes => fromBinary(method.output, bytes),
+          request,
+          metadata,
+          {deadline} satisfies CallOptions,
+          (error: ServiceError | null, response) => {
+            if (error || !response) {
+              reject(error ?? new Error('gRPC gave no response and no error.'));
+            } else {
+              resolve(response);
+            }
+          },
+        );
+        this.#inFlight.set(token, call);
+      });
+    } catch (error) {
+      throw this.closed ? serviceClosed(error) : error;
+    } finally {
+      this.#inFlight.delete(token);
+      if (this.#inFlight.size === 0) {
+        this.#wake();
+      }
+    }
+  }
+
+  /** Opens a stream of responses. */
+  async open<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodServerStreaming<I, O>,
+    request: MessageShape<I>,
+  ): Promise<ClientReadableStream<MessageShape<O>>> {
+    const metadata = await this.#metadata();
+    if (this.closed) {
+      throw serviceClosed();
+    }
+    const stream = this.#client.makeServerStreamRequest(
+      path(method),
+      (message: MessageShape<I>) => encode(method.input, message),
+      bytes => fromBinary(method.output, bytes),
+      request,
+      metadata,
+    );
+    // An error that nobody reads any more, as after a cancellation, would end the process.
+    stream.on('error', () => {});
+    return stream;
+  }
+
+  /** Waits; returns early, with an error, if the connection is closed. */
+  async sleep(ms: number): Promise<void> {
+    await this.#wakeup(ms, () => this.closed);
+    if (this.closed) {
+      throw serviceClosed();
+    }
+  }
+
+  /** Stops the watches, waits up to `graceMs` for in-flight calls, cancels the rest and closes the channel. */
+  async close(graceMs: number): Promise<void> {
+    for (const watch of [...this.watches]) {
+      watch.stop();
+    }
+    if (this.#inFlight.size > 0 && graceMs > 0) {
+      await this.#wakeup(graceMs, () => this.#inFlight.size === 0);
+    }
+    this.closed = true;
+    for (const call of this.#inFlight.values()) {
+      call?.cancel();
+    }
+    this.#wake();
+    this.#client.close();
+  }
+
+  async #metadata(): Promise<Metadata> {
+    const {metadata} = this.#settings;
+    return typeof metadata === 'function'
+      ? await metadata()
+      : (metadata ?? new Metadata());
+  }
+
+  #wake(): void {
+    const wakeups = this.#wakeups;
+    this.#wakeups = [];
+    wakeups.forEach(wakeup => wakeup());
+  }
+
+  /** Waits until `done` after a wakeup, at most `ms`. */
+  async #wakeup(ms: number, done: () => boolean): Promise<void> {
+    const until = performance.now() + ms;
+    for (;;) {
+      const left = until - performance.now();
+      if (done() || left <= 0) {
+        return;
+      }
+      await new Promise<void>(resolve => {
+        const timer = setTimeout(resolve, left);
+        this.#wakeups.push(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    }
+  }
+}
+
+/** The connection of a service, made at the first call and again after `close`. */
+export class Connections {
+  readonly #address: Address;
+  readonly #settings: ChannelSettings;
+  #current: Connection | undefined;
+
+  /** @throws TypeError: not an address. */
+  constructor(address: string | Address, settings: ChannelSettings) {
+    this.#address =
+      typeof address === 'string' ? parseAddress(address) : address;
+    this.#settings = settings;
+  }
+
+  current(): Connection {
+    this.#current ??= new Connection(this.#address, this.#settings);
+    return this.#current;
+  }
+
+  async close(graceMs: number): Promise<void> {
+    const connection = this.#current;
+    this.#current = undefined;
+    await connection?.close(graceMs);
+  }
+}
+
+function path(method: DescMethodUnary | DescMethodServerStreaming): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
+function encode<I extends DescMessage>(
+  schema: I,
+  message: MessageShape<I>,
+): Buffer {
+  const {buffer, byteOffset, byteLength} = toBinary(schema, message);
+  return Buffer.from(buffer, byteOffset, byteLength);
+}

@@ -1,0 +1,203 @@
+/**
+ * Reads the bodies of events, whoever wrote them.
+ *
+ * ADK for Python, Java and Go write camelCase as ADK for TypeScript does, with
+ * a few members in another form; ADK for Rust writes snake_case and other parts;
+ * any other program may write any object. Members that nobody here knows stay as
+ * they are. What this ADK would fail on is left out, with one warning.
+ */
+
+import {getLogger, type Event} from '@google/adk';
+
+type Json = Record<string, unknown>;
+
+/** ADK's members that have a spelling in snake_case. */
+const EVENT_MEMBERS = [
+  ...['invocationId', 'longRunningToolIds', 'groundingMetadata'],
+  ...['citationMetadata', 'turnComplete', 'errorCode', 'errorMessage'],
+  ...['customMetadata', 'usageMetadata', 'finishReason', 'goAway'],
+  ...['liveSessionResumptionUpdate', 'inputTranscription', 'nodeInfo'],
+  ...['outputTranscription', 'interactionId', 'modelVersion', 'liveSessionId'],
+  'isolationScope',
+];
+const ACTION_MEMBERS = [
+  ...['skipSummarization', 'stateDelta', 'artifactDelta', 'transferToAgent'],
+  ...['requestedAuthConfigs', 'requestedToolConfirmations', 'agentState'],
+  'endOfAgent',
+];
+const PART_MEMBERS = [
+  ...['functionCall', 'functionResponse', 'inlineData', 'fileData'],
+  ...['executableCode', 'codeExecutionResult', 'thoughtSignature'],
+  'videoMetadata',
+];
+const BLOB_MEMBERS = ['mimeType', 'fileUri', 'displayName'];
+const ACTION_MAPS = [
+  ...(['stateDelta', 'artifactDelta'] as const),
+  ...(['requestedAuthConfigs', 'requestedToolConfirmations'] as const),
+];
+
+/** The event of a body, with complete `actions`. Never fails. */
+export function readForeignBody(eventId: string, text: string): Event {
+  const omitted: string[] = [];
+  const body = parseObject(text, omitted);
+  const renamed = toCamelCase(body, EVENT_MEMBERS);
+  const actions = isObject(body['actions']) ? body['actions'] : {};
+  toCamelCase(actions, ACTION_MEMBERS);
+  for (const map of ACTION_MAPS) {
+    if (!isObject(actions[map])) {
+      actions[map] = {};
+    }
+  }
+  body['actions'] = actions;
+  readContent(body, omitted);
+  readRoute(body, actions);
+  readMetadata(body);
+  if (renamed) {
+    // Rust writes a null for what is not set.
+    removeNulls(body);
+    removeNulls(actions);
+  }
+  if (omitted.length > 0) {
+    getLogger().warn(
+      `event ${eventId}: omitted what this version of ADK cannot read: ${omitted.join(', ')}`,
+    );
+  }
+  return body as unknown as Event;
+}
+
+function parseObject(text: string, omitted: string[]): Json {
+  if (!text) {
+    return {};
+  }
+  try {
+    const body: unknown = JSON.parse(text);
+    if (isObject(body)) {
+      return body;
+    }
+  } catch {
+    // Named below.
+  }
+  omitted.push('the body');
+  return {};
+}
+
+/** ADK reads `content.parts` without a check. */
+function readContent(body: Json, omitted: string[]): void {
+  const content = body['content'];
+  if (content === undefined || content === null) {
+    return;
+  }
+  if (!isObject(content)) {
+    delete body['content'];
+    omitted.push('content');
+    return;
+  }
+  const {parts} = content;
+  if (parts === undefined) {
+    return;
+  }
+  if (!Array.isArray(parts)) {
+    delete content['parts'];
+    omitted.push('content.parts');
+    return;
+  }
+  const objects = parts.filter(isObject);
+  if (objects.length < parts.length) {
+    omitted.push('items of content.parts');
+  }
+  content['parts'] = objects.map(readPart);
+}
+
+/** A part in this ADK's form. Rust's parts are objects of their own, told apart by their members. */
+function readPart(part: Json): Json {
+  toCamelCase(part, PART_MEMBERS);
+  for (const name of ['inlineData', 'fileData']) {
+    const blob = part[name];
+    if (isObject(blob)) {
+      toCamelCase(blob, BLOB_MEMBERS);
+    }
+  }
+  const {thinking, signature, name, args, id, data, thoughtSignature} = part;
+  if (typeof thinking === 'string') {
+    return defined({
+      text: thinking,
+      thought: true,
+      thoughtSignature: signature,
+    });
+  }
+  if (typeof name === 'string' && 'args' in part) {
+    return defined({functionCall: defined({id, name, args}), thoughtSignature});
+  }
+  if (isObject(part['functionResponse']) && typeof id === 'string') {
+    const {id: _, ...rest} = part;
+    return {...rest, functionResponse: {id, ...part['functionResponse']}};
+  }
+  const {mime_type: mimeType, file_uri: fileUri} = part;
+  if (Array.isArray(data)) {
+    const bytes = Buffer.from(data as number[]).toString('base64');
+    return {inlineData: defined({mimeType, data: bytes})};
+  }
+  if (typeof fileUri === 'string') {
+    return {fileData: defined({mimeType, fileUri})};
+  }
+  return part;
+}
+
+/** Go's `routes` and Python's `actions.route` are `route` here. */
+function readRoute(body: Json, actions: Json): void {
+  body['route'] ??= body['routes'] ?? actions['route'];
+  if (body['route'] === undefined || body['route'] === null) {
+    delete body['route'];
+  }
+}
+
+/** Java writes customMetadata as a list of keys with typed values. */
+function readMetadata(body: Json): void {
+  const list = body['customMetadata'];
+  if (!Array.isArray(list)) {
+    return;
+  }
+  const pairs = list.filter(isObject).map(entry => {
+    const {key, stringValue, numericValue, stringListValue} = entry;
+    const values = isObject(stringListValue)
+      ? stringListValue['values']
+      : undefined;
+    return [String(key), stringValue ?? numericValue ?? values ?? null];
+  });
+  body['customMetadata'] = Object.fromEntries(pairs) as Json;
+}
+
+/** Renames members from snake_case in place. Returns whether there was one. */
+function toCamelCase(object: Json, members: readonly string[]): boolean {
+  let renamed = false;
+  for (const member of members) {
+    const snake = member.replace(/[A-Z]/g, upper => `_${upper.toLowerCase()}`);
+    if (snake !== member && snake in object && !(member in object)) {
+      object[member] = object[snake];
+      delete object[snake];
+      renamed = true;
+    }
+  }
+  return renamed;
+}
+
+function removeNulls(object: Json): void {
+  for (const [name, value] of Object.entries(object)) {
+    if (value === null) {
+      delete object[name];
+    }
+  }
+}
+
+/** `object` without the members that are undefined or null. */
+function defined(object: Json): Json {
+  return Object.fromEntries(
+    Object.entries(object).filter(
+      ([, value]) => value !== undefined && value !== null,
+    ),
+  );
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

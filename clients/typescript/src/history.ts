@@ -1,0 +1,223 @@
+/** What the service offers beyond ADK's interface: the past of a session, its expiry, and watches. */
+
+import {create} from '@bufbuild/protobuf';
+import {
+  BaseSessionService,
+  type Event,
+  type GetSessionConfig,
+  type Session,
+} from '@google/adk';
+import {randomUUID} from 'node:crypto';
+import {
+  jsonForm,
+  scopeOf,
+  sessionKey,
+  type Client,
+  type ScopeAddress,
+  type SessionAddress,
+} from './client.js';
+import {SessiondAlreadyExistsError, sessionNotFound} from './errors.js';
+import {decodeEvent} from './events.js';
+import {ListEventsRequestSchema} from './gen/sessiond/v1/event_service_pb.js';
+import {
+  ForkSessionRequestSchema,
+  RewindSessionRequestSchema,
+  SessionService,
+  UpdateSessionRequestSchema,
+} from './gen/sessiond/v1/session_service_pb.js';
+import {present, readPossiblyCreated, readSession} from './reading.js';
+import {decodeSession} from './sessions.js';
+import {durationOf, millisOf, timestampOf} from './times.js';
+import {Watch, type WatchOptions} from './watch.js';
+
+/** An event with its place in the log. */
+export interface StoredEvent {
+  readonly event: Event;
+  /** Its number in the session's log, from 1. */
+  readonly sequence: number;
+  /** Time of the commit on the server's clock, in milliseconds since 1970. */
+  readonly commitTime: number;
+  /** A rewind hides it from `getSession`. */
+  readonly rewound: boolean;
+}
+
+/** The methods of the service on the past and the future of a session. */
+export abstract class History extends BaseSessionService {
+  /** @internal */
+  protected readonly client: Client;
+
+  /** @internal */
+  constructor(client: Client) {
+    super();
+    this.client = client;
+  }
+
+  /**
+   * Reads the session as it was right after an event, with the state of all
+   * scopes; 0: as it was created. Undefined if it does not exist.
+   *
+   * @throws SessiondError: BEYOND_LAST_SEQUENCE.
+   */
+  async getSessionAsOf(
+    request: SessionAddress & {
+      readonly sequence: number;
+      readonly config?: GetSessionConfig;
+    },
+  ): Promise<Session | undefined> {
+    const {config, sequence} = request;
+    return readSession(this.client, request, config, sequence);
+  }
+
+  /**
+   * A session's events with their sequences, oldest first, page by page.
+   *
+   * @throws SessiondNotFoundError: the session does not exist.
+   */
+  async *listEvents(
+    request: SessionAddress & {
+      readonly afterSequence?: number;
+      readonly includeRewound?: boolean;
+    },
+  ): AsyncGenerator<StoredEvent> {
+    const {afterSequence = 0, includeRewound = false} = request;
+    const message = create(ListEventsRequestSchema, {
+      key: sessionKey(request),
+      selection: {afterSequence: BigInt(afterSequence), includeRewound},
+    });
+    for await (const stored of this.client.listEvents(message)) {
+      yield {
+        event: decodeEvent(stored),
+        sequence: Number(stored.sequence),
+        commitTime: millisOf(stored.commitTime),
+        rewound: stored.rewound,
+      };
+    }
+  }
+
+  /**
+   * Creates a session with the events of another up to a sequence (default:
+   * all), and its state as of then. Returns it without events; `getSession`
+   * reads them.
+   *
+   * @throws SessiondNotFoundError: the session does not exist.
+   * @throws SessiondAlreadyExistsError: the new id is taken.
+   */
+  async forkSession(
+    request: SessionAddress & {
+      readonly upToSequence?: number;
+      readonly newSessionId?: string;
+    },
+  ): Promise<Session> {
+    const {upToSequence} = request;
+    const sessionId = request.newSessionId || randomUUID();
+    const upTo = upToSequence === undefined ? undefined : BigInt(upToSequence);
+    const message = create(ForkSessionRequestSchema, {
+      key: sessionKey(request),
+      sessionId,
+      jsonForm,
+      ...(upTo !== undefined && {upToSequence: upTo}),
+    });
+    try {
+      const {session} = await this.client.call(
+        SessionService.method.forkSession,
+        message,
+      );
+      return decodeSession(present(session, 'session'));
+    } catch (error) {
+      if (!(error instanceof SessiondAlreadyExistsError)) {
+        throw error;
+      }
+      // The response of an earlier attempt may be lost. A fork has no creation label, but it names its source.
+      const target = sessionKey({...request, sessionId});
+      const found = await readPossiblyCreated(this.client, error, target);
+      const origin = found?.forkedFrom;
+      const isOwn =
+        origin?.key?.sessionId === request.sessionId &&
+        (upTo === undefined || origin.sequence === upTo);
+      if (!found || !isOwn) {
+        throw error;
+      }
+      return decodeSession(found);
+    }
+  }
+
+  /**
+   * Rewinds a session to an event (0: as created), and reads it.
+   *
+   * `getSession` no longer shows the events after it; `listEvents` with
+   * `includeRewound` does, and a rewind can be rewound. Application and user
+   * state stay.
+   *
+   * @throws SessiondNotFoundError: the session does not exist.
+   */
+  async rewindSession(
+    request: SessionAddress & {
+      readonly toSequence: number;
+      readonly author?: string;
+    },
+  ): Promise<Session> {
+    const message = create(RewindSessionRequestSchema, {
+      key: sessionKey(request),
+      toSequence: BigInt(request.toSequence),
+      eventId: randomUUID(),
+      author: request.author ?? '',
+      jsonForm,
+    });
+    await this.client.call(SessionService.method.rewindSession, message);
+    const session = await readSession(this.client, request);
+    if (!session) {
+      const {appName, userId, sessionId} = request;
+      throw sessionNotFound(appName, userId, sessionId);
+    }
+    return session;
+  }
+
+  /**
+   * Sets when a session expires: `at` a time, `afterMs` from the commit, or
+   * never (neither). Returns the expiry in milliseconds since 1970 on the
+   * server's clock; undefined for never.
+   *
+   * An expired session is as if deleted: its events and its own state are gone,
+   * application and user state stay. Using the session does not postpone the
+   * expiry; calling this again does.
+   *
+   * @throws SessiondNotFoundError: the session does not exist.
+   * @throws SessiondInvalidError: the time is not in the future.
+   */
+  async expireSession(
+    request: SessionAddress & {readonly at?: number; readonly afterMs?: number},
+  ): Promise<number | undefined> {
+    const {at, afterMs} = request;
+    if (at !== undefined && afterMs !== undefined) {
+      throw new TypeError('Both at and afterMs are given. Pass at most one.');
+    }
+    const message = create(UpdateSessionRequestSchema, {
+      key: sessionKey(request),
+      session: {},
+      updateMask: {paths: [afterMs === undefined ? 'expire_time' : 'ttl']},
+    });
+    const session = present(message.session, 'session');
+    if (at !== undefined) {
+      session.expiration = {case: 'expireTime', value: timestampOf(at)};
+    } else if (afterMs !== undefined) {
+      session.expiration = {case: 'ttl', value: durationOf(afterMs)};
+    }
+    const updated = await this.client.call(
+      SessionService.method.updateSession,
+      message,
+    );
+    const {expiration} = present(updated.session, 'session');
+    return expiration.case === 'expireTime'
+      ? millisOf(expiration.value)
+      : undefined;
+  }
+
+  /**
+   * Watches the committed changes of a session, a user or an application:
+   * `for await (const item of service.watch({appName}))`. `Watch` describes the
+   * items, and how a watch resumes when the connection breaks.
+   */
+  watch(options: ScopeAddress & WatchOptions): Watch {
+    return new Watch(this.client, scopeOf(options), options);
+  }
+}

@@ -1,0 +1,152 @@
+/** What an append from a session object that others have overtaken comes to. */
+
+import {create} from '@bufbuild/protobuf';
+import type {Event, Session} from '@google/adk';
+import {jsonForm, type Client} from './client.js';
+import {staleSession} from './errors.js';
+import type {EncodedEvent} from './events.js';
+import {
+  GetSessionRequestSchema,
+  SessionService,
+} from './gen/sessiond/v1/session_service_pb.js';
+import {
+  KeyCheckSchema,
+  PreconditionSchema,
+  type KeyCheck,
+  type Precondition,
+  type SessionKey,
+} from './gen/sessiond/v1/types_pb.js';
+import {isTemp, readStateOf} from './state.js';
+
+/**
+ * * `merge`: the server merges deltas key by key, and the object is updated.
+ * * `conflict`: as `merge`, but an error if a key that the event writes has
+ *   been changed by others since the object showed it.
+ * * `error`: an error if others have appended anything.
+ */
+export type Stale = 'merge' | 'conflict' | 'error';
+
+const ALL: readonly string[] = ['merge', 'conflict', 'error'];
+
+/** What the server is to check, and the sequence that the object was read at (`error` only). */
+export interface Checked {
+  readonly precondition?: Precondition;
+  readonly readAt?: number;
+}
+
+export class Staleness {
+  readonly #client: Client;
+  readonly #stale: Stale;
+
+  /** @throws TypeError: an unknown setting. */
+  constructor(client: Client, stale: Stale) {
+    if (!ALL.includes(stale)) {
+      throw new TypeError(
+        `stale is '${String(stale)}'. It must be one of ${ALL.join(', ')}.`,
+      );
+    }
+    this.#client = client;
+    this.#stale = stale;
+  }
+
+  /** What the append of `event` from `session` has to check. */
+  async check(
+    session: Session,
+    key: SessionKey,
+    event: Event,
+    encoded: EncodedEvent,
+  ): Promise<Checked> {
+    if (this.#stale === 'merge') {
+      return {};
+    }
+    if (this.#stale === 'conflict') {
+      const keys = keyChecks(session, encoded);
+      return keys.length > 0
+        ? {precondition: create(PreconditionSchema, {keys})}
+        : {};
+    }
+    const readAt = await this.#sequenceRead(session, key, event);
+    const expectedSequence = BigInt(Math.max(readAt, 0));
+    return {
+      precondition: create(PreconditionSchema, {expectedSequence}),
+      readAt,
+    };
+  }
+
+  /**
+   * The sequence that `session` was read at; -1 if it is behind by an unknown number of events.
+   *
+   * A session that this package has not read does not hold its sequence. It
+   * counts as current if its newest event is the newest stored one, or the one
+   * before `event` if that is stored already.
+   *
+   * @throws SessiondStaleError: it has events, and the stored session has none.
+   */
+  async #sequenceRead(
+    session: Session,
+    key: SessionKey,
+    event: Event,
+  ): Promise<number> {
+    const known = readStateOf(session);
+    if (known) {
+      return known.sequence;
+    }
+    const request = create(GetSessionRequestSchema, {
+      key,
+      events: {recent: 2},
+      withoutState: true,
+      jsonForm,
+    });
+    const response = await this.#client.call(
+      SessionService.method.getSession,
+      request,
+    );
+    const last = Number(response.session?.lastSequence ?? 0n);
+    const newestHere = session.events.at(-1)?.id;
+    // Newest first. The last pair is the position before the first event.
+    const stored: [string | undefined, number][] = response.events
+      .map(one => [one.eventId, Number(one.sequence)] as const)
+      .reverse()
+      .map(([id, sequence]) => [id, sequence]);
+    stored.push([undefined, 0]);
+    const [newest, previous] = stored;
+    if (newest?.[0] === newestHere) {
+      return last;
+    }
+    if (newest?.[0] === event.id && previous?.[0] === newestHere) {
+      return newest[1] - 1;
+    }
+    if (last === 0) {
+      throw staleSession('of its own events', String(last));
+    }
+    // The log has moved on. An expected sequence of 0 makes the server refuse every event that is not stored yet.
+    return newestHere === undefined ? 0 : -1;
+  }
+}
+
+/**
+ * Every key that the event sets or removes must have the value that the object
+ * was read with, or none. Operations are left out: they start from the value
+ * at the commit.
+ *
+ * The contract has versions of keys as well, but neither reads of a session nor
+ * appends return them; a second call for them would see a later moment.
+ */
+function keyChecks(session: Session, {texts}: EncodedEvent): KeyCheck[] {
+  const known = readStateOf(session)?.texts;
+  if (!known) {
+    return [];
+  }
+  return [...texts.set.keys(), ...texts.remove]
+    .filter(key => !isTemp(key))
+    .map(key => {
+      const text = known.get(key);
+      return create(KeyCheckSchema, {
+        key,
+        condition:
+          text === undefined
+            ? {case: 'exists', value: false}
+            : {case: 'valueJson', value: text},
+      });
+    });
+}

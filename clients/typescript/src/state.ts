@@ -1,0 +1,263 @@
+/**
+ * The state of a session object, and what the server sent of it last.
+ *
+ * ADK stamps writes by the identity of `session.state` and of a delta, and its
+ * contexts hold the state object itself. So neither is ever replaced: state is
+ * changed in place, and what belongs to it is kept beside it.
+ */
+
+import {State, type Session} from '@google/adk';
+import type {StateDelta} from './gen/sessiond/v1/types_pb.js';
+import {
+  canonical,
+  emptyRecord,
+  encodeValue,
+  splitObject,
+  textOf,
+} from './json.js';
+
+type Values = Record<string, unknown>;
+
+/** What this package knows about a state object that it has read. */
+export interface ReadState {
+  /** Sequence of the session's newest event at the read. */
+  sequence: number;
+  /** The JSON text of each stored value, by key; no `temp:` keys. */
+  texts: Map<string, string>;
+  /** Ids of events that were stored at the read, or have been since. */
+  readonly eventIds: Set<string>;
+}
+
+const read = new WeakMap<object, ReadState>();
+
+/** What the server sent last for a state object; undefined if it is not one of this package. */
+export function readStateOf(session: Session): ReadState | undefined {
+  return read.get(session.state);
+}
+
+export function isTemp(key: string): boolean {
+  return key.startsWith(State.TEMP_PREFIX);
+}
+
+/** A new state object of the stored JSON object `text`. */
+export function decodeState(
+  text: string,
+  sequence: number,
+  eventIds: Iterable<string>,
+): Values {
+  const texts = splitObject(text);
+  const state = valuesOf(texts);
+  read.set(state, {
+    sequence,
+    texts: withoutTemp(texts),
+    eventIds: new Set(eventIds),
+  });
+  return state;
+}
+
+export function valuesOf(texts: ReadonlyMap<string, string>): Values {
+  const values = emptyRecord<unknown>();
+  for (const [key, text] of texts) {
+    values[key] = JSON.parse(text);
+  }
+  return values;
+}
+
+/** A delta as texts: the values to set, and the keys that are undefined, which are removed. */
+export interface DeltaTexts {
+  readonly set: Map<string, string>;
+  readonly remove: string[];
+}
+
+/**
+ * The texts of a delta.
+ *
+ * @param before the stored texts, whose spelling unchanged values keep.
+ * @throws StateValueError: a value has no JSON form.
+ */
+export function encodeDelta(
+  values: Readonly<Values>,
+  options: {shareTemp?: boolean; before?: ReadonlyMap<string, string>} = {},
+): DeltaTexts {
+  const set = new Map<string, string>();
+  const remove: string[] = [];
+  for (const [key, value] of Object.entries(values)) {
+    if (isTemp(key) && !options.shareTemp) {
+      continue;
+    }
+    if (value === undefined) {
+      remove.push(key);
+    } else {
+      set.set(key, encodeValue(key, value, options.before?.get(key)));
+    }
+  }
+  return {set, remove};
+}
+
+/**
+ * Updates the state of `session` in place to what the server has at `sequence`.
+ * The event that was just committed has been applied already; `own` are its texts.
+ *
+ * * A key that others have changed gets their value. A key that others have
+ *   removed is removed.
+ * * A value that the caller has set and not committed stays: an agent's tools
+ *   write into this object before their event is appended, and the append of
+ *   another branch must not undo that. The key then counts as not yet read.
+ * * `temp:` keys stay.
+ *
+ * For an object that this package has not read, the earlier stored values are
+ * unknown: every key gets the server's value, and none but the event's own is removed.
+ */
+export function applyStoredState(
+  session: Session,
+  storedText: string,
+  sequence: number,
+  own: DeltaTexts,
+): void {
+  const known = read.get(session.state);
+  const stored = splitObject(storedText);
+  const texts = withoutTemp(stored);
+  for (const [key, now] of stored) {
+    const before = known?.texts.get(key);
+    const mine = own.set.get(key);
+    if (mine === now || (mine === undefined && before === now)) {
+      continue;
+    }
+    if (known && isUncommitted(session.state, key, before, own)) {
+      restore(texts, key, before);
+    } else {
+      setOwn(session.state, key, JSON.parse(now));
+    }
+  }
+  const candidates = new Set([
+    ...(known?.texts.keys() ?? []),
+    ...own.set.keys(),
+    ...own.remove,
+  ]);
+  for (const key of candidates) {
+    if (stored.has(key) || isTemp(key)) {
+      continue;
+    }
+    const before = known?.texts.get(key);
+    if (!known || !isUncommitted(session.state, key, before, own)) {
+      delete session.state[key];
+    } else if (!own.remove.includes(key)) {
+      restore(texts, key, before);
+    }
+  }
+  if (known) {
+    known.sequence = sequence;
+    known.texts = texts;
+  }
+}
+
+/** As `applyStoredState`, of what the event has changed alone. */
+export function applyOwnChanges(
+  session: Session,
+  changes: StateDelta | undefined,
+  sequence: number,
+  own: DeltaTexts,
+): void {
+  const known = read.get(session.state);
+  const set =
+    changes?.setForm.case === 'setJson' ? changes.setForm.value : '{}';
+  for (const [key, text] of withoutTemp(splitObject(set))) {
+    known?.texts.set(key, text);
+    if (own.set.get(key) !== text) {
+      setOwn(session.state, key, JSON.parse(text));
+    }
+  }
+  for (const key of changes?.remove ?? []) {
+    known?.texts.delete(key);
+    delete session.state[key];
+  }
+  if (known) {
+    known.sequence = sequence;
+  }
+}
+
+/** Makes the state of `session` equal to `fresh`, in place. `temp:` keys stay. */
+export function replaceState(session: Session, fresh: Session): void {
+  const {state} = session;
+  for (const key of Object.keys(state)) {
+    if (!isTemp(key)) {
+      delete state[key];
+    }
+  }
+  for (const [key, value] of Object.entries(fresh.state)) {
+    setOwn(state, key, value);
+  }
+  const known = read.get(fresh.state);
+  if (known) {
+    read.set(state, known);
+  }
+}
+
+/** Whether the caller has set, changed or deleted `key` since the read, other than by the event in `own`. */
+function isUncommitted(
+  state: Values,
+  key: string,
+  before: string | undefined,
+  own: DeltaTexts,
+): boolean {
+  const here = Object.hasOwn(state, key) ? state[key] : undefined;
+  if (here === undefined) {
+    return before !== undefined && !own.remove.includes(key);
+  }
+  const text = textOf(here);
+  if (text === undefined) {
+    return true;
+  }
+  return ![before, own.set.get(key)].some(
+    known => known !== undefined && canonical(known) === text,
+  );
+}
+
+/** Leaves `key` in `texts` as it was read. */
+function restore(
+  texts: Map<string, string>,
+  key: string,
+  before: string | undefined,
+): void {
+  if (before === undefined) {
+    texts.delete(key);
+  } else {
+    texts.set(key, before);
+  }
+}
+
+/** Sets an own property, also if its name is `__proto__`. */
+export function setOwn(target: Values, key: string, value: unknown): void {
+  Object.defineProperty(target, key, {
+    value,
+    writable: true,
+    enumerable: true,
+    configurable: true,
+  });
+}
+
+function withoutTemp(texts: ReadonlyMap<string, string>): Map<string, string> {
+  return new Map([...texts].filter(([key]) => !isTemp(key)));
+}
+
+/** The values whose keys begin with `prefix`, by the rest of the key. */
+export function withoutPrefix(
+  texts: ReadonlyMap<string, string>,
+  prefix: string,
+): Values {
+  const values = emptyRecord<unknown>();
+  for (const [key, text] of texts) {
+    if (key.startsWith(prefix)) {
+      values[key.slice(prefix.length)] = JSON.parse(text);
+    }
+  }
+  return values;
+}
+
+export function withPrefix(values: Readonly<Values>, prefix: string): Values {
+  const prefixed = emptyRecord<unknown>();
+  for (const [key, value] of Object.entries(values)) {
+    prefixed[prefix + key] = value;
+  }
+  return prefixed;
+}

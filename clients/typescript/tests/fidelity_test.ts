@@ -1,0 +1,173 @@
+/** Events come back as they were sent, and those of other programs as far as ADK can read them. */
+
+import {createEvent, getLogger, LogLevel, setLogLevel} from '@google/adk';
+import {expect, test, vi} from 'vitest';
+import bodies from './fixtures/bodies.json' with {type: 'json'};
+import {
+  newKey,
+  onEachStore,
+  plain,
+  read,
+  textEvent,
+} from './support/fixtures.js';
+import {fullEvent} from './support/full_event.js';
+import {RawClient} from './support/raw.js';
+
+const BRAND = Symbol.for('google.adk.event');
+const SECONDS = 1_795_190_851n;
+
+onEachStore('fidelity', target => {
+  test('an event with every field set', async () => {
+    const key = newKey();
+    const session = await target().service.createSession(key);
+    const event = fullEvent();
+    const sent = plain(event);
+    await target().service.appendEvent({session, event});
+    const [stored] = (await read(target().service, key)).events;
+    expect(stored).toEqual(fullEvent());
+    expect(plain(stored)).toEqual(sent);
+    expect(Object.keys(stored!).sort()).toEqual(
+      Object.keys(sent as object).sort(),
+    );
+    expect((stored as unknown as Record<symbol, unknown>)[BRAND]).toBe(true);
+  });
+
+  test('the stored body is the event as ADK writes it, without its delta', async () => {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    const session = await target().service.createSession(key);
+    await target().service.appendEvent({session, event: fullEvent()});
+    const [stored] = await raw.stored(key);
+    const {stateDelta, ...actions} = fullEvent().actions;
+    expect(JSON.parse(String(stored?.bodyForm.value))).toEqual(
+      plain({...fullEvent(), actions}),
+    );
+    expect(stored).toMatchObject({
+      eventId: 'event-1',
+      invocationId: 'invocation-1',
+      author: 'root',
+      branch: 'root.one.two',
+      eventTime: {seconds: SECONDS, nanos: 250_924_072},
+    });
+    const {stateDelta: delta} = stored!;
+    expect(JSON.parse(String(delta?.setForm.value))).toEqual(plain(stateDelta));
+    await raw.connections.close(0);
+  });
+
+  test.each([
+    0, 1, 1_795_190_851_250, 1_795_190_851_250.9241, 0.1234567, -1.5,
+    -62_135_596_800_000, 253_402_300_799_999,
+  ])('the time %d', async timestamp => {
+    const key = newKey();
+    const session = await target().service.createSession(key);
+    const event = textEvent('x');
+    event.timestamp = timestamp;
+    await target().service.appendEvent({session, event});
+    const stored = await read(target().service, key);
+    expect([
+      stored.events[0]?.timestamp,
+      stored.lastUpdateTime,
+      session.lastUpdateTime,
+    ]).toEqual([timestamp, timestamp, timestamp]);
+  });
+
+  test.each([NaN, Infinity, -62_135_596_800_001, 253_402_300_800_000])(
+    'the time %d is refused',
+    async timestamp => {
+      const session = await target().service.createSession(newKey());
+      const event = {...textEvent('x'), timestamp};
+      await expect(
+        target().service.appendEvent({session, event}),
+      ).rejects.toThrow(RangeError);
+      expect(session.events).toEqual([]);
+    },
+  );
+
+  test('an event without an author, and members named like those of Object', async () => {
+    const key = newKey();
+    const session = await target().service.createSession(key);
+    const event = createEvent({
+      customMetadata: JSON.parse('{"__proto__": 1, "constructor": 2}'),
+    });
+    event.actions.stateDelta = JSON.parse(
+      '{"__proto__": {"polluted": 1}, "toString": 2}',
+    );
+    await target().service.appendEvent({session, event});
+    const stored = await read(target().service, key);
+    expect(stored.events[0]?.author).toBeFalsy();
+    expect(JSON.stringify(stored.events[0]?.customMetadata)).toBe(
+      '{"__proto__":1,"constructor":2}',
+    );
+    expect(Object.entries(stored.state).sort()).toEqual([
+      ['__proto__', {polluted: 1}],
+      ['toString', 2],
+    ]);
+    expect(Object.entries(session.state).sort()).toEqual(
+      Object.entries(stored.state).sort(),
+    );
+    expect(Object.hasOwn(Object.prototype, 'polluted')).toBe(false);
+  });
+
+  test.each(bodies)('reads an event of $kit', async ({body, expected}) => {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    await target().service.createSession({...key, state: {gone: 1}});
+    await raw.append(key, JSON.stringify(body), {
+      eventId: 'e1',
+      invocationId: 'i1',
+      author: 'agent',
+      branch: 'a.b',
+      eventTime: {seconds: SECONDS, nanos: 250_924_000},
+      stateDelta: {
+        setForm: {case: 'setJson', value: '{"k": 1}'},
+        remove: ['gone'],
+      },
+    });
+    const warn = vi.spyOn(getLogger(), 'warn');
+    const [event] = (await read(target().service, key)).events;
+    expect(warn).not.toHaveBeenCalled();
+    expect(event).toMatchObject(expected);
+    expect(event).toMatchObject({
+      id: 'e1',
+      invocationId: 'i1',
+      author: 'agent',
+      branch: 'a.b',
+      timestamp: Number(SECONDS) * 1000 + 250.924,
+      actions: {
+        stateDelta: {k: 1, gone: null},
+        requestedAuthConfigs: {},
+        requestedToolConfirmations: {},
+      },
+    });
+    expect(Object.keys(event!).filter(name => name.includes('_'))).toEqual([]);
+    await raw.connections.close(0);
+  });
+
+  test.each([
+    ['{"content": "text"}', 'content'],
+    ['{"content": {"parts": "text"}}', 'content.parts'],
+    [
+      '{"content": {"role": "user", "parts": [1, {"text": "kept"}]}}',
+      'items of content.parts',
+    ],
+  ])('warns once of what it cannot read in %s', async (body, omitted) => {
+    setLogLevel(LogLevel.WARN);
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    await target().service.createSession(key);
+    await raw.append(key, body, {eventId: 'e1'});
+    await raw.append(key, '{"actions": [], "custom": {"any": "thing"}}');
+    const warn = vi.spyOn(getLogger(), 'warn').mockReturnValue();
+    const {events} = await read(target().service, key);
+    expect(warn).toHaveBeenCalledExactlyOnceWith(
+      `event e1: omitted what this version of ADK cannot read: ${omitted}`,
+    );
+    expect(events).toHaveLength(2);
+    expect(events[0]?.content?.parts?.at(0)?.text ?? 'kept').toBe('kept');
+    expect(events[1]).toMatchObject({
+      custom: {any: 'thing'},
+      actions: {stateDelta: {}},
+    });
+    await raw.connections.close(0);
+  });
+});

@@ -1,0 +1,134 @@
+/** Real servers on free ports that end with the test. */
+
+import {spawn, type ChildProcess} from 'node:child_process';
+import {once} from 'node:events';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join, resolve} from 'node:path';
+import {SessiondSessionService, type SessiondOptions} from '../../src/index.js';
+
+export const STORES = ['memory:', 'sqlite:test.db'];
+
+/**
+ * The server binary: SESSIOND_TEST_PROGRAM, or the newest build of cargo.
+ *
+ * @throws Error: there is none. No test is skipped without it.
+ */
+function program(): string {
+  const named = process.env['SESSIOND_TEST_PROGRAM'];
+  if (named) {
+    accessSync(named, constants.X_OK);
+    return resolve(named);
+  }
+  const root = resolve(import.meta.dirname, '../../../..');
+  const target = resolve(root, process.env['CARGO_TARGET_DIR'] ?? 'target');
+  const built = ['release', 'debug']
+    .map(kind => join(target, kind, 'sessiond'))
+    .filter(path => statSync(path, {throwIfNoEntry: false})?.isFile())
+    .sort((one, other) => statSync(other).mtimeMs - statSync(one).mtimeMs);
+  if (!built[0]) {
+    throw new Error(
+      `No sessiond in ${target}. Run cargo build, or set SESSIOND_TEST_PROGRAM.`,
+    );
+  }
+  return built[0];
+}
+
+/** A running `sessiond serve`. */
+export class Server {
+  address = '';
+  readonly directory = mkdtempSync(join(tmpdir(), 'sessiond-ts-'));
+  #process: ChildProcess | undefined;
+
+  private constructor(readonly store: string) {}
+
+  /** Starts a server and waits until it prints its address. */
+  static async start(
+    store = 'memory:',
+    listen = '127.0.0.1:0',
+  ): Promise<Server> {
+    const server = new Server(store);
+    await server.#start(listen.replace('DIRECTORY', server.directory));
+    return server;
+  }
+
+  async #start(listen: string): Promise<void> {
+    // The environment may configure a sessiond of its own, which must not affect the tests.
+    const env = Object.fromEntries(
+      Object.entries(process.env).filter(
+        ([name]) => !name.startsWith('SESSIOND_'),
+      ),
+    );
+    const logFile = join(this.directory, 'server.log');
+    const log = openSync(logFile, 'a');
+    const child = spawn(
+      program(),
+      ['serve', '--listen', listen, '--store', this.store],
+      {cwd: this.directory, env, stdio: ['ignore', 'pipe', log]},
+    );
+    closeSync(log);
+    this.#process = child;
+    let output = '';
+    for await (const chunk of child.stdout!.iterator({
+      destroyOnReturn: false,
+    })) {
+      output += String(chunk);
+      const found = /listen(?:s|ing) on (\S+)/.exec(output);
+      if (found?.[1]) {
+        this.address = found[1];
+        child.stdout!.resume();
+        return;
+      }
+    }
+    throw new Error(
+      `The server did not start: ${output}${readFileSync(logFile, 'utf8')}`,
+    );
+  }
+
+  /** Kills it, as a crash does. */
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL');
+  }
+
+  /** Stops it gracefully. */
+  async stop(): Promise<void> {
+    await this.#end('SIGTERM');
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#process;
+    if (child && child.exitCode === null && child.signalCode === null) {
+      const exit = once(child, 'exit');
+      child.kill(signal);
+      await exit;
+    }
+  }
+
+  /** Starts it with the same address and store. */
+  async startAgain(): Promise<void> {
+    await this.#start(this.address);
+  }
+
+  /** Kills it and removes its files. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+    rmSync(this.directory, {recursive: true, force: true});
+  }
+}
+
+/** A service with a deadline for machines however busy. */
+export function connect(
+  address: string,
+  options: SessiondOptions = {},
+): SessiondSessionService {
+  return new SessiondSessionService(address, {timeoutMs: 240_000, ...options});
+}

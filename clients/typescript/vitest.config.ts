@@ -1,0 +1,15 @@
+import {defineConfig} from 'vitest/config';
+
+export default defineConfig({
+  test: {
+    include: ['tests/**/*_test.ts'],
+    // ADK takes two seconds to import: once for all files, in one process.
+    pool: 'forks',
+    poolOptions: {forks: {singleFork: true}},
+    isolate: false,
+    // Machines may be busy, and no test measures time.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    restoreMocks: true,
+  },
+});
