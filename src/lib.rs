@@ -21,38 +21,38 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13, 14, 21 and 22 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13, 20 and 21 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
 //! 2. `server/front.rs` counts the call as in flight and passes it to the services, once the store is open.
-//! 3. `rpc/event.rs` is the handler: decode, call, encode.
+//! 3. `rpc/services.rs` has the handler: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id.
-//! 5. `rpc/convert/decode/event.rs` turns the request into an [`engine::AppendEvents`]. All faults are collected and reported at once.
-//! 6. `engine/events.rs` makes an id if the caller sent none, computes the [fingerprint](domain::event::event_fingerprint) by which a retry
-//!    is recognised, and splits off `temp:` keys, which stay in memory.
-//! 7. `store/writes.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
+//! 5. `rpc/convert/decode/event.rs` turns the request into an [`engine::AppendEvents`]: it collects all faults to report them at once, and
+//!    computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
+//! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
+//! 7. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
 //! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
 //! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
 //! 11. `store/group.rs` runs the group: load, decide one request after the other, apply, commit, wake watchers, reply.
 //! 12. `commit/needs.rs` names what the decision reads: the session, event ids, and keys of three scopes.
-//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables.
-//! 14. `store/sqlite/known.rs` looks up whether the session has an event with this id.
-//! 15. `commit/mod.rs` dispatches the decision by kind of request.
-//! 16. `commit/loaded.rs` holds what was loaded, and resolves the address.
-//! 17. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
-//! 18. `commit/overlay.rs` collects the changed keys, versions and sizes. A refused request drops its overlay; an accepted one merges it.
-//! 19. `domain/delta.rs` evaluates the delta against the state as it is now.
-//! 20. `commit/changes.rs` is the result, as rows.
-//! 21. `store/sqlite/apply.rs` writes those rows.
-//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
-//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 24. `rpc/convert/encode/answers.rs` builds the response.
-//! 25. `rpc/convert/encode/written.rs` encodes its event and session, in the form of JSON that was requested and within 4 MiB.
+//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables, and looks up whether the session has an event with
+//!     this id.
+//! 14. `commit/mod.rs` dispatches the decision by kind of request.
+//! 15. `commit/loaded.rs` holds what was loaded, and resolves the address.
+//! 16. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
+//! 17. `commit/overlay.rs` collects the changed keys, versions and sizes. A refused request drops its overlay; an accepted one merges it.
+//! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
+//! 19. `commit/changes.rs` is the result, as rows.
+//! 20. `store/sqlite/apply.rs` writes those rows.
+//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
+//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 23. `rpc/convert/encode/answers.rs` builds the response.
+//! 24. `rpc/convert/encode/size.rs` encodes its event and session, in the form of JSON that was requested and within 4 MiB.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the conversion of single
-//! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `statements.rs`). After the reply
+//! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `connection.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due.
 //!
 //! # Invariants
@@ -87,9 +87,9 @@
 //! ```
 //! use std::sync::Arc;
 //! use sessiond::{
-//!     domain::{id::{AppName, UserId}, json::Json, scope::StateKey, token::StoreId},
-//!     engine::{Engine, EngineOptions, NewSession},
-//!     store::{RequestContext, SystemClock, memory::MemoryStore},
+//!     domain::{id::{AppName, UserId}, json::Json, scope::{SessionKey, StateKey}, token::StoreId},
+//!     engine::{Engine, EngineOptions, new_session_id},
+//!     store::{CreateSession, OnExisting, RequestContext, SystemClock, memory::MemoryStore},
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -97,17 +97,19 @@
 //! let clock = Arc::new(SystemClock);
 //! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), clock.clone()));
 //! let engine = Engine::new(store, clock, EngineOptions::default());
-//! let new_session = NewSession {
-//!     app_name: AppName::new("my_app").expect("a legal name"),
-//!     user_id: UserId::new("alice").expect("a legal id"),
-//!     session_id: None,
+//! let create = CreateSession {
+//!     key: SessionKey {
+//!         app_name: AppName::new("my_app").expect("a legal name"),
+//!         user_id: UserId::new("alice").expect("a legal id"),
+//!         session_id: new_session_id(),
+//!     },
 //!     state: vec![(StateKey::new("app:theme").expect("a legal key"), Json::string("dark"))],
 //!     display_name: Default::default(),
 //!     labels: Default::default(),
 //!     expiration: None,
-//!     allow_existing: false,
+//!     on_existing: OnExisting::Refuse,
 //! };
-//! let created = engine.create_session(&RequestContext::internal(), new_session).await?;
+//! let created = engine.create_session(&RequestContext::internal(), create).await?;
 //! assert_eq!(created.state.to_json().as_str(), r#"{"app:theme":"dark"}"#);
 //! assert_eq!(created.info.last_sequence, 0);
 //! # Ok(())

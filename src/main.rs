@@ -13,7 +13,10 @@ use sessiond::{
     server::{self, Running},
     telemetry,
 };
-use tokio::{runtime::Runtime, signal::unix};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
 
 /// A call makes some two hundred short-lived allocations, and many are freed on another thread.
 #[global_allocator]
@@ -43,24 +46,20 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("failed to start the async runtime: {error}")),
     };
     match command {
-        Command::Serve(config) => runtime.block_on(serve(&config)),
+        Command::Serve(config) => {
+            runtime.block_on(serve(&config)).unwrap_or_else(|text| fail(&text))
+        }
         Command::Client(command) => runtime.block_on(cli::run(command)),
     }
 }
 
-async fn serve(config: &Config) -> ExitCode {
-    if let Err(message) = telemetry::init(config) {
-        return fail(&message);
-    }
+async fn serve(config: &Config) -> Result<ExitCode, String> {
+    telemetry::init(config)?;
     // From here on a signal drains, so that it does not kill a server that is opening its store.
-    let (mut terminate, mut interrupt) = match signals() {
-        Ok(signals) => signals,
-        Err(error) => return fail(&format!("failed to handle signals: {error}")),
-    };
-    let running = match server::start(config).await {
-        Ok(running) => running,
-        Err(error) => return fail(&error.to_string()),
-    };
+    let listen = |kind| signal(kind).map_err(|error| format!("failed to handle signals: {error}"));
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let running = server::start(config).await?;
     greet(&running, &config.store);
     let stop = async {
         tokio::select! {
@@ -68,12 +67,8 @@ async fn serve(config: &Config) -> ExitCode {
             _ = interrupt.recv() => {}
         }
     };
-    if running.serve_until(stop).await { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn signals() -> io::Result<(unix::Signal, unix::Signal)> {
-    use unix::{SignalKind, signal};
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    let drained = running.serve_until(stop).await;
+    Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints the address, the store and a command to try. A closed standard output does not stop the server.

@@ -3,7 +3,6 @@
 //! Tests start the server through here as well, with a future of their own as the signal.
 
 mod connections;
-mod error;
 mod front;
 mod health;
 mod listener;
@@ -19,11 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::Config,
-    engine::{Engine, EngineOptions, invocations::InvocationLimits, new_store_id},
-    rpc::{self, RpcOptions},
+    engine::{Engine, EngineOptions, new_store_id},
+    rpc::{self, BareIds},
     store::{self, StoreOptions, SystemClock},
 };
-pub use error::StartError;
 use front::Front;
 use health::Phase;
 use listener::Listener;
@@ -38,8 +36,9 @@ pub struct Running {
     drain_timeout: Duration,
 }
 
-/// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened.
-pub async fn start(config: &Config) -> Result<Running, StartError> {
+/// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened. An error is one or two sentences: what
+/// is wrong, and what to do.
+pub async fn start(config: &Config) -> Result<Running, String> {
     let listener = Listener::bind(&config.listen, config.insecure).await?;
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
@@ -51,13 +50,19 @@ pub async fn start(config: &Config) -> Result<Running, StartError> {
         Ok(store) => store,
         Err(error) => {
             serving.abort();
-            return Err(StartError::new(error.to_string()));
+            return Err(error.to_string());
         }
     };
-    let engine = Arc::new(Engine::new(store, Arc::new(SystemClock), engine_options(config)));
-    let options = RpcOptions { require_full_keys: config.require_full_keys };
+    let options = EngineOptions {
+        watches: config.max_watches as usize,
+        temp_bytes: config.max_temp_bytes as usize,
+        temp_invocations: config.max_invocations as usize,
+        temp_idle_secs: config.temp_idle,
+    };
+    let engine = Arc::new(Engine::new(store, Arc::new(SystemClock), options));
+    let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
-    let _ = services.set(rpc::routes(Arc::clone(&engine), options).prepare());
+    let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
     phase.send_replace(Phase::Serving);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running { address, engine, phase, serving, in_flight, drain_timeout })
@@ -115,20 +120,8 @@ impl Running {
     }
 }
 
-fn engine_options(config: &Config) -> EngineOptions {
-    EngineOptions {
-        watches: config.max_watches as usize,
-        invocations: InvocationLimits {
-            bytes: config.max_temp_bytes as usize,
-            count: config.max_invocations as usize,
-            idle_secs: config.temp_idle,
-        },
-    }
-}
-
-fn store_options(config: &Config) -> Result<StoreOptions, StartError> {
+fn store_options(config: &Config) -> Result<StoreOptions, String> {
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
-    let crash =
-        crash.map_err(|error| StartError::new(format!("Invalid --crash-point: {error}.")))?;
+    let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
     Ok(StoreOptions { readers: usize::from(config.readers), new_id: new_store_id(), crash })
 }

@@ -12,8 +12,7 @@ use std::{
 
 use sessiond::{
     commit::{
-        Append, CreateSession, DeleteSession, ForkSession, OnExisting, RequestKey, RewindSession,
-        StateUpdate,
+        Append, CreateSession, ForkSession, OnExisting, RequestKey, RewindSession, StateUpdate,
     },
     domain::{
         delta::{Delta, ScopeDelta},
@@ -131,7 +130,7 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
     let expiring = CreateSession { expiration, ..creation("bob", "expiring", &[("k", "1")]) };
     store.create_session(&call, expiring).await.unwrap();
     store.create_session(&call, creation("bob", "deleted", &[("k", "1")])).await.unwrap();
-    store.delete_session(&call, DeleteSession { key: key("bob", "deleted") }).await.unwrap();
+    store.delete_session(&call, key("bob", "deleted")).await.unwrap();
 }
 
 async fn check(store: &dyn Store, clock: &TestClock) {
@@ -326,7 +325,7 @@ fn event(id: &str, set: &[(&str, &str)], remove: &[&str]) -> NewEvent {
         body: (id.len() == 1).then_some(body),
         fingerprint: Fingerprint(1),
         refusal: None,
-        field: FieldPath::new("event.state_delta"),
+        field: FieldPath::from("event.state_delta"),
     }
 }
 

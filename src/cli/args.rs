@@ -167,11 +167,9 @@ pub struct PageArgs {
 impl PageArgs {
     /// The size of the next page after `seen` items; `None` after the last one.
     pub fn next(&self, seen: u64) -> Option<i32> {
-        let Some(limit) = self.limit else {
-            return Some(self.page_size);
-        };
-        let left = i32::try_from(limit.saturating_sub(seen)).unwrap_or(i32::MAX);
-        (left > 0).then(|| left.min(self.page_size))
+        let left = self.limit.unwrap_or(u64::MAX).saturating_sub(seen);
+        let size = i32::try_from(left).unwrap_or(i32::MAX).min(self.page_size);
+        (size > 0).then_some(size)
     }
 }
 

@@ -1,13 +1,19 @@
-//! The connection to the server, and the generated clients over it.
+//! The connection to the server, the generated clients over it, and calls that outlast its restart.
 
 use std::time::Duration;
 
-use clap::Args;
-use tonic::transport::{Channel, Endpoint};
+use clap::{Args, Subcommand};
+use tonic::{
+    Response, Status,
+    transport::{Channel, Endpoint, Uri},
+};
 
-use super::failure::{Failure, root_cause};
+use super::{
+    args::{JSON_FORM, MAX_PAGE},
+    failure::{Failure, root_cause},
+};
 use crate::proto::v1::{
-    event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
+    self, event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
     state_service_client::StateServiceClient, watch_service_client::WatchServiceClient,
 };
 
@@ -20,6 +26,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Interval of the pings that tell a quiet watch from a lost server.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// How often [`retry`] sends a call.
+const ATTEMPTS: u32 = 6;
+/// The wait before the second attempt. It doubles each time, so that all of them outlast a restart of the server.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
@@ -29,6 +39,15 @@ pub struct ConnectArgs {
     /// Timeout of a call in seconds; 0: none. Does not end a watch.
     #[arg(long, env = "SESSIOND_TIMEOUT", default_value_t = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING)]
     pub timeout: u64,
+}
+
+/// Commands about one subject.
+#[derive(Debug, Args)]
+pub struct Group<A: Subcommand> {
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+    #[command(subcommand)]
+    pub action: A,
 }
 
 /// Returns the form that the transport takes, `http://…` or `unix:…`. An empty text is the default, as in
@@ -47,50 +66,34 @@ fn parse_address(text: &str) -> Result<String, String> {
         return wrong("needs TLS, which the client does not support");
     }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let Ok(endpoint) = Endpoint::from_shared(url.clone()) else {
-        return wrong("is not an address");
-    };
-    let uri = endpoint.uri();
-    if uri.scheme_str() != Some("http") || uri.host().is_none_or(str::is_empty) {
-        return wrong("is not an address");
+    let uri = url.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("http"));
+    let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    match uri.map(|uri| uri.port_u16()) {
+        None => wrong("is not an address"),
+        Some(None) => wrong("has no port"),
+        Some(Some(_)) => Ok(url),
     }
-    if uri.port_u16().is_none() { wrong("has no port") } else { Ok(url) }
 }
 
 #[derive(Debug, Clone)]
 pub struct Server {
-    channel: Channel,
+    pub channel: Channel,
 }
 
 impl Server {
-    /// Connects for unary calls, which `--timeout` bounds.
-    pub async fn connect(args: &ConnectArgs) -> Result<Self, Failure> {
-        Self::connect_with(args, |endpoint| match args.timeout {
-            0 => endpoint,
-            seconds => endpoint.timeout(Duration::from_secs(seconds)),
-        })
-        .await
-    }
-
-    /// Connects for streams, which last.
-    pub async fn connect_for_streams(args: &ConnectArgs) -> Result<Self, Failure> {
-        let pings = |endpoint: Endpoint| {
-            endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_while_idle(true)
-        };
-        Self::connect_with(args, pings).await
-    }
-
-    async fn connect_with(
-        args: &ConnectArgs,
-        settings: impl FnOnce(Endpoint) -> Endpoint,
-    ) -> Result<Self, Failure> {
+    pub async fn connect(ConnectArgs { server, timeout }: &ConnectArgs) -> Result<Self, Failure> {
         let connect = async {
-            let endpoint = Endpoint::from_shared(args.server.clone())?;
-            settings(endpoint.connect_timeout(CONNECT_TIMEOUT)).connect().await
+            let endpoint = Endpoint::from_shared(server.clone())?
+                .connect_timeout(CONNECT_TIMEOUT)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_while_idle(true);
+            match *timeout {
+                0 => endpoint.connect().await,
+                seconds => endpoint.timeout(Duration::from_secs(seconds)).connect().await,
+            }
         };
         let channel = connect.await.map_err(|error| {
             let cause = root_cause(&error);
-            let server = &args.server;
             Failure::Failed(format!(
                 "cannot connect to {server}: {cause}. Start the server there, or pass --server"
             ))
@@ -98,25 +101,70 @@ impl Server {
         Ok(Self { channel })
     }
 
-    pub fn channel(&self) -> Channel {
-        self.channel.clone()
-    }
-
     pub fn sessions(&self) -> SessionServiceClient<Channel> {
-        SessionServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        SessionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn events(&self) -> EventServiceClient<Channel> {
-        EventServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        EventServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn state(&self) -> StateServiceClient<Channel> {
-        StateServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        StateServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn watch(&self) -> WatchServiceClient<Channel> {
-        WatchServiceClient::new(self.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        WatchServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
+}
+
+/// Calls until it succeeds or fails for good. Every call of an import has an event or request id or changes nothing,
+/// so it may be repeated.
+pub async fn retry<T>(
+    mut call: impl AsyncFnMut() -> Result<Response<T>, Status>,
+) -> Result<T, Failure> {
+    let mut wait = FIRST_WAIT;
+    let mut attempt = 1;
+    loop {
+        match call().await.map_err(Failure::from) {
+            Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => {
+                tokio::time::sleep(wait).await;
+            }
+            outcome => return outcome.map(Response::into_inner),
+        }
+        wait *= 2;
+        attempt += 1;
+    }
+}
+
+/// Asks for a session with its state.
+pub fn get_request(key: &v1::SessionKey) -> v1::GetSessionRequest {
+    v1::GetSessionRequest { key: Some(key.clone()), json_form: JSON_FORM, ..Default::default() }
+}
+
+/// Calls `each` with the events of an answer, then with those that did not fit into it. Returns the session.
+pub async fn for_each_event(
+    server: &Server,
+    answer: v1::GetSessionResponse,
+    selection: Option<v1::EventSelection>,
+    mut each: impl FnMut(v1::Event) -> Result<(), Failure>,
+) -> Result<v1::Session, Failure> {
+    let session = answer.session.unwrap_or_default();
+    answer.events.into_iter().try_for_each(&mut each)?;
+    let mut request = v1::ListEventsRequest {
+        key: session.key.clone(),
+        page_size: MAX_PAGE,
+        page_token: answer.next_page_token,
+        selection,
+        json_form: JSON_FORM,
+        ..Default::default()
+    };
+    while !request.page_token.is_empty() {
+        let page = retry(async || server.events().list_events(request.clone()).await).await?;
+        page.events.into_iter().try_for_each(&mut each)?;
+        request.page_token = page.next_page_token;
+    }
+    Ok(session)
 }
 
 #[cfg(test)]
@@ -164,5 +212,46 @@ mod tests {
         let text = Server::connect(&args).await.unwrap_err().text();
         assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
+    }
+
+    type Answer = Result<Response<u32>, Status>;
+
+    async fn attempts(answers: &[fn() -> Answer]) -> (usize, Result<u32, Failure>) {
+        let mut sent = 0;
+        let outcome = retry(async || {
+            let answer = answers[sent.min(answers.len() - 1)];
+            sent += 1;
+            answer()
+        });
+        let outcome = outcome.await;
+        (sent, outcome)
+    }
+
+    fn away() -> Answer {
+        Err(Status::unavailable("draining"))
+    }
+
+    fn refused() -> Answer {
+        Err(Status::aborted("conflict"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_repeated_until_the_server_is_back() {
+        let (sent, outcome) = attempts(&[away, away, || Ok(Response::new(7))]).await;
+        assert_eq!((sent, outcome.unwrap()), (3, 7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_mended_is_not_repeated() {
+        let (sent, outcome) = attempts(&[refused]).await;
+        assert_eq!(sent, 1);
+        assert!(outcome.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_at_some_point() {
+        let (sent, outcome) = attempts(&[away]).await;
+        assert_eq!(sent, 6);
+        assert!(outcome.is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! Arguments for state deltas and preconditions.
 
+use std::collections::BTreeMap;
+
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use super::parse::{self, Keyed};
+use super::parse;
 use crate::{
-    domain::json::{Json, object_text},
+    domain::json::{Json, JsonType, object_text},
     proto::v1::{
-        self, key_check::Condition, list_append, merge_patch, set_if_absent, state_delta::SetForm,
-        state_operation::Operation,
+        self, increment::Amount, key_check::Condition, list_append, merge_patch, set_if_absent,
+        state_delta::SetForm, state_operation::Operation,
     },
 };
 
@@ -20,7 +22,7 @@ pub struct DeltaArgs(v1::StateDelta);
 struct DeltaFlags {
     /// Set a key to a JSON value; may be repeated. Prefixes pick the scope: app:, user:, temp:, or none for the session's own.
     #[arg(long, value_name = "KEY=JSON", value_parser = parse::assignment)]
-    set: Vec<Keyed<Json>>,
+    set: Vec<(String, Json)>,
     /// Set every key of a JSON object; a --set of the same key wins.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
     set_all: Option<Json>,
@@ -44,68 +46,56 @@ struct DeltaFlags {
     merge: Vec<v1::StateOperation>,
 }
 
-fn operation<T>(keyed: Keyed<T>, operation: impl Fn(T) -> Operation) -> v1::StateOperation {
-    v1::StateOperation { key: keyed.key, operation: Some(operation(keyed.value)) }
+fn operation(key: String, operation: Operation) -> v1::StateOperation {
+    v1::StateOperation { key, operation: Some(operation) }
 }
 
+/// `KEY=N`, where a point or an exponent makes N a double.
 fn increment(text: &str) -> Result<v1::StateOperation, String> {
-    let increment = |by| Operation::Increment(v1::Increment { amount: Some(by) });
-    Ok(operation(parse::increment(text)?, increment))
+    let (key, number) = parse::keyed(text)?;
+    let json = Json::parse(number.to_owned()).ok();
+    if json.is_none_or(|json| json.json_type() != JsonType::Number) {
+        return Err(format!("`{number}` is not a number within a double. Write 1, -5 or 0.5"));
+    }
+    let number = number.trim();
+    let amount = if number.contains(['.', 'e', 'E']) {
+        number.parse().map(Amount::ByDouble).map_err(|error| error.to_string())?
+    } else {
+        let whole = number.parse().map(Amount::By);
+        whole.map_err(|_| format!("`{number}` does not fit into 64 bits. Write {number}.0"))?
+    };
+    Ok(operation(key, Operation::Increment(v1::Increment { amount: Some(amount) })))
 }
 
 fn list_append(text: &str) -> Result<v1::StateOperation, String> {
-    Ok(operation(parse::list_assignment(text)?, |values| {
-        let values_form = Some(list_append::ValuesForm::ValuesJson(values.into_string()));
-        Operation::ListAppend(v1::ListAppend { values_form, max_length: 0 })
-    }))
+    let hint = |key: &str, value: &str| format!("Write the items as '{key}=[{value}]'");
+    let (key, values) = parse::keyed_json(text, Json::array, hint)?;
+    let values_form = Some(list_append::ValuesForm::ValuesJson(values.into_string()));
+    Ok(operation(key, Operation::ListAppend(v1::ListAppend { values_form, max_length: 0 })))
 }
 
 fn set_if_absent(text: &str) -> Result<v1::StateOperation, String> {
-    Ok(operation(parse::assignment(text)?, |value| {
-        let value_form = Some(set_if_absent::ValueForm::ValueJson(value.into_string()));
-        Operation::SetIfAbsent(v1::SetIfAbsent { value_form })
-    }))
+    let (key, value) = parse::assignment(text)?;
+    let value_form = Some(set_if_absent::ValueForm::ValueJson(value.into_string()));
+    Ok(operation(key, Operation::SetIfAbsent(v1::SetIfAbsent { value_form })))
 }
 
 fn merge_patch(text: &str) -> Result<v1::StateOperation, String> {
-    Ok(operation(parse::object_assignment(text)?, |patch| {
-        let patch_form = Some(merge_patch::PatchForm::PatchJson(patch.into_string()));
-        Operation::MergePatch(v1::MergePatch { patch_form })
-    }))
-}
-
-impl DeltaFlags {
-    fn delta(self, matches: &ArgMatches) -> v1::StateDelta {
-        let mut operations: Vec<(usize, v1::StateOperation)> = Vec::new();
-        for (flag, given) in [
-            ("increment", self.increment),
-            ("append", self.append),
-            ("default", self.default),
-            ("merge", self.merge),
-        ] {
-            operations.extend(matches.indices_of(flag).into_iter().flatten().zip(given));
-        }
-        operations.sort_by_key(|(position, _)| *position);
-        let mut operations: Vec<_> = operations.into_iter().map(|(_, given)| given).collect();
-        for given in &mut operations {
-            if let Some(Operation::ListAppend(append)) = &mut given.operation {
-                append.max_length = self.keep.unwrap_or_default();
-            }
-        }
-        let set_form = set_object(self.set_all, &self.set).map(SetForm::SetJson);
-        v1::StateDelta { set_form, remove: self.remove, operations }
-    }
+    let hint = |key: &str, _: &str| format!("Write '{key}={{\"member\": 1}}'");
+    let (key, patch) = parse::keyed_json(text, Json::object, hint)?;
+    let patch_form = Some(merge_patch::PatchForm::PatchJson(patch.into_string()));
+    Ok(operation(key, Operation::MergePatch(v1::MergePatch { patch_form })))
 }
 
 /// One object of all keys to set: those of `all`, then the single ones, of which the last of a key wins.
-pub fn set_object(all: Option<Json>, single: &[Keyed<Json>]) -> Option<String> {
+pub fn set_object(all: Option<Json>, single: Vec<(String, Json)>) -> Option<String> {
     if single.is_empty() {
         return all.map(Json::into_string);
     }
-    let all = all.map(|all| all.members()).unwrap_or_default();
-    let all = all.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let single = single.iter().map(|keyed| (keyed.key.as_str(), keyed.value.as_str()));
-    Some(object_text(all.chain(single)).into_string())
+    let mut keys = all.map(|all| all.members()).unwrap_or_default();
+    keys.extend(single);
+    let keys = keys.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    Some(object_text(keys).into_string())
 }
 
 impl DeltaArgs {
@@ -118,7 +108,25 @@ impl DeltaArgs {
 // Derived arguments forget in which order different flags stood; operations need it.
 impl FromArgMatches for DeltaArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(DeltaFlags::from_arg_matches(matches)?.delta(matches)))
+        let flags = DeltaFlags::from_arg_matches(matches)?;
+        let operations = [
+            ("increment", flags.increment),
+            ("append", flags.append),
+            ("default", flags.default),
+            ("merge", flags.merge),
+        ];
+        let positions = |flag| matches.indices_of(flag).into_iter().flatten();
+        let operations =
+            operations.into_iter().flat_map(|(flag, given)| positions(flag).zip(given));
+        let mut operations: BTreeMap<_, _> = operations.collect();
+        for given in operations.values_mut() {
+            if let Some(Operation::ListAppend(append)) = &mut given.operation {
+                append.max_length = flags.keep.unwrap_or_default();
+            }
+        }
+        let set_form = set_object(flags.set_all, flags.set).map(SetForm::SetJson);
+        let operations = operations.into_values().collect();
+        Ok(Self(v1::StateDelta { set_form, remove: flags.remove, operations }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -163,13 +171,13 @@ fn check(key: String, condition: Condition) -> v1::KeyCheck {
 }
 
 fn has_value(text: &str) -> Result<v1::KeyCheck, String> {
-    let Keyed { key, value } = parse::assignment(text)?;
+    let (key, value) = parse::assignment(text)?;
     Ok(check(key, Condition::ValueJson(value.into_string())))
 }
 
 fn has_version(text: &str) -> Result<v1::KeyCheck, String> {
-    let Keyed { key, value } = parse::key_version(text)?;
-    Ok(check(key, Condition::Version(value)))
+    let (key, version) = parse::keyed(text)?;
+    Ok(check(key, Condition::Version(parse::sequence(version)?)))
 }
 
 impl PreconditionArgs {
@@ -286,5 +294,31 @@ mod tests {
         let error = Line::try_parse_from(["x", "--set", "a=hello"]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("'a=\"hello\"'"), "{error}");
+    }
+
+    #[test]
+    fn lists_and_objects_are_told_from_the_rest() {
+        assert!(list_append("k=[1]").is_ok());
+        assert!(list_append("k=1").unwrap_err().ends_with("'k=[1]'"));
+        assert!(merge_patch("k={\"a\":null}").is_ok());
+        assert!(merge_patch("k=[]").is_err());
+    }
+
+    #[test]
+    fn an_increment_is_whole_unless_it_says_otherwise() {
+        let amount = |text| {
+            increment(text).map(|increment| match increment.operation {
+                Some(Operation::Increment(increment)) => increment.amount.unwrap(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(amount("n=-5"), Ok(Amount::By(-5)));
+        assert_eq!(amount("n=9223372036854775807"), Ok(Amount::By(i64::MAX)));
+        assert_eq!(amount("n=1.0"), Ok(Amount::ByDouble(1.0)));
+        assert_eq!(amount("n=1e3"), Ok(Amount::ByDouble(1000.0)));
+        assert!(amount("n=9223372036854775808").unwrap_err().contains("64 bits"));
+        for text in ["n=", "n=x", "n=\"1\"", "n=1e999", "n=+1", "n=NaN", "n=true", "n=01"] {
+            assert!(amount(text).is_err(), "{text}");
+        }
     }
 }

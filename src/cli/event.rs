@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::{
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, SelectionArgs},
-    connect::{ConnectArgs, Server},
+    connect::{Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
     message::AsJson,
@@ -15,16 +15,8 @@ use crate::{
     proto::v1::{AppendEventRequest, Event, ListEventsRequest, event::BodyForm},
 };
 
-#[derive(Debug, Args)]
-pub struct EventArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
+pub enum Action {
     /// Append an event, and change state with it in one commit.
     #[command(after_help = "Examples:
   sessiond event append --app shop --user alice --session s1 --author user \\
@@ -37,14 +29,29 @@ An append with --event-id can be repeated: it happens once.")]
     Append(Box<AppendArgs>),
     /// List a session's events, one per line.
     #[command(after_help = "Examples:
-  sessiond event list --app shop --user alice --session s1
   sessiond event list --app shop --user alice --session s1 --descending --limit 5
   sessiond event list --app shop --user alice --session s1 --after-sequence 7 --author user")]
-    List(ListArgs),
+    List {
+        #[command(flatten)]
+        key: KeyArgs,
+        #[command(flatten)]
+        selection: SelectionArgs,
+        /// Newest first.
+        #[arg(long)]
+        descending: bool,
+        /// Only events of this author.
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        author: String,
+        /// Only events of this invocation.
+        #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+        invocation: String,
+        #[command(flatten)]
+        pages: PageArgs,
+    },
 }
 
 #[derive(Debug, Args)]
-struct AppendArgs {
+pub struct AppendArgs {
     #[command(flatten)]
     key: AnyKeyArgs,
     /// Author: `user`, an agent's name, `system`, …
@@ -77,30 +84,31 @@ struct AppendArgs {
     precondition: PreconditionArgs,
 }
 
-#[derive(Debug, Args)]
-struct ListArgs {
-    #[command(flatten)]
-    key: KeyArgs,
-    #[command(flatten)]
-    selection: SelectionArgs,
-    /// Newest first.
-    #[arg(long)]
-    descending: bool,
-    /// Only events of this author.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    author: String,
-    /// Only events of this invocation.
-    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
-    invocation: String,
-    #[command(flatten)]
-    pages: PageArgs,
-}
-
-pub async fn run(args: EventArgs) -> Result<(), Failure> {
-    let EventArgs { connect, action } = args;
+pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
+    let events = async || Ok::<_, Failure>(Server::connect(&connect).await?.events());
     match action {
-        Action::Append(args) => append(*args, &connect).await,
-        Action::List(args) => list(args, &connect).await,
+        Action::Append(args) => {
+            let request = append_request(*args)?;
+            output::print_answer(events().await?.append_event(request).await?)
+        }
+        Action::List { key, selection, descending, author, invocation, pages } => {
+            let request = ListEventsRequest {
+                key: Some(key.key()),
+                selection: Some(selection.selection()),
+                descending,
+                author,
+                invocation_id: invocation,
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            let events = events().await?;
+            let fetch = async |page_size, page_token| {
+                let request = ListEventsRequest { page_size, page_token, ..request.clone() };
+                let page = events.clone().list_events(request).await?.into_inner();
+                Ok((page.events, page.next_page_token))
+            };
+            output::print_pages(pages, AsJson, fetch).await
+        }
     }
 }
 
@@ -123,31 +131,6 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
         return_state: args.return_state,
         json_form: JSON_FORM,
     })
-}
-
-async fn append(args: AppendArgs, connect: &ConnectArgs) -> Result<(), Failure> {
-    let request = append_request(args)?;
-    let server = Server::connect(connect).await?;
-    output::print_answer(server.events().append_event(request).await?)
-}
-
-async fn list(args: ListArgs, connect: &ConnectArgs) -> Result<(), Failure> {
-    let request = ListEventsRequest {
-        key: Some(args.key.key()),
-        selection: Some(args.selection.selection()),
-        descending: args.descending,
-        author: args.author,
-        invocation_id: args.invocation,
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
-    let server = Server::connect(connect).await?;
-    let fetch = async |page_size, page_token| {
-        let request = ListEventsRequest { page_size, page_token, ..request.clone() };
-        let page = server.events().list_events(request).await?.into_inner();
-        Ok((page.events, page.next_page_token))
-    };
-    output::print_pages(args.pages, AsJson, fetch).await
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! Why a command did not succeed, how that is printed, and the exit code that follows.
 
-use std::{error::Error, fmt::Write as _, io, process::ExitCode};
+use std::{
+    error::Error,
+    fmt::Write as _,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-
-use super::system::tell;
-
-/// Exit code of a command line that cannot be carried out.
-const USAGE: u8 = 2;
-/// Exit code of every other failure.
-const FAILED: u8 = 1;
 
 #[derive(Debug)]
 pub enum Failure {
@@ -29,14 +27,14 @@ pub enum Failure {
 impl Failure {
     /// Writes the failure to standard error. Returns the exit code.
     pub fn report(&self) -> ExitCode {
-        let code = match self {
-            Self::Usage(_) => USAGE,
-            Self::Refused(_) | Self::Failed(_) => FAILED,
-            Self::Reported => return ExitCode::from(FAILED),
-            Self::OutputClosed => return ExitCode::SUCCESS,
-        };
-        tell(&format!("error: {}", self.text()));
-        ExitCode::from(code)
+        if !matches!(self, Self::Reported | Self::OutputClosed) {
+            tell(&format!("error: {}", self.text()));
+        }
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Refused(_) | Self::Failed(_) | Self::Reported => ExitCode::FAILURE,
+            Self::OutputClosed => ExitCode::SUCCESS,
+        }
     }
 
     /// The text of [`Failure::report`], for messages that name the file or session.
@@ -67,6 +65,12 @@ impl From<Status> for Failure {
     }
 }
 
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Failed(format!("the server answered with text that is not JSON: {error}"))
+    }
+}
+
 /// Errors of standard output; files have messages of their own.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
@@ -80,28 +84,17 @@ impl From<io::Error> for Failure {
 
 /// The innermost cause of an error, which is the specific one.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
+    error.source().map_or_else(|| error.to_string(), root_cause)
 }
 
 fn describe(status: &Status) -> String {
     let (code, message) = (code_name(status.code()), status.message());
     let details = status.get_error_details();
-    let mut text = match details.error_info() {
-        Some(info) => format!("{}: {message} ({code})", info.reason),
-        None => format!("{code}: {message}"),
+    let mut text = match (details.error_info(), status.source().map(root_cause)) {
+        (Some(info), _) => format!("{}: {message} ({code})", info.reason),
+        (None, Some(cause)) if !message.contains(&cause) => format!("{code}: {message}: {cause}"),
+        (None, _) => format!("{code}: {message}"),
     };
-    if details.error_info().is_none()
-        && let Some(source) = status.source()
-    {
-        let cause = root_cause(source);
-        if !message.contains(&cause) {
-            let _ = write!(text, ": {cause}");
-        }
-    }
     for violation in details.bad_request().iter().flat_map(|b| &b.field_violations) {
         let _ = write!(text, "\n  {}: {}", violation.field, violation.description);
     }
@@ -121,6 +114,11 @@ fn code_name(code: Code) -> String {
         name.push(letter.to_ascii_uppercase());
     }
     name
+}
+
+/// Writes a line to standard error. A closed standard error is no reason to stop.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 #[cfg(test)]

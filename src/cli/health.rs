@@ -29,7 +29,7 @@ pub struct HealthArgs {
 pub async fn run(args: HealthArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let request = HealthCheckRequest { service: args.service.clone() };
-    let status = match HealthClient::new(server.channel()).check(request).await {
+    let status = match HealthClient::new(server.channel).check(request).await {
         Ok(answer) => answer.into_inner().status(),
         Err(status) if status.code() == Code::NotFound => {
             return Err(Failure::Failed(format!("the server has no service `{}`", args.service)));
@@ -37,9 +37,8 @@ pub async fn run(args: HealthArgs) -> Result<(), Failure> {
         Err(status) => return Err(status.into()),
     };
     output::print(&serde_json::json!({ "status": status.as_str_name() }))?;
-    if status == ServingStatus::Serving {
-        Ok(())
-    } else {
-        Err(Failure::Failed(format!("the server is {}", status.as_str_name())))
+    match status {
+        ServingStatus::Serving => Ok(()),
+        _ => Err(Failure::Failed(format!("the server is {}", status.as_str_name()))),
     }
 }

@@ -14,7 +14,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{compact::compact, time};
+use super::time;
 use crate::proto::DESCRIPTOR_SET;
 
 static CONTRACT: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -47,38 +47,7 @@ impl<M: Name> Serialize for AsJson<M> {
             .get_message_by_name(&M::full_name())
             .ok_or_else(|| S::Error::custom("the message is not of the contract"))?;
         let message = DynamicMessage::decode(descriptor, self.0.encode_to_vec().as_slice());
-        Dynamic(&message.map_err(S::Error::custom)?).serialize(serializer)
-    }
-}
-
-struct Dynamic<'a>(&'a DynamicMessage);
-
-impl Serialize for Dynamic<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let descriptor = self.0.descriptor();
-        if descriptor.full_name() == "google.protobuf.Timestamp" {
-            let time = self.0.transcode_to::<Timestamp>().map_err(S::Error::custom)?;
-            return serializer.serialize_str(&time::format(time));
-        }
-        if descriptor.package_name() == "google.protobuf" {
-            return self.0.serialize(serializer);
-        }
-        let mut map = serializer.serialize_map(None)?;
-        for field in descriptor.fields() {
-            let optional = field.supports_presence() || OPTIONAL.contains(&field.name());
-            if optional && !self.0.has_field(&field) {
-                continue;
-            }
-            let value = self.0.get_field(&field);
-            match (field.name().strip_suffix("_json"), &*value) {
-                (Some(name), Value::String(text)) => {
-                    let raw = RawValue::from_string(compact(text)).map_err(S::Error::custom)?;
-                    map.serialize_entry(name, &raw)?;
-                }
-                (_, value) => map.serialize_entry(field.name(), &Plain(value))?,
-            }
-        }
-        map.end()
+        Plain(&Value::Message(message.map_err(S::Error::custom)?)).serialize(serializer)
     }
 }
 
@@ -92,7 +61,7 @@ impl Serialize for Plain<'_> {
             Value::I64(number) => serializer.serialize_i64(*number),
             Value::F64(number) => serializer.serialize_f64(*number),
             Value::String(text) => serializer.serialize_str(text),
-            Value::Message(message) => Dynamic(message).serialize(serializer),
+            Value::Message(message) => serialize_message(message, serializer),
             Value::List(items) => serializer.collect_seq(items.iter().map(Plain)),
             // Sorted, so that equal answers are equal texts.
             Value::Map(entries) => {
@@ -105,8 +74,51 @@ impl Serialize for Plain<'_> {
     }
 }
 
+fn serialize_message<S: Serializer>(
+    message: &DynamicMessage,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let descriptor = message.descriptor();
+    if descriptor.full_name() == "google.protobuf.Timestamp" {
+        let time = message.transcode_to::<Timestamp>().map_err(S::Error::custom)?;
+        return serializer.serialize_str(&time::format(time));
+    }
+    if descriptor.package_name() == "google.protobuf" {
+        return message.serialize(serializer);
+    }
+    let mut map = serializer.serialize_map(None)?;
+    for field in descriptor.fields() {
+        let optional = field.supports_presence() || OPTIONAL.contains(&field.name());
+        if optional && !message.has_field(&field) {
+            continue;
+        }
+        let value = message.get_field(&field);
+        match (field.name().strip_suffix("_json"), &*value) {
+            (Some(name), Value::String(text)) => {
+                let raw = RawValue::from_string(compact(text)).map_err(S::Error::custom)?;
+                map.serialize_entry(name, &raw)?;
+            }
+            (_, value) => map.serialize_entry(field.name(), &Plain(value))?,
+        }
+    }
+    map.end()
+}
+
+/// The same JSON value without the white space between its tokens. The tokens stay byte for byte.
+pub fn compact(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let kept = text.chars().filter(|letter| {
+        let kept = in_string || !letter.is_ascii_whitespace();
+        in_string ^= *letter == '"' && !escaped;
+        escaped = in_string && *letter == '\\' && !escaped;
+        kept
+    });
+    kept.collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use prost_types::{ListValue, Struct, value};
 
     use super::*;
@@ -232,5 +244,21 @@ mod tests {
         let form = Some(StateForm::StateJson("{".to_owned()));
         let session = Session { state_form: form, ..Default::default() };
         assert!(serde_json::to_string(&AsJson(session)).is_err());
+    }
+
+    #[test]
+    fn compacting_keeps_strings_and_numbers_as_they_are() {
+        let text = "{ \"a b\\\" : \" : [ 1.0 , 12345678901234567890123 ],\r\n\"\\\\\" : \"\\n \" }";
+        let expected = "{\"a b\\\" : \":[1.0,12345678901234567890123],\"\\\\\":\"\\n \"}";
+        assert_eq!(compact(text), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn compacting_changes_no_value(key in ".*", text in ".*", number in any::<i64>()) {
+            let value = serde_json::json!({ key: [text, number, null, {"x": true}] });
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            prop_assert_eq!(compact(&pretty), value.to_string());
+        }
     }
 }

@@ -3,7 +3,6 @@
 mod adk_file;
 mod args;
 mod bench;
-mod compact;
 mod connect;
 mod delta;
 mod event;
@@ -11,15 +10,11 @@ mod export;
 mod failure;
 mod health;
 mod import;
-mod log;
 mod message;
 mod output;
 mod parse;
-mod render;
-mod retry;
 mod session;
 mod state;
-mod system;
 mod time;
 mod watch;
 
@@ -27,18 +22,18 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use failure::Failure;
+use connect::Group;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create, read, list, update, fork, rewind and delete sessions.
-    Session(session::SessionArgs),
+    Session(Group<session::Action>),
     /// Append and list events.
-    Event(event::EventArgs),
+    Event(Group<event::Action>),
     /// Read and update state, and list the changes of a key.
-    State(state::StateArgs),
+    State(Group<state::Action>),
     /// Render a template with a session's state.
-    Render(render::RenderArgs),
+    Render(state::RenderArgs),
     /// Watch the changes of a session, a user or an application.
     Watch(watch::WatchArgs),
     /// Create sessions from ADK session files, or from files of `export`.
@@ -55,22 +50,18 @@ pub enum Command {
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage.
 pub async fn run(command: Command) -> ExitCode {
-    let outcome = dispatch(command).await;
-    outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
-}
-
-async fn dispatch(command: Command) -> Result<(), Failure> {
-    match command {
+    let outcome = match command {
         Command::Session(args) => session::run(args).await,
         Command::Event(args) => event::run(args).await,
         Command::State(args) => state::run(args).await,
-        Command::Render(args) => render::run(args).await,
+        Command::Render(args) => state::render(args).await,
         Command::Watch(args) => watch::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Bench(args) => bench::run(args).await,
         Command::Health(args) => health::run(args).await,
-    }
+    };
+    outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -10,9 +10,7 @@ use super::{args::PageArgs, failure::Failure, message::AsJson};
 
 /// Writes a whole line or nothing.
 fn write_line(to: &mut impl Write, item: &impl Serialize) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(item).map_err(|error| {
-        Failure::Failed(format!("the server answered with text that is not JSON: {error}"))
-    })?;
+    let mut line = serde_json::to_vec(item)?;
     line.push(b'\n');
     Ok(to.write_all(&line)?)
 }

@@ -1,4 +1,4 @@
-//! `sessiond state …`: state without events.
+//! `sessiond state …` and `sessiond render`: state without events.
 
 use std::ops::Not as _;
 
@@ -6,31 +6,35 @@ use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde::Serialize;
 
 use super::{
-    args::{JSON_FORM, PageArgs, ScopeArgs},
-    connect::{ConnectArgs, Server},
+    args::{JSON_FORM, KeyArgs, PageArgs, ScopeArgs},
+    connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
     message::AsJson,
-    output,
+    output, parse,
 };
 use crate::proto::v1;
 
-#[derive(Debug, Args)]
-pub struct StateArgs {
-    #[command(flatten)]
-    connect: ConnectArgs,
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
+pub enum Action {
     /// Read the merged state of a session, a user or an application.
     #[command(after_help = "Examples:
   sessiond state get --app shop                                  # the application's own
   sessiond state get --app shop --user alice --key user:lang
   sessiond state get --app shop --user alice --session s1 --versions")]
-    Get(GetArgs),
+    Get {
+        #[command(flatten)]
+        scope: ScopeArgs,
+        /// Only this key, with its prefix; may be repeated.
+        #[arg(long = "key", value_name = "KEY")]
+        keys: Vec<String>,
+        /// Also show the temp: keys of this invocation.
+        #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+        invocation: String,
+        /// Also show the version of each key's last change.
+        #[arg(long)]
+        versions: bool,
+    },
     /// Update state without appending an event of your own.
     #[command(after_help = "Examples:
   sessiond state set --app shop --set app:motd='\"welcome\"'
@@ -44,26 +48,19 @@ of a session is an event of its log.")]
     /// List the changes of a key, newest first, one per line.
     #[command(after_help = "Example:
   sessiond state history --app shop --user alice --session s1 --key topic --limit 5")]
-    History(HistoryArgs),
+    History {
+        #[command(flatten)]
+        scope: ScopeArgs,
+        /// Key, with its prefix.
+        #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+        key: String,
+        #[command(flatten)]
+        pages: PageArgs,
+    },
 }
 
 #[derive(Debug, Args)]
-struct GetArgs {
-    #[command(flatten)]
-    scope: ScopeArgs,
-    /// Only this key, with its prefix; may be repeated.
-    #[arg(long = "key", value_name = "KEY")]
-    keys: Vec<String>,
-    /// Also show the temp: keys of this invocation.
-    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
-    invocation: String,
-    /// Also show the version of each key's last change.
-    #[arg(long)]
-    versions: bool,
-}
-
-#[derive(Debug, Args)]
-struct SetArgs {
+pub struct SetArgs {
     #[command(flatten)]
     scope: ScopeArgs,
     /// Author of the change; by default `system`.
@@ -78,17 +75,6 @@ struct SetArgs {
     precondition: PreconditionArgs,
 }
 
-#[derive(Debug, Args)]
-struct HistoryArgs {
-    #[command(flatten)]
-    scope: ScopeArgs,
-    /// Key, with its prefix.
-    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
-    key: String,
-    #[command(flatten)]
-    pages: PageArgs,
-}
-
 /// A change as it is printed: a removal is told from null.
 #[derive(Debug, Serialize)]
 struct Change {
@@ -98,31 +84,44 @@ struct Change {
     removed: bool,
 }
 
-impl Change {
-    fn of(change: v1::KeyChange) -> Self {
-        Self { removed: change.value_form.is_none(), change: AsJson(change) }
-    }
-}
-
-pub async fn run(args: StateArgs) -> Result<(), Failure> {
-    let StateArgs { connect, action } = args;
+pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
+    let state = async || Ok::<_, Failure>(Server::connect(&connect).await?.state());
     match action {
-        Action::Get(args) => get(args, &connect).await,
-        Action::Set(args) => set(*args, &connect).await,
-        Action::History(args) => history(args, &connect).await,
+        Action::Get { scope, keys, invocation, versions } => {
+            let request = v1::GetStateRequest {
+                scope: Some(scope.scope()?),
+                keys,
+                invocation_id: invocation,
+                include_versions: versions,
+                json_form: JSON_FORM,
+            };
+            output::print_answer(state().await?.get_state(request).await?)
+        }
+        Action::Set(args) => {
+            let request = set_request(*args)?;
+            output::print_answer(state().await?.update_state(request).await?)
+        }
+        Action::History { scope, key, pages } => {
+            let request = v1::ListKeyChangesRequest {
+                scope: Some(scope.scope()?),
+                key,
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            let state = state().await?;
+            let fetch = async |page_size, page_token| {
+                let request =
+                    v1::ListKeyChangesRequest { page_size, page_token, ..request.clone() };
+                let page = state.clone().list_key_changes(request).await?.into_inner();
+                Ok((page.changes, page.next_page_token))
+            };
+            output::print_pages(pages, printed, fetch).await
+        }
     }
 }
 
-async fn get(args: GetArgs, connect: &ConnectArgs) -> Result<(), Failure> {
-    let request = v1::GetStateRequest {
-        scope: Some(args.scope.scope()?),
-        keys: args.keys,
-        invocation_id: args.invocation,
-        include_versions: args.versions,
-        json_form: JSON_FORM,
-    };
-    let server = Server::connect(connect).await?;
-    output::print_answer(server.state().get_state(request).await?)
+fn printed(change: v1::KeyChange) -> Change {
+    Change { removed: change.value_form.is_none(), change: AsJson(change) }
 }
 
 fn set_request(args: SetArgs) -> Result<v1::UpdateStateRequest, Failure> {
@@ -141,26 +140,40 @@ fn set_request(args: SetArgs) -> Result<v1::UpdateStateRequest, Failure> {
     })
 }
 
-async fn set(args: SetArgs, connect: &ConnectArgs) -> Result<(), Failure> {
-    let request = set_request(args)?;
-    let server = Server::connect(connect).await?;
-    output::print_answer(server.state().update_state(request).await?)
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sessiond render --app shop --user alice --session s1 --template 'Speak {user:lang?}. Topic: {topic}'
+  sessiond render --app shop --user alice --session s1 --template @instruction.txt --text
+
+{key} becomes the key's value, and {key?} becomes nothing if the key has none.")]
+pub struct RenderArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+    /// The template.
+    #[arg(long, value_name = "TEXT|@FILE", value_parser = parse::text_or_file)]
+    template: String,
+    /// Also use the temp: keys of this invocation.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    invocation: String,
+    /// Print the text instead of JSON.
+    #[arg(long)]
+    text: bool,
 }
 
-async fn history(args: HistoryArgs, connect: &ConnectArgs) -> Result<(), Failure> {
-    let request = v1::ListKeyChangesRequest {
-        scope: Some(args.scope.scope()?),
-        key: args.key,
-        json_form: JSON_FORM,
-        ..Default::default()
+pub async fn render(args: RenderArgs) -> Result<(), Failure> {
+    let server = Server::connect(&args.connect).await?;
+    let request = v1::RenderTemplateRequest {
+        key: Some(args.key.key()),
+        template: args.template,
+        invocation_id: args.invocation,
     };
-    let server = Server::connect(connect).await?;
-    let fetch = async |page_size, page_token| {
-        let request = v1::ListKeyChangesRequest { page_size, page_token, ..request.clone() };
-        let page = server.state().list_key_changes(request).await?.into_inner();
-        Ok((page.changes, page.next_page_token))
-    };
-    output::print_pages(args.pages, Change::of, fetch).await
+    let answer = server.state().render_template(request).await?;
+    if args.text {
+        return output::print_text(&answer.into_inner().text);
+    }
+    output::print_answer(answer)
 }
 
 #[cfg(test)]
@@ -198,7 +211,7 @@ mod tests {
     fn a_removal_is_told_from_null() {
         let change = |value_form| {
             let change = v1::KeyChange { version: 3, value_form, ..Default::default() };
-            serde_json::to_string(&Change::of(change)).unwrap()
+            serde_json::to_string(&printed(change)).unwrap()
         };
         let null = key_change::ValueForm::ValueJson("null".to_owned());
         assert_eq!(change(Some(null)), r#"{"version":3,"value":null,"author":"","sequence":0}"#);

@@ -1,8 +1,21 @@
-//! Times and durations of the command line and of session files: RFC 3339 with nanoseconds, and `1h30m`.
+//! Times and durations: RFC 3339 with nanoseconds, `1h30m`, and the timestamps of session files.
+
+use std::time::SystemTime;
 
 use prost_types::{Duration, Timestamp};
 
 use crate::domain::time::Time;
+
+const NANOS: i128 = 1_000_000_000;
+/// Timestamps from here on are milliseconds: as seconds they would lie beyond the year 5000, as milliseconds smaller ones
+/// before 1973.
+const FIRST_MILLISECONDS: i128 = 100_000_000_000;
+
+#[expect(clippy::disallowed_methods, reason = "the client's one use of the wall clock")]
+pub fn is_past(time: &Timestamp) -> bool {
+    let now = Timestamp::from(SystemTime::now());
+    (time.seconds, time.nanos) <= (now.seconds, now.nanos)
+}
 
 /// RFC 3339 in UTC, always with nine digits of the second, so that texts sort as times do.
 pub fn format(time: Timestamp) -> String {
@@ -23,31 +36,70 @@ pub fn in_range(time: &Timestamp) -> bool {
 
 /// A positive duration: `90s`, `15m`, `1h30m`, `7d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d");
-    let mut seconds: i64 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = rest.split_at(digits);
-        let scale = match unit.bytes().next() {
-            Some(b's') => 1,
-            Some(b'm') => 60,
-            Some(b'h') => 3600,
-            Some(b'd') => 86_400,
-            _ => return Err(wrong()),
+    let seconds_of = |part: &str| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = part.split_at(digits);
+        let scale = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            _ => return None,
         };
-        let part = number.parse::<i64>().ok().and_then(|n| n.checked_mul(scale));
-        seconds = part.and_then(|part| seconds.checked_add(part)).ok_or_else(wrong)?;
-        rest = &unit[1..];
+        number.parse::<i64>().ok()?.checked_mul(scale)
+    };
+    let mut parts = text.split_inclusive(['s', 'm', 'h', 'd']);
+    let seconds = parts.try_fold(0_i64, |sum, part| sum.checked_add(seconds_of(part)?));
+    match seconds {
+        Some(seconds) if seconds > 0 => Ok(Duration { seconds, nanos: 0 }),
+        _ => Err(format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d")),
     }
-    if seconds == 0 {
-        return Err(wrong());
+}
+
+/// Reads a timestamp of ADK from its JSON text: seconds with a fraction, milliseconds, or RFC 3339. Goes digit by digit, so
+/// that no nanosecond is rounded away.
+pub fn parse_stamp(json: &str) -> Result<Timestamp, String> {
+    if json.starts_with('"') {
+        let text: String = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        return parse(&text);
     }
-    Ok(Duration { seconds, nanos: 0 })
+    let time = billionths(json).and_then(|number| {
+        let milliseconds = number.abs() / NANOS >= FIRST_MILLISECONDS;
+        let nanos = if milliseconds { number.div_euclid(1000) } else { number };
+        let seconds = i64::try_from(nanos.div_euclid(NANOS)).ok()?;
+        Some(Timestamp { seconds, nanos: i32::try_from(nanos.rem_euclid(NANOS)).ok()? })
+    });
+    time.filter(in_range)
+        .ok_or_else(|| format!("`{json}` is not a time. Write seconds, milliseconds or RFC 3339"))
+}
+
+/// Seconds as a JSON number, with as many digits as the time has. Python reads a float only if there is a point.
+pub fn format_stamp(time: Timestamp) -> String {
+    let nanos = i128::from(time.seconds) * NANOS + i128::from(time.nanos);
+    let sign = if nanos < 0 { "-" } else { "" };
+    let (whole, fraction) = (nanos.abs() / NANOS, nanos.abs() % NANOS);
+    let text = format!("{sign}{whole}.{fraction:09}");
+    let digits = text.trim_end_matches('0');
+    if digits.ends_with('.') { format!("{digits}0") } else { digits.to_owned() }
+}
+
+/// A JSON number times 10⁹, rounded half away from zero.
+fn billionths(json: &str) -> Option<i128> {
+    if json.contains(['e', 'E']) {
+        let number = json.parse::<f64>().ok()?;
+        return billionths(&format!("{number:.9}"));
+    }
+    let (whole, fraction) = json.split_once('.').unwrap_or((json, ""));
+    let digits = format!("{fraction:0<10}");
+    let number = format!("{whole}{}", digits.get(..9)?).parse::<i128>().ok()?;
+    let away_from_zero = if json.starts_with('-') { -1 } else { 1 };
+    Some(if digits.as_bytes()[9] >= b'5' { number + away_from_zero } else { number })
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// `0001-01-01T00:00:00Z`, the first second that RFC 3339 and Timestamp share.
@@ -98,6 +150,54 @@ mod tests {
         for text in ["", "0s", "5", "s", "-5s", "1.5h", "5 m", "5w", "9223372036854775807d", "5é"]
         {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    fn at(seconds: i64, nanos: i32) -> Result<Timestamp, String> {
+        Ok(Timestamp { seconds, nanos })
+    }
+
+    #[test]
+    fn every_form_of_adk_is_understood() {
+        assert_eq!(parse_stamp("1733043686.8428597"), at(1_733_043_686, 842_859_700));
+        assert_eq!(parse_stamp("1733043686"), at(1_733_043_686, 0));
+        assert_eq!(parse_stamp("1733043686842"), at(1_733_043_686, 842_000_000));
+        assert_eq!(parse_stamp("1733043686842.5"), at(1_733_043_686, 842_500_000));
+        assert_eq!(parse_stamp("1.7330436868428597e9"), at(1_733_043_686, 842_859_745));
+        assert_eq!(parse_stamp("\"2024-12-01T09:01:26.8428597Z\""), at(1_733_043_686, 842_859_700));
+        assert_eq!(parse_stamp("\"0001-01-01T00:00:00Z\""), at(-62_135_596_800, 0));
+    }
+
+    #[test]
+    fn fractions_of_a_stamp_round_at_the_tenth_digit_and_reach_below_zero() {
+        assert_eq!(parse_stamp("0.0000000005"), at(0, 1));
+        assert_eq!(parse_stamp("0.00000000049"), at(0, 0));
+        assert_eq!(parse_stamp("0.9999999999"), at(1, 0));
+        assert_eq!(parse_stamp("-0.25"), at(-1, 750_000_000));
+        assert_eq!(parse_stamp("-1"), at(-1, 0));
+    }
+
+    #[test]
+    fn what_is_not_a_stamp_is_refused() {
+        for json in [
+            "null",
+            "true",
+            "\"soon\"",
+            "1e30",
+            "1733043686842000000",
+            "{}",
+            "{\"k\":\"0.12345678é\"}",
+            "99999999999999999999999999999999999999999",
+        ] {
+            assert!(parse_stamp(json).is_err(), "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_stamp_that_is_written_is_read_again(seconds in -60_000_000_000_i64..99_999_999_999, nanos in 0..1_000_000_000) {
+            let time = Timestamp { seconds, nanos };
+            prop_assert_eq!(parse_stamp(&format_stamp(time)), Ok(time));
         }
     }
 }

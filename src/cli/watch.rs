@@ -43,32 +43,27 @@ pub struct WatchArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+#[repr(i32)]
 enum Start {
     /// The current state, then its changes without a gap.
-    Snapshot,
+    Snapshot = WatchStart::Snapshot as i32,
     /// The first event of the session.
-    Beginning,
+    Beginning = WatchStart::Beginning as i32,
     /// The next change.
-    Now,
+    Now = WatchStart::Now as i32,
 }
 
 pub async fn run(args: WatchArgs) -> Result<(), Failure> {
-    let scope = args.scope.scope()?;
     let request = WatchRequest {
-        scope: Some(scope),
+        scope: Some(args.scope.scope()?),
         cursor: args.cursor.unwrap_or_default(),
-        start: match args.start {
-            Start::Snapshot => WatchStart::Snapshot,
-            Start::Beginning => WatchStart::Beginning,
-            Start::Now => WatchStart::Now,
-        }
-        .into(),
+        start: args.start as i32,
         json_form: JSON_FORM,
     };
     if args.limit == Some(0) {
         return Ok(());
     }
-    let server = Server::connect_for_streams(&args.connect).await?;
+    let server = Server::connect(&ConnectArgs { timeout: 0, ..args.connect }).await?;
     let mut stream = server.watch().watch(request).await?.into_inner();
     let mut lines = 0;
     while let Some(message) = stream.message().await? {

@@ -1,20 +1,24 @@
-//! Appending events to a session.
+//! Appending events to a session: those of a request, and the marker of a rewind.
 
-use std::sync::Arc;
+use std::{cell::LazyCell, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::DefaultHashBuilder;
+use indexmap::IndexMap;
 
 use super::{
-    Append, Appended, AppendedEvent, ChangeSet, EventRow, Loaded, RequestKey, RequestRow, ScopeKey,
-    SessionState, Source, StoredEvent,
-    overlay::{Effects, Overlay, Stamp, put_session},
+    Append, Appended, AppendedEvent, ChangeSet, EventRow, Loaded, PastState, Refusal,
+    RewindSession, ScopeChange, ScopeKey, ScopeState, SessionState, Source,
+    overlay::{Overlay, Stamp, merge, put_session},
+    state::put_request,
 };
 use crate::domain::{
-    delta::{changes, results_bytes},
+    delta::{KeyResult, changes, results_bytes},
     error::Error,
-    event::{BatchSize, Event, NewEvent},
-    scope::{Scope, ScopeKind},
-    session::Incarnation,
+    event::{Event, NewEvent, check_batch},
+    id::{Branch, EventId},
+    json::Json,
+    scope::{Scope, ScopeKind, StateKey},
+    session::{Incarnation, SessionInfo},
     time::Time,
     visible::{Marker, Visible},
 };
@@ -23,214 +27,211 @@ use crate::domain::{
 /// nothing. Unless every event is such a replay, the precondition is checked first.
 pub(super) fn append(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     append: &Append,
-) -> Result<Appended, Error> {
-    let session = loaded.find(&append.session)?;
+) -> Result<Appended, Refusal> {
+    let Append { session, events, precondition, request, return_state } = append;
+    let session = loaded.find(session)?;
     let incarnation = session.info.incarnation;
-    let scope = ScopeKey::Session(incarnation);
-    if is_replayed(loaded, &scope, append.request.as_ref())? {
-        let mut answer = appended(loaded, incarnation, Vec::new(), append.return_state);
-        answer.request_replayed = true;
-        return Ok(answer);
+    let own = ScopeKey::Session(incarnation);
+    let scope = Scope::Session(session.info.key.clone());
+    if *return_state {
+        loaded.complete(&scope)?;
     }
-    let mut batch = Batch::new(loaded, session);
-    let replayed =
-        |event| batch.stored(event).is_some_and(|it| it.fingerprint == event.fingerprint);
-    if !append.events.iter().all(replayed) {
-        batch.overlay.check(&append.precondition, ScopeKind::Session)?;
+    if loaded.has_seen(&own, request.as_ref())? {
+        let answer = appended(loaded, incarnation, Vec::new(), *return_state)?;
+        return Ok(Appended { request_replayed: true, ..answer });
     }
-    for event in &append.events {
-        batch.add(event)?;
+    let mut batch = Batch {
+        info: &session.info,
+        overlay: Overlay::new(loaded.visible(&scope)?),
+        commit_time: commit_time(loaded, session),
+        answers: Vec::with_capacity(events.len()),
+        accepted: IndexMap::default(),
+        bytes: 0,
+    };
+    let stored = events.iter().map(|event| loaded.event(incarnation, &event.event_id));
+    let stored = stored.collect::<Result<Vec<_>, _>>()?;
+    let is_replay = |(event, row): (&NewEvent, &Option<&EventRow>)| {
+        row.is_some_and(|row| row.fingerprint == event.fingerprint)
+    };
+    if !events.iter().zip(&stored).all(is_replay) {
+        batch.overlay.check(precondition, ScopeKind::Session)?;
     }
-    let (effects, answers, accepted) = batch.finish();
-    accept(loaded, changes, incarnation, effects, accepted);
-    if let Some(request) = &append.request {
-        put_request(loaded, changes, scope, request);
+    for (event, stored) in events.iter().zip(stored) {
+        batch.add(event, stored)?;
     }
-    Ok(appended(loaded, incarnation, answers, append.return_state))
+    let Batch { overlay: Overlay { changes, .. }, answers, accepted, .. } = batch;
+    accept(loaded, change_set, incarnation, changes, accepted.into_values());
+    if let Some(request) = request {
+        put_request(loaded, change_set, own, request);
+    }
+    appended(loaded, incarnation, answers, *return_state)
 }
 
 /// The events of one request, decided one after the other.
 struct Batch<'l> {
-    loaded: &'l Loaded,
-    session: &'l SessionState,
+    info: &'l SessionInfo,
     overlay: Overlay<'l>,
     commit_time: Time,
-    /// The events that rewinds leave visible; computed for the first replay.
-    visible: Option<Visible>,
     answers: Vec<AppendedEvent>,
-    accepted: Vec<EventRow>,
-    /// Accepted events by id, as places in `accepted`.
-    ids: HashMap<&'l str, usize>,
-    size: BatchSize,
+    accepted: IndexMap<EventId, EventRow, DefaultHashBuilder>,
+    /// Bytes of bodies and resolved deltas. Replays count as well, because they are answered whole.
+    bytes: usize,
 }
 
-impl<'l> Batch<'l> {
-    fn new(loaded: &'l Loaded, session: &'l SessionState) -> Self {
-        let scope = Scope::Session(session.info.key.clone());
-        Self {
-            loaded,
-            session,
-            overlay: Overlay::new(loaded, &scope, Some(session.info.incarnation)),
-            commit_time: commit_time(loaded, session),
-            visible: None,
-            answers: Vec::new(),
-            accepted: Vec::new(),
-            ids: HashMap::new(),
-            size: BatchSize::default(),
-        }
-    }
-
-    /// The event that the session has under an event's id.
-    fn stored(&self, event: &NewEvent) -> Option<&'l StoredEvent> {
-        let id = (self.session.info.incarnation, event.event_id.clone());
-        self.loaded.events.get(&id)?.as_ref()
-    }
-
-    fn finish(self) -> (Effects, Vec<AppendedEvent>, Vec<EventRow>) {
-        (self.overlay.into_effects(), self.answers, self.accepted)
-    }
-
-    fn add(&mut self, event: &'l NewEvent) -> Result<(), Error> {
-        let (known, fingerprint) = match self.stored(event) {
-            Some(stored) => (Arc::clone(&stored.event), stored.fingerprint),
-            None => match self.ids.get(event.event_id.as_str()) {
-                Some(&at) => (Arc::clone(&self.accepted[at].event), self.accepted[at].fingerprint),
-                None => return self.add_new(event),
-            },
+impl Batch<'_> {
+    /// Decides an event; `stored` is the one that the session has under its id.
+    fn add(&mut self, event: &NewEvent, stored: Option<&EventRow>) -> Result<(), Refusal> {
+        let Some(known) = stored.or_else(|| self.accepted.get(&event.event_id)) else {
+            return self.add_new(event);
         };
-        if fingerprint != event.fingerprint {
-            return Err(Error::EventIdReused(event.event_id.clone()));
+        if known.fingerprint != event.fingerprint {
+            Err(Error::EventIdReused(event.event_id.clone()))?;
         }
-        self.size.add(known.body.as_ref(), known.changes.bytes())?;
-        let session = self.session;
-        let visible = self
-            .visible
-            .get_or_insert_with(|| Visible::new(&session.markers, session.info.last_sequence));
-        let is_new = known.sequence > session.info.last_sequence;
-        let rewound = !is_new && !visible.contains(known.sequence);
-        self.answers.push(AppendedEvent { event: with_rewound(known, rewound), replayed: true });
+        let event = Arc::clone(&known.event);
+        self.count(event.body.as_ref(), event.changes.bytes())?;
+        self.answers.push(AppendedEvent { event, replayed: true });
         Ok(())
     }
 
-    fn add_new(&mut self, event: &'l NewEvent) -> Result<(), Error> {
+    fn add_new(&mut self, event: &NewEvent) -> Result<(), Refusal> {
         if let Some(refusal) = &event.refusal {
-            return Err(refusal.clone());
+            Err(refusal.clone())?;
         }
-        let info = &self.session.info;
-        let sequence = info.last_sequence + self.accepted.len() as u64 + 1;
-        let stamp = Stamp {
-            commit_time: self.commit_time,
-            author: &event.author,
-            source: Some(Source { key: info.key.clone(), incarnation: info.incarnation, sequence }),
-        };
-        let results = self.overlay.apply(&event.delta, &event.field, sequence, &stamp)?;
-        self.size.add(event.body.as_ref(), results_bytes(&results))?;
-        let row = EventRow {
-            incarnation: info.incarnation,
-            fingerprint: event.fingerprint,
-            event: Arc::new(Event {
-                event_id: event.event_id.clone(),
-                sequence,
-                invocation_id: event.invocation_id.clone(),
-                author: event.author.clone(),
-                branch: event.branch.clone(),
-                event_time: event.event_time.unwrap_or(self.commit_time),
-                commit_time: self.commit_time,
-                changes: changes(results.iter()),
-                body: event.body.clone(),
-                rewind_to: None,
-                rewound: false,
-                versions: self.overlay.versions(),
-            }),
-        };
-        self.ids.insert(event.event_id.as_str(), self.accepted.len());
-        self.answers.push(AppendedEvent { event: Arc::clone(&row.event), replayed: false });
-        self.accepted.push(row);
+        let SessionInfo { key, incarnation, last_sequence, .. } = self.info;
+        let sequence = last_sequence + self.accepted.len() as u64 + 1;
+        let source = Source { key: key.clone(), incarnation: *incarnation, sequence };
+        let author = &event.author;
+        let stamp = Stamp { commit_time: self.commit_time, author, source: Some(source) };
+        let results = self.overlay.resolve(&event.delta, &event.field)?;
+        let (changes, bytes) = (changes(results.iter()), results_bytes(&results));
+        self.overlay.put(results, sequence, &stamp)?;
+        self.count(event.body.as_ref(), bytes)?;
+        let versions = self.overlay.versions();
+        let stored = Arc::new(event.stored(sequence, self.commit_time, changes, versions));
+        self.answers.push(AppendedEvent { event: Arc::clone(&stored), replayed: false });
+        let (incarnation, fingerprint) = (*incarnation, event.fingerprint);
+        let row = EventRow { incarnation, event: stored, fingerprint };
+        self.accepted.insert(event.event_id.clone(), row);
         Ok(())
     }
+
+    fn count(&mut self, body: Option<&Json>, changes: usize) -> Result<(), Error> {
+        self.bytes += body.map_or(0, Json::len) + changes;
+        check_batch(self.bytes)
+    }
+}
+
+/// Appends the marker of a rewind: an event whose changes restore the session's own state as of `to`.
+pub(super) fn rewind(
+    loaded: &mut Loaded,
+    change_set: &mut ChangeSet,
+    rewind: &RewindSession,
+) -> Result<Appended, Refusal> {
+    let RewindSession { key, to, event_id, author, fingerprint, precondition } = rewind;
+    let session = loaded.session(key)?;
+    let incarnation = session.info.incarnation;
+    let mut overlay = Overlay::new(loaded.complete(&Scope::Session(key.clone()))?);
+    if let Some(stored) = loaded.event(incarnation, event_id)? {
+        if stored.fingerprint != *fingerprint {
+            Err(Error::EventIdReused(event_id.clone()))?;
+        }
+        let event = Arc::clone(&stored.event);
+        return appended(loaded, incarnation, vec![AppendedEvent { event, replayed: true }], true);
+    }
+    let last_sequence = session.info.last_sequence;
+    if *to > last_sequence {
+        Err(Error::BeyondLastSequence { asked: *to, last_sequence })?;
+    }
+    overlay.check(precondition, ScopeKind::Session)?;
+    let past = loaded.past.get(&(incarnation, *to)).ok_or(Refusal::LoadAgain)?;
+    let results = restoring(past, &session.own);
+    let changes = changes(results.iter());
+    let (sequence, commit_time) = (last_sequence + 1, commit_time(loaded, session));
+    overlay.put(results, sequence, &Stamp { commit_time, author, source: None })?;
+    let event = Arc::new(Event {
+        event_id: event_id.clone(),
+        sequence,
+        invocation_id: None,
+        author: author.clone(),
+        branch: Branch::from_stored(""),
+        event_time: commit_time,
+        commit_time,
+        changes,
+        body: None,
+        rewind_to: Some(*to),
+        rewound: false,
+        versions: overlay.versions(),
+    });
+    let row = EventRow { incarnation, event: Arc::clone(&event), fingerprint: *fingerprint };
+    accept(loaded, change_set, incarnation, overlay.changes, [row].into_iter());
+    appended(loaded, incarnation, vec![AppendedEvent { event, replayed: false }], true)
+}
+
+/// The changes that restore the state as of an event: keys that differ, by name.
+fn restoring(past: &PastState, now: &ScopeState) -> Vec<KeyResult> {
+    let key = |name: &str| StateKey::in_scope(ScopeKind::Session, name);
+    let then = past
+        .state
+        .iter()
+        .filter(|(name, (value, _))| now.get(name).is_none_or(|(current, _)| current != value));
+    let set = then.map(|(name, (value, _))| (key(name), Some(value.clone())));
+    let gone =
+        now.keys.iter().filter(|(name, value)| value.is_some() && !past.state.contains_key(*name));
+    let mut results: Vec<KeyResult> = set.chain(gone.map(|(name, _)| (key(name), None))).collect();
+    results.sort_by(|a, b| a.0.cmp(&b.0));
+    results
 }
 
 /// Never earlier than the session's last update, so that the times of its commits never go back.
-pub(super) fn commit_time(loaded: &Loaded, session: &SessionState) -> Time {
+fn commit_time(loaded: &Loaded, session: &SessionState) -> Time {
     loaded.now.max(session.info.update_time)
 }
 
-/// Merges what events changed, and puts the events behind the session's others.
-pub(super) fn accept(
+/// Puts events behind a session's others, and merges what they changed.
+fn accept(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     incarnation: Incarnation,
-    effects: Effects,
-    events: Vec<EventRow>,
+    changes: [ScopeChange; 3],
+    events: impl ExactSizeIterator<Item = EventRow>,
 ) {
-    if events.is_empty() {
+    let Some(session) = loaded.sessions.get_mut(&incarnation) else { return };
+    if events.len() == 0 {
         return;
     }
-    let Some(session) = loaded.sessions.get_mut(&incarnation) else { return };
-    for row in &events {
+    let SessionState { info, markers, .. } = session;
+    for row in events {
         let event = &row.event;
-        session.info.last_sequence = event.sequence;
-        session.info.last_event_time = event.event_time;
-        session.info.update_time = event.commit_time;
-        if let Some(to) = event.rewind_to {
-            session.markers.push(Marker { sequence: event.sequence, to });
-        }
+        info.last_sequence = event.sequence;
+        info.last_event_time = event.event_time;
+        info.update_time = event.commit_time;
+        markers.extend(event.rewind_to.map(|to| Marker { sequence: event.sequence, to }));
+        loaded.events.insert((incarnation, event.event_id.clone()), Some(row.clone()));
+        change_set.events.push(row);
     }
-    let key = session.info.key.clone();
-    effects.merge(loaded, changes, |kind| ScopeKey::of(kind, &key, incarnation));
-    put_session(loaded, changes, incarnation, false);
-    for row in &events {
-        let stored = StoredEvent { event: Arc::clone(&row.event), fingerprint: row.fingerprint };
-        loaded.events.insert((incarnation, row.event.event_id.clone()), Some(stored));
-    }
-    changes.events.extend(events);
+    let scope = Scope::Session(info.key.clone());
+    merge(changes, loaded, change_set, &scope, Some(incarnation));
+    put_session(change_set, &loaded.sessions[&incarnation], false);
 }
 
-/// An event with the mark that readers see: whether a rewind hides it.
-pub(super) fn with_rewound(event: Arc<Event>, rewound: bool) -> Arc<Event> {
-    if event.rewound == rewound {
-        return event;
-    }
-    Arc::new(Event { rewound, ..Arc::unwrap_or_clone(event) })
-}
-
-pub(super) fn appended(
+/// The answer to events that were accepted. Each has the mark that readers see: whether a rewind hides it.
+fn appended(
     loaded: &Loaded,
     incarnation: Incarnation,
-    events: Vec<AppendedEvent>,
+    mut events: Vec<AppendedEvent>,
     with_state: bool,
-) -> Appended {
-    let info = loaded.sessions[&incarnation].info.clone();
-    let state = with_state.then(|| loaded.state(&Scope::Session(info.key.clone())));
-    Appended { info, events, state, request_replayed: false }
-}
-
-/// Whether a scope has seen a request. Errors: [`Error::RequestIdReused`].
-pub(super) fn is_replayed(
-    loaded: &Loaded,
-    scope: &ScopeKey,
-    request: Option<&RequestKey>,
-) -> Result<bool, Error> {
-    let Some(request) = request else {
-        return Ok(false);
-    };
-    match loaded.requests.get(&(scope.clone(), request.id.clone())) {
-        None | Some(None) => Ok(false),
-        Some(Some(fingerprint)) if *fingerprint == request.fingerprint => Ok(true),
-        Some(Some(_)) => Err(Error::RequestIdReused(request.id.clone())),
+) -> Result<Appended, Refusal> {
+    let SessionState { info, markers, .. } = &loaded.sessions[&incarnation];
+    let visible = LazyCell::new(|| Visible::new(markers, info.last_sequence));
+    for AppendedEvent { event, replayed } in &mut events {
+        // A new event shows, unless it is the marker of a rewind.
+        if (*replayed || event.rewind_to.is_some()) && !visible.contains(event.sequence) {
+            *event = Arc::new(Event { rewound: true, ..Event::clone(event) });
+        }
     }
-}
-
-/// Remembers a request for as long as its scope lives.
-pub(super) fn put_request(
-    loaded: &mut Loaded,
-    changes: &mut ChangeSet,
-    scope: ScopeKey,
-    request: &RequestKey,
-) {
-    let RequestKey { id, fingerprint } = request.clone();
-    loaded.requests.insert((scope.clone(), id.clone()), Some(fingerprint));
-    changes.requests.push(RequestRow { scope, id, fingerprint });
+    let scope = Scope::Session(info.key.clone());
+    let state = with_state.then(|| loaded.state(&scope)).transpose()?;
+    Ok(Appended { info: info.clone(), events, state, request_replayed: false })
 }

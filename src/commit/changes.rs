@@ -4,19 +4,55 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use super::ScopeKey;
 use crate::domain::{
     Sequence, Version,
     event::{Changes, Event, Fingerprint},
-    id::{Author, RequestId},
+    id::{AppName, Author, RequestId, UserId},
     json::Json,
-    scope::SessionKey,
+    scope::{Scope, ScopeKind, SessionKey},
     session::{Incarnation, SessionInfo},
     time::Time,
 };
 
+/// A scope as rows refer to it. A session is one of its lives, so that rows of an earlier session of the same id are never mixed up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ScopeKey {
+    Application(AppName),
+    User(AppName, UserId),
+    Session(Incarnation),
+}
+
+impl ScopeKey {
+    /// The scope of a kind among those that are visible from one; `session` is the session's life, if the scope is one.
+    pub fn of(kind: ScopeKind, scope: &Scope, session: Option<Incarnation>) -> Option<Self> {
+        let app = scope.app_name();
+        match kind {
+            ScopeKind::Application => Some(Self::Application(app.clone())),
+            ScopeKind::User => Some(Self::User(app.clone(), scope.user_id()?.clone())),
+            ScopeKind::Session => session.map(Self::Session),
+        }
+    }
+
+    pub fn kind(&self) -> ScopeKind {
+        match self {
+            Self::Application(_) => ScopeKind::Application,
+            Self::User(..) => ScopeKind::User,
+            Self::Session(_) => ScopeKind::Session,
+        }
+    }
+
+    /// The scope as watchers name it; `None` for a session, whose address is in its row.
+    pub fn wide(&self) -> Option<Scope> {
+        match self {
+            Self::Application(app) => Some(Scope::Application(app.clone())),
+            Self::User(app, user) => Some(Scope::User(app.clone(), user.clone())),
+            Self::Session(_) => None,
+        }
+    }
+}
+
 /// The changes of a transaction that are not yet applied.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct ChangeSet {
     /// Sessions to insert or to update, as the last request of the group left them.
     pub sessions: HashMap<Incarnation, SessionRow>,
@@ -34,8 +70,15 @@ pub struct ChangeSet {
     pub purged: Option<Incarnation>,
 }
 
+impl ChangeSet {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A session's row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SessionRow {
     /// It is not in the database yet.
     pub is_new: bool,
@@ -48,29 +91,30 @@ pub struct SessionRow {
     pub initial: Vec<(Box<str>, Json)>,
 }
 
-#[derive(Clone, Debug)]
+/// An event of a session. `rewound` is not set in it: that depends on the session's markers.
+#[derive(Clone, Debug, PartialEq)]
 pub struct EventRow {
     pub incarnation: Incarnation,
     pub event: Arc<Event>,
     pub fingerprint: Fingerprint,
 }
 
-/// The changes of a group to the state of one scope.
-#[derive(Debug, Default)]
+/// The changes of a request, or of a group, to the state of one scope.
+#[derive(Debug, Default, PartialEq)]
 pub struct ScopeChange {
-    /// The version before the group.
+    /// The version before them.
     pub before: Version,
     pub version: Version,
-    /// Of the scope's state after the group: the sum of names and values.
+    /// Of the scope's state after them: the sum of names and values.
     pub state_bytes: usize,
-    /// Keys that changed, with their value after the group and its version; `None`: it was removed by that version.
+    /// Keys that changed, with their value after them and its version; `None`: it was removed by that version.
     pub state: BTreeMap<Box<str>, (Option<Json>, Version)>,
     /// For an application or a user, one row a version. A session's log is its events.
     pub log: Vec<ScopeLogRow>,
 }
 
 /// A change of an application or a user.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ScopeLogRow {
     pub version: Version,
     pub commit_time: Time,
@@ -92,7 +136,7 @@ pub struct Source {
     pub sequence: Sequence,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestRow {
     pub scope: ScopeKey,
     pub id: RequestId,
@@ -100,36 +144,10 @@ pub struct RequestRow {
 }
 
 /// Events to copy from one session into another that is not visible yet: those in `(after, up_to]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CopiedEvents {
     pub from: Incarnation,
     pub to: Incarnation,
     pub after: Sequence,
     pub up_to: Sequence,
-}
-
-impl ChangeSet {
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        let Self {
-            sessions,
-            removed,
-            events,
-            scopes,
-            requests,
-            begun_forks,
-            copied,
-            finished_forks,
-            purged,
-        } = self;
-        sessions.is_empty()
-            && removed.is_empty()
-            && events.is_empty()
-            && scopes.is_empty()
-            && requests.is_empty()
-            && begun_forks.is_empty()
-            && copied.is_empty()
-            && finished_forks.is_empty()
-            && purged.is_none()
-    }
 }

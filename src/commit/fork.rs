@@ -4,10 +4,10 @@
 //! it visible, so that a fork that is never finished leaves nothing behind.
 
 use super::{
-    ChangeSet, CopiedEvents, CopyEvents, FinishFork, Fork, ForkSession, Loaded, ScopeChange,
-    ScopeKey, ScopeState, SessionRow, SessionState,
-    loaded::entry_bytes,
-    session::{insert, live_incarnation},
+    ChangeSet, CopiedEvents, CopyEvents, Fork, ForkSession, Loaded, PastState, Refusal,
+    ScopeChange, ScopeState, SessionState, entry_bytes,
+    overlay::{merge, put_session},
+    session::insert,
 };
 use crate::domain::{
     Sequence,
@@ -15,7 +15,6 @@ use crate::domain::{
     id::DisplayName,
     scope::{Scope, SessionKey},
     session::{ForkOrigin, Incarnation, SessionInfo, State},
-    visible::Marker,
 };
 
 /// Seconds for which the sweep leaves an unfinished fork alone. Each piece renews them: a caller takes milliseconds between two pieces.
@@ -23,66 +22,71 @@ pub const FORK_LEASE_SECS: i64 = 60;
 
 pub(super) fn begin(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     fork: &ForkSession,
-) -> Result<Fork, Error> {
-    let source_incarnation = live_incarnation(loaded, &fork.source)?;
-    let last_sequence = loaded.sessions[&source_incarnation].info.last_sequence;
+) -> Result<Fork, Refusal> {
+    let source = fork.source.clone();
+    let SessionInfo { incarnation: source_incarnation, last_sequence, .. } =
+        loaded.session(&source)?.info;
     let up_to = fork.up_to.unwrap_or(last_sequence);
     if up_to > last_sequence {
-        return Err(Error::BeyondLastSequence { asked: up_to, last_sequence });
+        Err(Error::BeyondLastSequence { asked: up_to, last_sequence })?;
     }
-    let target = SessionKey { session_id: fork.session_id.clone(), ..fork.source.clone() };
-    if loaded.live(&target).is_some() {
-        return Err(Error::SessionExists(target));
-    }
+    let target = SessionKey { session_id: fork.session_id.clone(), ..source.clone() };
+    check_free(loaded, &target)?;
     let target_incarnation = Incarnation(loaded.take_id());
-    changes.begun_forks.push(target_incarnation);
-    let source = fork.source.clone();
+    change_set.begun_forks.push(target_incarnation);
     Ok(Fork { source, source_incarnation, target, target_incarnation, up_to })
+}
+
+fn check_free(loaded: &Loaded, target: &SessionKey) -> Result<(), Refusal> {
+    match loaded.at(target)? {
+        Some(_) => Err(Error::SessionExists(target.clone()))?,
+        None => Ok(()),
+    }
 }
 
 /// Copies the next piece. Returns the last event that has been copied.
 pub(super) fn copy(
     loaded: &Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     copy: &CopyEvents,
-) -> Result<Sequence, Error> {
+) -> Result<Sequence, Refusal> {
     let CopyEvents { fork, after } = copy;
-    check_fork(loaded, fork)?;
+    source(loaded, fork)?;
     let (from, to) = (fork.source_incarnation, fork.target_incarnation);
-    let up_to = loaded.pieces.get(&(from, *after)).map_or(fork.up_to, |end| *end.min(&fork.up_to));
-    changes.copied.push(CopiedEvents { from, to, after: *after, up_to });
+    let end = loaded.pieces.get(&(from, *after)).ok_or(Refusal::LoadAgain)?;
+    let up_to = *end.min(&fork.up_to);
+    change_set.copied.push(CopiedEvents { from, to, after: *after, up_to });
     Ok(up_to)
 }
 
-/// The source may have been deleted, and created anew, since the fork began. A fork that took longer than its lease may have been
-/// removed in part.
-fn check_fork(loaded: &Loaded, fork: &Fork) -> Result<(), Error> {
-    if live_incarnation(loaded, &fork.source).ok() != Some(fork.source_incarnation) {
-        return Err(Error::not_found(&fork.source));
+/// The source of a fork in progress. It may have been deleted, and created anew, since the fork began. A fork that took longer than its
+/// lease may have been removed in part.
+fn source<'l>(loaded: &'l Loaded, fork: &Fork) -> Result<&'l SessionState, Refusal> {
+    let session = loaded.session(&fork.source)?;
+    if session.info.incarnation != fork.source_incarnation {
+        Err(Error::not_found(&fork.source))?;
     }
     if !loaded.forks.contains(&fork.target_incarnation) {
-        return Err(Error::StoreUnavailable(Cause::new("the fork took longer than its lease")));
+        Err(Error::StoreUnavailable(Cause::new("the fork took longer than its lease")))?;
     }
-    Ok(())
+    Ok(session)
 }
 
 /// Makes the copy a session: its own state as of the last event taken over, labels and markers of the source, a creation time of now.
 pub(super) fn finish(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
-    finish: &FinishFork,
-) -> Result<(SessionInfo, State), Error> {
-    let Fork { source, source_incarnation, target, target_incarnation, up_to } = &finish.fork;
-    check_fork(loaded, &finish.fork)?;
-    if loaded.live(target).is_some() {
-        return Err(Error::SessionExists(target.clone()));
-    }
+    change_set: &mut ChangeSet,
+    fork: &Fork,
+) -> Result<(SessionInfo, State), Refusal> {
+    let Fork { source: from, source_incarnation, target, target_incarnation, up_to } = fork;
+    let source = source(loaded, fork)?;
+    check_free(loaded, target)?;
+    loaded.complete(&Scope::Session(from.clone()))?;
     let now = loaded.now;
-    let from = &loaded.sessions[source_incarnation];
-    let past = loaded.past.get(&(*source_incarnation, *up_to)).cloned();
-    let (state, times) = past.map(|past| (past.state, past.times)).unwrap_or_default();
+    let past = loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
+    let PastState { state, times } = past.clone();
     let info = SessionInfo {
         key: target.clone(),
         incarnation: *target_incarnation,
@@ -93,41 +97,29 @@ pub(super) fn finish(
         last_event_time: times.map_or(now, |(event_time, _)| event_time),
         expire_time: None,
         display_name: DisplayName::default(),
-        labels: from.info.labels.clone(),
-        forked_from: Some(ForkOrigin { key: source.clone(), sequence: *up_to }),
+        labels: source.info.labels.clone(),
+        forked_from: Some(ForkOrigin { key: from.clone(), sequence: *up_to }),
         // Its past is the source's, from the beginning on.
-        created_versions: from.info.created_versions,
+        created_versions: source.info.created_versions,
     };
-    let markers: Vec<Marker> =
-        from.markers.iter().copied().filter(|marker| marker.sequence <= *up_to).collect();
-    let state_bytes = state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum();
-    let own = ScopeState {
-        version: *up_to,
-        state_bytes,
-        keys: state.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect(),
-        complete: true,
-        ..ScopeState::default()
-    };
-    insert(loaded, changes, SessionState { info: info.clone(), own, markers, is_new: false });
-    changes.finished_forks.push(*target_incarnation);
-    let row = SessionRow {
-        is_new: true,
-        metadata: true,
+    let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
+    let session = SessionState {
         info: info.clone(),
-        state_bytes,
-        initial: Vec::new(),
+        own: ScopeState { complete: true, ..ScopeState::default() },
+        markers: markers.copied().collect(),
     };
-    changes.sessions.insert(*target_incarnation, row);
-    let change = ScopeChange {
+    let own = ScopeChange {
         before: *up_to,
         version: *up_to,
-        state_bytes,
-        state: state
-            .into_iter()
-            .map(|(name, (value, version))| (name, (Some(value), version)))
-            .collect(),
+        state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
+        state: state.into_iter().map(|(name, (it, version))| (name, (Some(it), version))).collect(),
         log: Vec::new(),
     };
-    changes.scopes.insert(ScopeKey::Session(*target_incarnation), change);
-    Ok((info, loaded.state(&Scope::Session(target.clone()))))
+    insert(loaded, change_set, session);
+    change_set.finished_forks.push(*target_incarnation);
+    let (scope, changes) =
+        (Scope::Session(target.clone()), [ScopeChange::default(), ScopeChange::default(), own]);
+    merge(changes, loaded, change_set, &scope, Some(*target_incarnation));
+    put_session(change_set, &loaded.sessions[target_incarnation], true).is_new = true;
+    Ok((info, loaded.state(&scope)?))
 }

@@ -1,22 +1,25 @@
 //! Needs: the reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
-use super::{Append, Request};
+use super::Request;
 use crate::domain::{
     Sequence,
     id::{EventId, RequestId, SessionId},
-    precondition::Precondition,
     scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
     session::Incarnation,
 };
 
 /// The reads of the decision about one request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Needs<'r> {
     pub address: Option<Address<'r>>,
     /// Another session of the same user whose address has to be known: the target of a fork.
     pub target: Option<&'r SessionId>,
-    /// By kind, from wide to narrow. Of scopes that are not visible from the address nothing is needed.
-    pub scopes: [ScopeNeeds<'r>; 3],
+    /// Keys that may be written, of any scope that is visible from the address. A key may come more than once.
+    pub written: Vec<&'r StateKey>,
+    /// Keys that a precondition reads.
+    pub checked: Vec<&'r StateKey>,
+    /// Every key of every scope that is visible from the address.
+    pub all_state: bool,
     /// Stored events of the session.
     pub event_ids: Vec<&'r EventId>,
     /// A request of the addressed scope.
@@ -41,149 +44,84 @@ pub enum Address<'r> {
     Wide(&'r Scope),
 }
 
-/// The needs of one scope.
-#[derive(Clone, Debug)]
-pub struct ScopeNeeds<'r> {
-    pub mode: Mode,
-    pub keys: KeysNeeded<'r>,
-}
-
-/// The use of a scope by a decision, for stores that lock rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The use of an application, a user or a session by a decision, for stores that lock rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Only its version is recorded.
     Observe,
     /// A precondition reads it.
     Check,
-    /// Its version rises.
+    /// Its version may rise.
     Write,
 }
 
-/// Keys of a scope whose values are needed.
-#[derive(Clone, Debug)]
-pub enum KeysNeeded<'r> {
-    Some(Vec<&'r StateKey>),
-    All,
-}
-
 impl<'r> Needs<'r> {
-    fn of(address: Option<Address<'r>>) -> Self {
-        let observed = || ScopeNeeds { mode: Mode::Observe, keys: KeysNeeded::Some(Vec::new()) };
-        Self {
-            address,
-            target: None,
-            scopes: [observed(), observed(), observed()],
-            event_ids: Vec::new(),
-            request_id: None,
-            past: None,
-            copy: None,
-            fork: None,
-            sweep: false,
-        }
+    /// Keys whose values are needed.
+    pub fn keys(&self) -> impl Iterator<Item = &'r StateKey> {
+        self.written.iter().chain(&self.checked).copied()
     }
 
-    fn key(&mut self, key: &'r StateKey, mode: Mode) {
-        if let Some(kind) = key.scope() {
-            let scope = &mut self.scopes[kind as usize];
-            scope.mode = scope.mode.max(mode);
-            if let KeysNeeded::Some(keys) = &mut scope.keys {
-                keys.push(key);
-            }
-        }
-    }
-
-    fn precondition(&mut self, precondition: &'r Precondition) {
-        for (key, _) in &precondition.keys {
-            self.key(key, Mode::Check);
-        }
-    }
-
-    fn writes(&mut self, kind: ScopeKind) {
-        self.scopes[kind as usize].mode = Mode::Write;
-    }
-
-    fn all_state(&mut self) {
-        for scope in &mut self.scopes {
-            scope.keys = KeysNeeded::All;
+    /// The use of the application or the user of the address.
+    pub fn mode(&self, kind: ScopeKind) -> Mode {
+        let names = |keys: &[&StateKey]| keys.iter().any(|key| key.scope() == Some(kind));
+        match (names(&self.written), names(&self.checked)) {
+            (true, _) => Mode::Write,
+            (false, true) => Mode::Check,
+            (false, false) => Mode::Observe,
         }
     }
 }
 
 /// The needs of a request.
 pub fn needs(request: &Request) -> Needs<'_> {
+    let session = |key| Needs { address: Some(Address::Session(key)), ..Needs::default() };
     match request {
-        Request::Create(create) => {
-            let mut needs = Needs::of(Some(Address::Session(&create.key)));
-            for (key, _) in &create.state {
-                needs.key(key, Mode::Write);
-            }
-            needs.all_state();
-            needs
-        }
-        Request::Update(update) => metadata(&update.key),
-        Request::Delete(delete) => metadata(&delete.key),
-        Request::Fork(fork) => Needs { target: Some(&fork.session_id), ..metadata(&fork.source) },
-        Request::CopyEvents(copy) => {
-            let mut needs = Needs::of(Some(Address::Session(&copy.fork.source)));
-            needs.copy = Some((copy.fork.source_incarnation, copy.after, copy.fork.up_to));
-            needs.fork = Some(copy.fork.target_incarnation);
-            needs
-        }
-        Request::FinishFork(finish) => {
-            let mut needs = Needs::of(Some(Address::Session(&finish.fork.source)));
-            needs.target = Some(&finish.fork.target.session_id);
-            needs.all_state();
-            needs.past = Some(finish.fork.up_to);
-            needs.fork = Some(finish.fork.target_incarnation);
-            needs
-        }
-        Request::Append(append) => append_needs(append),
-        Request::Rewind(rewind) => {
-            let mut needs = Needs::of(Some(Address::Session(&rewind.key)));
-            needs.precondition(&rewind.precondition);
-            needs.writes(ScopeKind::Session);
-            needs.all_state();
-            needs.event_ids.push(&rewind.event_id);
-            needs.past = Some(rewind.to);
-            needs
-        }
-        Request::UpdateState(update) => {
-            let mut needs = Needs::of(Some(Address::Wide(update.delta.scope())));
-            for key in update.delta.delta().keys() {
-                needs.key(key, Mode::Write);
-            }
-            needs.precondition(&update.precondition);
-            needs.all_state();
-            needs.request_id = update.request.as_ref().map(|request| &request.id);
-            needs
-        }
-        Request::Sweep => Needs { sweep: true, ..Needs::of(None) },
+        Request::Create(create) => Needs {
+            written: create.state.iter().map(|(key, _)| key).collect(),
+            all_state: true,
+            ..session(&create.key)
+        },
+        Request::Update(update) => session(&update.key),
+        Request::Delete(key) => session(key),
+        Request::Fork(fork) => Needs { target: Some(&fork.session_id), ..session(&fork.source) },
+        Request::CopyEvents(copy) => Needs {
+            copy: Some((copy.fork.source_incarnation, copy.after, copy.fork.up_to)),
+            fork: Some(copy.fork.target_incarnation),
+            ..session(&copy.fork.source)
+        },
+        Request::FinishFork(fork) => Needs {
+            target: Some(&fork.target.session_id),
+            all_state: true,
+            past: Some(fork.up_to),
+            fork: Some(fork.target_incarnation),
+            ..session(&fork.source)
+        },
+        Request::Append(append) => Needs {
+            address: Some(match &append.session {
+                SessionRef::Full(key) => Address::Session(key),
+                SessionRef::Bare(id) => Address::Bare(id),
+            }),
+            written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
+            checked: append.precondition.keys.iter().map(|(key, _)| key).collect(),
+            all_state: append.return_state,
+            event_ids: append.events.iter().map(|event| &event.event_id).collect(),
+            request_id: append.request.as_ref().map(|request| &request.id),
+            ..Needs::default()
+        },
+        Request::Rewind(rewind) => Needs {
+            all_state: true,
+            event_ids: vec![&rewind.event_id],
+            past: Some(rewind.to),
+            ..session(&rewind.key)
+        },
+        Request::UpdateState(update) => Needs {
+            address: Some(Address::Wide(update.delta.scope())),
+            written: update.delta.delta().keys().collect(),
+            checked: update.precondition.keys.iter().map(|(key, _)| key).collect(),
+            all_state: true,
+            request_id: update.request.as_ref().map(|request| &request.id),
+            ..Needs::default()
+        },
+        Request::Sweep => Needs { sweep: true, ..Needs::default() },
     }
-}
-
-fn metadata(key: &SessionKey) -> Needs<'_> {
-    let mut needs = Needs::of(Some(Address::Session(key)));
-    needs.writes(ScopeKind::Session);
-    needs
-}
-
-fn append_needs(append: &Append) -> Needs<'_> {
-    let mut needs = Needs::of(Some(match &append.session {
-        SessionRef::Full(key) => Address::Session(key),
-        SessionRef::Bare(id) => Address::Bare(id),
-    }));
-    needs.event_ids.reserve_exact(append.events.len());
-    for event in &append.events {
-        needs.event_ids.push(&event.event_id);
-        for key in event.delta.keys() {
-            needs.key(key, Mode::Write);
-        }
-    }
-    needs.precondition(&append.precondition);
-    needs.writes(ScopeKind::Session);
-    if append.return_state {
-        needs.all_state();
-    }
-    needs.request_id = append.request.as_ref().map(|request| &request.id);
-    needs
 }

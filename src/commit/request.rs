@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::domain::{
     Sequence,
     delta::ScopeDelta,
+    error::Error,
     event::{Event, Fingerprint, NewEvent},
     id::{Author, DisplayName, EventId, RequestId, SessionId},
     json::Json,
@@ -18,10 +19,10 @@ use crate::domain::{
 pub enum Request {
     Create(CreateSession),
     Update(SessionUpdate),
-    Delete(DeleteSession),
+    Delete(SessionKey),
     Fork(ForkSession),
     CopyEvents(CopyEvents),
-    FinishFork(FinishFork),
+    FinishFork(Fork),
     Append(Append),
     Rewind(RewindSession),
     UpdateState(StateUpdate),
@@ -38,14 +39,23 @@ impl Request {
             }
             Self::Append(append) => append.events.iter().map(NewEvent::bytes).sum(),
             Self::UpdateState(update) => update.delta.delta().bytes(),
-            Self::Update(_)
-            | Self::Delete(_)
-            | Self::Fork(_)
-            | Self::CopyEvents(_)
-            | Self::FinishFork(_)
-            | Self::Rewind(_)
-            | Self::Sweep => 0,
+            _ => 0,
         }
+    }
+}
+
+/// Why a request was not decided, or not as asked. Neither what was loaded nor the change set is changed.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The answer to the request.
+    Error(Error),
+    /// It reads what was not loaded, because of what an earlier request of the group changed: load again, with the next group.
+    LoadAgain,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
     }
 }
 
@@ -108,12 +118,7 @@ pub struct SessionUpdate {
     pub expiration: Option<Option<Expiration>>,
 }
 
-#[derive(Clone, Debug)]
-pub struct DeleteSession {
-    pub key: SessionKey,
-}
-
-/// Begins a fork. The events follow by [`CopyEvents`], and [`FinishFork`] makes the new session visible.
+/// Begins a fork. The events follow by [`CopyEvents`], and [`Request::FinishFork`] makes the new session visible.
 #[derive(Clone, Debug)]
 pub struct ForkSession {
     pub source: SessionKey,
@@ -139,11 +144,6 @@ pub struct CopyEvents {
     pub fork: Fork,
     /// The last event that has been copied.
     pub after: Sequence,
-}
-
-#[derive(Clone, Debug)]
-pub struct FinishFork {
-    pub fork: Fork,
 }
 
 /// The key that makes a change of state idempotent within its scope.

@@ -1,15 +1,15 @@
 //! Creating, updating and ending sessions.
 
 use super::{
-    ChangeSet, CreateSession, Created, DeleteSession, Loaded, OnExisting, ScopeKey, ScopeState,
+    ChangeSet, CreateSession, Created, Loaded, OnExisting, Refusal, ScopeKey, ScopeState,
     SessionState, SessionUpdate,
-    overlay::{Overlay, Stamp, put_session},
+    overlay::{Overlay, Stamp, merge, put_session},
 };
 use crate::domain::{
     delta::KeyResult,
     error::Error,
     id::Author,
-    scope::{Scope, SessionKey},
+    scope::{Scope, ScopeKind, SessionKey},
     session::{Expiration, Incarnation, SessionInfo},
 };
 
@@ -17,29 +17,32 @@ use crate::domain::{
 /// ends in the same commit.
 pub(super) fn create(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     create: &CreateSession,
-) -> Result<Created, Error> {
-    let (key, now) = (&create.key, loaded.now);
+) -> Result<Created, Refusal> {
+    let CreateSession { key, state, display_name, labels, expiration, on_existing } = create;
+    let now = loaded.now;
     let scope = Scope::Session(key.clone());
-    if let Some(session) = loaded.live(key) {
-        return match create.on_existing {
-            OnExisting::Refuse => Err(Error::SessionExists(key.clone())),
+    if let Some(session) = loaded.at(key)? {
+        return match on_existing {
+            OnExisting::Refuse => Err(Error::SessionExists(key.clone()))?,
             OnExisting::Return => {
                 let info = session.info.clone();
-                Ok(Created { info, state: loaded.state(&scope), created: false })
+                Ok(Created { info, state: loaded.state(&scope)?, created: false })
             }
         };
     }
-    let expire_time = create.expiration.map(|at| at.resolve(now)).transpose()?;
-    let stored = create.state.iter().filter(|(key, _)| key.scope().is_some());
+    let expire_time = expiration.map(|at| at.resolve(now)).transpose()?;
+    let stored = state.iter().filter(|(key, _)| key.scope().is_some());
     let results: Vec<KeyResult> =
         stored.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
-    let mut overlay = Overlay::new(loaded, &scope, None);
-    let author = Author::from_stored("");
-    overlay.put(&results, 0, &Stamp { commit_time: now, author: &author, source: None })?;
-    let (created_versions, effects) = (overlay.versions(), overlay.into_effects());
-    let initial = effects.own_state();
+    let mut overlay = Overlay::new(loaded.complete(&scope)?);
+    let author = &Author::from_stored("");
+    overlay.put(results, 0, &Stamp { commit_time: now, author, source: None })?;
+    let (created_versions, changes) = (overlay.versions(), overlay.changes);
+    let initial = changes[ScopeKind::Session as usize].state.iter();
+    let initial = initial.filter_map(|(name, (value, _))| Some((name.clone(), value.clone()?)));
+    let initial = initial.collect();
     let info = SessionInfo {
         key: key.clone(),
         incarnation: Incarnation(loaded.take_id()),
@@ -48,98 +51,98 @@ pub(super) fn create(
         update_time: now,
         last_event_time: now,
         expire_time,
-        display_name: create.display_name.clone(),
-        labels: create.labels.clone(),
+        display_name: display_name.clone(),
+        labels: labels.clone(),
         forked_from: None,
         created_versions,
     };
-    let incarnation = info.incarnation;
     let own = ScopeState { complete: true, ..ScopeState::default() };
-    let state = SessionState { info: info.clone(), own, markers: Vec::new(), is_new: true };
-    insert(loaded, changes, state);
-    effects.merge(loaded, changes, |kind| ScopeKey::of(kind, key, incarnation));
-    put_session(loaded, changes, incarnation, true);
-    if let Some(row) = changes.sessions.get_mut(&incarnation) {
-        (row.is_new, row.initial) = (true, initial);
-    }
-    Ok(Created { info, state: loaded.state(&scope), created: true })
+    insert(loaded, change_set, SessionState { info: info.clone(), own, markers: Vec::new() });
+    loaded.created.insert(info.incarnation);
+    merge(changes, loaded, change_set, &scope, Some(info.incarnation));
+    let row = put_session(change_set, &loaded.sessions[&info.incarnation], true);
+    (row.is_new, row.initial) = (true, initial);
+    Ok(Created { info, state: loaded.state(&scope)?, created: true })
 }
 
 /// Puts a new session at its address, in the place of an expired one.
-pub(super) fn insert(loaded: &mut Loaded, changes: &mut ChangeSet, session: SessionState) {
-    let key = session.info.key.clone();
-    if let Some(Some(expired)) = loaded.addresses.get(&key).copied() {
-        end_incarnation(loaded, changes, expired);
+pub(super) fn insert(loaded: &mut Loaded, change_set: &mut ChangeSet, session: SessionState) {
+    let SessionInfo { key, incarnation, .. } = session.info.clone();
+    let expired = loaded.addresses.get(&key).copied().flatten();
+    if let Some(expired) = expired.and_then(|it| loaded.sessions.remove(&it)) {
+        end(loaded, change_set, expired.info);
     }
     if let Some(addresses) = loaded.bare.get_mut(&key.session_id) {
         addresses.push(key.clone());
     }
-    loaded.addresses.insert(key, Some(session.info.incarnation));
-    loaded.created.push(session.info.incarnation);
-    loaded.sessions.insert(session.info.incarnation, session);
+    loaded.addresses.insert(key, Some(incarnation));
+    loaded.sessions.insert(incarnation, session);
 }
 
 pub(super) fn update(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
+    change_set: &mut ChangeSet,
     update: &SessionUpdate,
-) -> Result<SessionInfo, Error> {
+) -> Result<SessionInfo, Refusal> {
     let SessionUpdate { key, display_name, labels, expiration } = update;
-    let now = loaded.now;
-    let resolve = |at: &Option<Expiration>| at.map(|at| at.resolve(now)).transpose();
-    let incarnation = live_incarnation(loaded, key)?;
-    let expire_time = expiration.as_ref().map(resolve).transpose()?;
-    let session = loaded.sessions.get_mut(&incarnation).ok_or_else(|| Error::not_found(key))?;
-    let info = &mut session.info;
-    info.update_time = info.update_time.max(now);
+    let mut info = loaded.session(key)?.info.clone();
+    let resolve = |at: Expiration| at.resolve(loaded.now);
+    if let Some(expiration) = expiration {
+        info.expire_time = expiration.map(resolve).transpose()?;
+    }
+    info.update_time = info.update_time.max(loaded.now);
     if let Some(display_name) = display_name {
         info.display_name.clone_from(display_name);
     }
     if let Some(labels) = labels {
         info.labels.clone_from(labels);
     }
-    info.expire_time = expire_time.unwrap_or(info.expire_time);
-    let info = info.clone();
-    put_session(loaded, changes, incarnation, true);
+    if let Some(session) = loaded.sessions.get_mut(&info.incarnation) {
+        session.info.clone_from(&info);
+        put_session(change_set, session, true);
+    }
     Ok(info)
 }
 
 /// Whether there was a session. One that has expired is left to the sweep.
 pub(super) fn delete(
     loaded: &mut Loaded,
-    changes: &mut ChangeSet,
-    delete: &DeleteSession,
-) -> Result<bool, Error> {
-    let Ok(incarnation) = live_incarnation(loaded, &delete.key) else {
-        return Ok(false);
-    };
-    end_incarnation(loaded, changes, incarnation);
-    Ok(true)
+    change_set: &mut ChangeSet,
+    key: &SessionKey,
+) -> Result<bool, Refusal> {
+    let found = loaded.at(key)?.map(|session| session.info.clone());
+    let deleted = found.is_some();
+    found.into_iter().for_each(|info| end(loaded, change_set, info));
+    Ok(deleted)
 }
 
-pub(super) fn live_incarnation(loaded: &Loaded, key: &SessionKey) -> Result<Incarnation, Error> {
-    let session = loaded.live(key).ok_or_else(|| Error::not_found(key))?;
-    Ok(session.info.incarnation)
-}
-
-fn end_incarnation(loaded: &mut Loaded, changes: &mut ChangeSet, incarnation: Incarnation) {
-    if let Some(session) = loaded.sessions.get(&incarnation) {
-        let info = session.info.clone();
-        end(loaded, changes, info);
+/// Ends sessions that have expired, and removes what is left of one that is gone. Whether more may be left to do.
+pub(super) fn sweep(loaded: &mut Loaded, change_set: &mut ChangeSet) -> bool {
+    let expired = std::mem::take(&mut loaded.expired);
+    let tombstone = loaded.tombstone.take();
+    let more = !expired.is_empty() || tombstone.is_some();
+    change_set.purged = tombstone.or(change_set.purged);
+    for info in expired {
+        // An earlier request of the group may have ended it.
+        let now_there = loaded.addresses.get(&info.key);
+        if now_there.is_none_or(|found| *found == Some(info.incarnation)) {
+            end(loaded, change_set, info);
+        }
     }
+    more
 }
 
 /// Ends a session at once. Its rows are removed later.
-pub(super) fn end(loaded: &mut Loaded, changes: &mut ChangeSet, info: SessionInfo) {
+fn end(loaded: &mut Loaded, change_set: &mut ChangeSet, info: SessionInfo) {
     let incarnation = info.incarnation;
     loaded.sessions.remove(&incarnation);
     if let Some(addresses) = loaded.bare.get_mut(&info.key.session_id) {
         addresses.retain(|address| *address != info.key);
     }
     loaded.addresses.insert(info.key.clone(), None);
-    changes.sessions.remove(&incarnation);
-    changes.scopes.remove(&ScopeKey::Session(incarnation));
+    change_set.sessions.remove(&incarnation);
+    change_set.scopes.remove(&ScopeKey::Session(incarnation));
     // A fork that this very group finished stays listed for removal.
-    changes.finished_forks.retain(|fork| *fork != incarnation);
-    changes.removed.push(info);
+    change_set.finished_forks.retain(|fork| *fork != incarnation);
+    change_set.removed.push(info);
 }

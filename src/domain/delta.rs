@@ -1,19 +1,17 @@
-//! Deltas: requested changes of state, and what each key becomes.
+//! Deltas: requested changes of state, and what each key becomes and how that is stored.
 
-use std::{collections::BTreeMap, ops::Deref};
-
+use indexmap::IndexMap;
 use xxhash_rust::xxh3::Xxh3Default;
 
-pub use super::changes::{KeyResult, changes, results_bytes};
 use super::{
     error::{Error, Reason, Violation, quoted},
-    field::FieldPath,
+    field::{FieldPath, Path},
     json::{
-        Amount, Json, JsonType, OperationFault, fingerprint, increment, list_append, merge_patch,
+        Amount, Json, JsonType, fingerprint, increment, list_append, merge_patch, object_text,
         same_tokens, text_bytes,
     },
     limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
-    scope::{Prefix, Scope, StateKey},
+    scope::{Scope, StateKey},
 };
 
 /// One read-modify-write, evaluated inside the commit.
@@ -66,17 +64,15 @@ impl Delta {
         keys + values + operands
     }
 
-    /// Moves the `temp:` keys into a delta of their own.
-    pub fn split_temp(self) -> (StoredDelta, Delta) {
-        let is_temp = |key: &StateKey| key.prefix() == Prefix::Temp;
-        let (temp_set, set) = self.set.into_iter().partition(|(key, _)| is_temp(key));
-        let (temp_remove, remove) = self.remove.into_iter().partition(is_temp);
-        let (temp_operations, operations) =
-            self.operations.into_iter().partition(|(key, _)| is_temp(key));
-        (
-            StoredDelta(Delta { set, remove, operations }),
-            Delta { set: temp_set, remove: temp_remove, operations: temp_operations },
-        )
+    /// Moves the `temp:` keys into a delta of their own, the second.
+    pub fn split_temp(mut self) -> (Delta, Delta) {
+        let is_temp = |key: &StateKey| key.scope().is_none();
+        let temp = Delta {
+            set: self.set.extract_if(.., |(key, _)| is_temp(key)).collect(),
+            remove: self.remove.extract_if(.., |key| is_temp(key)).collect(),
+            operations: self.operations.extract_if(.., |(key, _)| is_temp(key)).collect(),
+        };
+        (self, temp)
     }
 
     /// Of what was asked, whatever the form of its JSON and the order of `set`.
@@ -130,108 +126,86 @@ impl Delta {
                 .map(|(key, value)| (key.clone(), Some(value.clone())))
                 .collect());
         }
-        let mut keys = Touched::default();
+        let path = Path::REQUEST.field(field);
+        let operations = path.field("operations");
+        // What each key is by now, in the order in which keys are met, and whether that is a change.
+        let mut keys: IndexMap<&StateKey, (Option<Json>, bool)> = IndexMap::new();
         for (key, value) in &self.set {
-            keys.put(key, Some(value.clone()));
+            keys.insert(key, (Some(value.clone()), true));
         }
         for key in &self.remove {
-            keys.remove(key, current(key).is_some());
+            // Even after a set in this delta, the removal is a change only if the store has the key.
+            keys.insert(key, (None, current(key).is_some()));
         }
-        let mut violations = Vec::new();
-        let mut written = 0;
+        let (mut violations, mut written) = (Vec::new(), 0);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
             if written > OPERATION_BYTES {
-                violations.push(too_much_work(field));
+                let message = format!(
+                    "The operations write more than {OPERATION_BYTES} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
+                );
+                let fault = Violation::new(operations, Reason::ValueTooLarge, message);
+                violations.push(fault.with("limit", OPERATION_BYTES));
                 break;
             }
-            let before = keys.value(key, &current);
-            let after = match operation.apply(before) {
-                Ok(None) => continue,
-                Ok(Some(after)) => after,
-                Err(OperationFault::TypeMismatch { found }) => {
-                    let wanted = operation.wants();
-                    return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
-                }
-                Err(fault) => {
-                    violations.push(not_computed(field, at, key, &fault));
-                    continue;
-                }
-            };
-            written += after.len();
-            let same = before.is_some_and(|before| same_tokens(before, &after));
-            if after.len() > VALUE_BYTES && !same {
-                violations.push(value_too_large(field, at, key, after.len()));
-            } else if !same {
-                keys.put(key, Some(after));
+            let (before, _) = keys.entry(key).or_insert_with(|| (current(key).cloned(), false));
+            if matches!((operation, &before), (Operation::SetIfAbsent(_), Some(_))) {
+                continue;
             }
+            let before = before.as_ref();
+            let (wanted, found) = (operation.wants(), before.map(Json::json_type));
+            if let Some(found) = found.filter(|found| *found != wanted) {
+                return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
+            }
+            let shown = quoted(key.as_str());
+            let fault = |reason, message| {
+                Violation::new(operations.index(at), reason, message).with("key", key)
+            };
+            let Some(after) = operation.apply(before) else {
+                let message = format!(
+                    "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
+                );
+                violations.push(fault(Reason::NumberOverflow, message));
+                continue;
+            };
+            let bytes = after.len();
+            written += bytes;
+            if before.is_some_and(|before| same_tokens(before, &after)) {
+                continue;
+            }
+            if bytes > VALUE_BYTES {
+                let message = format!(
+                    "The result for key '{shown}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere."
+                );
+                let fault = fault(Reason::ValueTooLarge, message);
+                violations.push(fault.with("bytes", bytes).with("limit", VALUE_BYTES));
+                continue;
+            }
+            keys.insert(key, (Some(after), true));
         }
-        let results = keys.into_results();
+        let changed = keys.into_iter().filter(|(_, (_, changed))| *changed);
+        let results: Vec<_> = changed.map(|(key, (value, _))| (key.clone(), value)).collect();
         let bytes = results_bytes(&results);
         if violations.is_empty() && bytes > DELTA_BYTES {
             let message = format!(
                 "The delta resolves to {bytes} bytes, which exceed the limit of {DELTA_BYTES}. Split it into several events."
             );
-            let violation = Violation::new(field.clone(), Reason::ValueTooLarge, message);
-            violations.push(violation.with("bytes", bytes).with("limit", DELTA_BYTES));
+            let fault = Violation::new(field.clone(), Reason::ValueTooLarge, message);
+            violations.push(fault.with("bytes", bytes).with("limit", DELTA_BYTES));
         }
         if violations.is_empty() { Ok(results) } else { Err(Error::Invalid(violations)) }
     }
 }
 
-fn not_computed(field: &FieldPath, at: usize, key: &StateKey, fault: &OperationFault) -> Violation {
-    let quoted = quoted(key.as_str());
-    let (reason, message) = match fault {
-        OperationFault::TooDeep => (
-            Reason::BadJson,
-            format!(
-                "The result for key '{quoted}' is nested more than 100 levels deep. Make it flatter."
-            ),
-        ),
-        OperationFault::NumberOverflow | OperationFault::TypeMismatch { .. } => (
-            Reason::NumberOverflow,
-            format!(
-                "The sum for key '{quoted}' is out of range. Use a smaller amount, or reset the key."
-            ),
-        ),
-    };
-    Violation::new(field.path().field("operations").index(at), reason, message).with("key", key)
-}
-
-fn too_much_work(path: &FieldPath) -> Violation {
-    Violation::new(
-        path.path().field("operations"),
-        Reason::ValueTooLarge,
-        format!(
-            "The operations write more than {OPERATION_BYTES} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
-        ),
-    )
-    .with("limit", OPERATION_BYTES)
-}
-
-fn value_too_large(path: &FieldPath, at: usize, key: &StateKey, bytes: usize) -> Violation {
-    Violation::new(
-        path.path().field("operations").index(at),
-        Reason::ValueTooLarge,
-        format!(
-            "The result for key '{}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere.",
-            quoted(key.as_str())
-        ),
-    )
-    .with("key", key)
-    .with("bytes", bytes)
-    .with("limit", VALUE_BYTES)
-}
-
 impl Operation {
-    /// The new value; `Ok(None)`: unchanged.
-    fn apply(&self, before: Option<&Json>) -> Result<Option<Json>, OperationFault> {
+    /// The new value, given one of the right type; `None`: a number out of range.
+    fn apply(&self, before: Option<&Json>) -> Option<Json> {
         match self {
-            Self::Increment(by) => increment(before, *by).map(Some),
+            Self::Increment(by) => increment(before, *by),
             Self::ListAppend { values, max_length } => {
-                list_append(before, values, *max_length).map(Some)
+                Some(list_append(before, values, *max_length))
             }
-            Self::SetIfAbsent(value) => Ok(before.is_none().then(|| value.clone())),
-            Self::MergePatch(patch) => merge_patch(before, patch).map(Some),
+            Self::SetIfAbsent(value) => Some(value.clone()),
+            Self::MergePatch(patch) => Some(merge_patch(before, patch)),
         }
     }
 
@@ -255,105 +229,75 @@ impl Operation {
     }
 }
 
-/// Keys met so far, in the order in which they were met.
-#[derive(Default)]
-struct Touched<'a> {
-    places: BTreeMap<&'a StateKey, usize>,
-    keys: Vec<TouchedKey<'a>>,
-}
-
-struct TouchedKey<'a> {
-    key: &'a StateKey,
-    /// Whether the store has a value; `None` until that is needed.
-    existed: Option<bool>,
-    value: Option<Json>,
-    changed: bool,
-}
-
-impl<'a> Touched<'a> {
-    fn put(&mut self, key: &'a StateKey, value: Option<Json>) {
-        if let Some(&at) = self.places.get(key) {
-            self.keys[at].value = value;
-            self.keys[at].changed = true;
-        } else {
-            self.places.insert(key, self.keys.len());
-            self.keys.push(TouchedKey { key, existed: None, value, changed: true });
-        }
-    }
-
-    fn remove(&mut self, key: &'a StateKey, existed: bool) {
-        let at = *self.places.entry(key).or_insert_with(|| {
-            self.keys.push(TouchedKey { key, existed: None, value: None, changed: false });
-            self.keys.len() - 1
-        });
-        // Even after a set in this delta, the removal is a change only if the store has the key.
-        let touched = &mut self.keys[at];
-        (touched.existed, touched.value, touched.changed) = (Some(existed), None, existed);
-    }
-
-    fn value<'s>(
-        &mut self,
-        key: &'a StateKey,
-        current: &impl Fn(&StateKey) -> Option<&'s Json>,
-    ) -> Option<&Json> {
-        let at = *self.places.entry(key).or_insert_with(|| {
-            let value = current(key).cloned();
-            let existed = Some(value.is_some());
-            self.keys.push(TouchedKey { key, existed, value, changed: false });
-            self.keys.len() - 1
-        });
-        self.keys[at].value.as_ref()
-    }
-
-    fn into_results(self) -> Vec<KeyResult> {
-        let changed = self.keys.into_iter().filter(|touched| touched.changed);
-        changed
-            .filter(|touched| touched.value.is_some() || touched.existed != Some(false))
-            .map(|touched| (touched.key.clone(), touched.value))
-            .collect()
-    }
-}
-
-/// A delta without `temp:` keys: what an event stores.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StoredDelta(Delta);
-
-impl Deref for StoredDelta {
-    type Target = Delta;
-
-    fn deref(&self) -> &Delta {
-        &self.0
-    }
-}
-
 /// A delta with the scope that it changes. An application takes `app:` keys, a user also `user:` keys, a session also keys without a
 /// prefix; none takes `temp:` keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeDelta {
     scope: Scope,
-    delta: StoredDelta,
+    delta: Delta,
 }
 
 impl ScopeDelta {
     /// Errors: the first key that the scope does not take.
     pub fn new(scope: Scope, delta: Delta) -> Result<Self, StateKey> {
         let refused = delta.keys().find(|key| !scope.kind().takes(key)).cloned();
-        match refused {
-            Some(key) => Err(key),
-            None => Ok(Self { scope, delta: StoredDelta(delta) }),
-        }
+        refused.map_or(Ok(Self { scope, delta }), Err)
     }
 
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    pub fn delta(&self) -> &StoredDelta {
+    pub fn delta(&self) -> &Delta {
         &self.delta
     }
 
-    pub fn into_parts(self) -> (Scope, StoredDelta) {
-        (self.scope, self.delta)
+    pub fn into_delta(self) -> Delta {
+        self.delta
+    }
+}
+
+/// The new value of a key; `None`: it is removed.
+pub type KeyResult = (StateKey, Option<Json>);
+
+/// Bytes of keys and of what they became, as [`Delta::bytes`](Delta::bytes) counts them.
+pub fn results_bytes(results: &[KeyResult]) -> usize {
+    let bytes =
+        |(key, value): &KeyResult| text_bytes(key.as_str()) + value.as_ref().map_or(0, Json::len);
+    results.iter().map(bytes).sum()
+}
+
+/// Writes what keys became as it is kept and answered: full keys, in the order given.
+pub fn changes<'r>(results: impl Iterator<Item = &'r KeyResult> + Clone) -> Changes {
+    let removed = results.clone().filter(|(_, value)| value.is_none());
+    let remove = removed.map(|(key, _)| key.clone()).collect();
+    let set = results.filter_map(|(key, value)| Some((key.as_str(), value.as_ref()?.as_str())));
+    Changes { set: set.clone().next().is_some().then(|| object_text(set)), remove }
+}
+
+/// The changes of a commit: a delta after its operations were evaluated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// One JSON object of full keys and their new values; `None` if nothing was set.
+    pub set: Option<Json>,
+    pub remove: Vec<StateKey>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.set.is_none() && self.remove.is_empty()
+    }
+
+    /// Bytes of its keys and values, counted as in its delta.
+    pub fn bytes(&self) -> usize {
+        let removed: usize = self.remove.iter().map(|key| text_bytes(key.as_str())).sum();
+        let set = self.set.as_ref().map(Json::members).unwrap_or_default();
+        removed + set.iter().map(|(key, value)| text_bytes(key) + value.len()).sum::<usize>()
+    }
+
+    pub fn text_len(&self) -> usize {
+        let removed: usize = self.remove.iter().map(|key| key.as_str().len()).sum();
+        self.set.as_ref().map_or(0, Json::len) + removed
     }
 }
 

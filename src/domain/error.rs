@@ -1,15 +1,15 @@
 //! Errors that a caller can act on. `rpc/status.rs` maps them to the wire's codes.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use super::{
     Sequence, Version,
     field::FieldPath,
     id::{EventId, RequestId, SessionId},
     json::JsonType,
-    scope::{ScopeKind, SessionKey, StateKey},
+    scope::{ScopeKind, SessionKey, SessionRef, StateKey},
 };
-pub use super::{quote::quoted, reason::Reason};
+pub use super::{field::quoted, reason::Reason};
 
 /// One fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Error {
     /// The request itself is at fault; everything at fault, at least one, in the order of the request.
     Invalid(Vec<Violation>),
     /// No live session has this address.
-    SessionNotFound(SessionRefText),
+    SessionNotFound(SessionRef),
     /// The address is taken by a live session.
     SessionExists(SessionKey),
     /// The session has an event of this id with other content.
@@ -94,27 +94,23 @@ pub enum Error {
     Internal(Cause),
 }
 
-/// The source of an error. It is for the log, never for the caller, and no part of an error's identity.
+/// The source of an error and what lies below it, as one line. It is for the log, never for the caller, and no part of an error's
+/// identity.
 #[derive(Clone)]
-pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+pub struct Cause(pub String);
 
 impl Cause {
-    /// Keeps a source, or a text that says as much.
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self(Arc::from(source.into()))
-    }
-
-    /// The source and what lies below it, as one line.
-    pub fn chain(&self) -> String {
-        let first: &dyn std::error::Error = &*self.0;
+        let source = source.into();
+        let first: &dyn std::error::Error = &*source;
         let sources = std::iter::successors(Some(first), |error| error.source());
-        sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+        Self(sources.map(ToString::to_string).collect::<Vec<_>>().join(": "))
     }
 }
 
 impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.chain())
+        f.write_str(&self.0)
     }
 }
 
@@ -122,16 +118,6 @@ impl PartialEq for Cause {
     fn eq(&self, _: &Self) -> bool {
         true
     }
-}
-
-/// The address of a session as the caller wrote it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRefText {
-    /// Empty if the session was named by its id alone.
-    pub app_name: String,
-    /// Empty if the session was named by its id alone.
-    pub user_id: String,
-    pub session_id: String,
 }
 
 /// A failed condition on a scope's version.
@@ -156,22 +142,12 @@ impl Error {
         Self::Internal(Cause::new(cause))
     }
 
-    /// No live session has this whole address.
     pub fn not_found(key: &SessionKey) -> Self {
-        Self::SessionNotFound(SessionRefText {
-            app_name: key.app_name.to_string(),
-            user_id: key.user_id.to_string(),
-            session_id: key.session_id.to_string(),
-        })
+        Self::SessionNotFound(SessionRef::Full(key.clone()))
     }
 
-    /// No live session has this bare id.
     pub fn not_found_bare(id: &SessionId) -> Self {
-        Self::SessionNotFound(SessionRefText {
-            app_name: String::new(),
-            user_id: String::new(),
-            session_id: id.to_string(),
-        })
+        Self::SessionNotFound(SessionRef::Bare(id.clone()))
     }
 }
 
@@ -188,38 +164,18 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::StoreUnavailable(cause) | Self::OutcomeUnknown(cause) | Self::Internal(cause) => {
-                Some(&*cause.0)
-            }
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for Error {}
 
-/// A bounded resource that callers share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bounded {
-    /// Writes that wait for the store.
-    WriteQueue,
-    /// Reads that wait for the store.
-    ReadQueue,
-    /// Watches that are open.
-    Watches,
-    /// Invocations that have `temp:` state.
-    TempInvocations,
-}
-
-impl Bounded {
-    /// Its name for programs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::WriteQueue => "write_queue",
-            Self::ReadQueue => "read_queue",
-            Self::Watches => "watches",
-            Self::TempInvocations => "temp_invocations",
-        }
+named! {
+    /// A bounded resource that callers share.
+    Bounded {
+        /// Writes that wait for the store.
+        WriteQueue = "write_queue",
+        /// Reads that wait for the store.
+        ReadQueue = "read_queue",
+        /// Watches that are open.
+        Watches = "watches",
+        /// Invocations that have `temp:` state.
+        TempInvocations = "temp_invocations",
     }
 }

@@ -1,11 +1,11 @@
 //! Events: as requested and as stored.
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-pub use super::changes::Changes;
+pub use super::delta::Changes;
 use super::{
     Sequence, Version,
-    delta::{Delta, StoredDelta},
+    delta::Delta,
     error::{Error, Reason, Violation},
     field::FieldPath,
     id::{Author, Branch, EventId, InvocationId},
@@ -16,8 +16,15 @@ use super::{
 
 /// A hash of what a request asked for, to tell a repetition from another request under the same id. It depends on the content
 /// alone: not on white space, order of members or spelling of numbers in its JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(pub u128);
+
+impl Fingerprint {
+    /// That of a rewind.
+    pub fn of_rewind(to: Sequence, author: &Author) -> Self {
+        Self(xxh3_128(&[b"rewind", &to.to_le_bytes()[..], author.as_str().as_bytes()].concat()))
+    }
+}
 
 /// An event as requested; the store assigns its sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +35,8 @@ pub struct NewEvent {
     pub branch: Branch,
     /// By the client's clock; `None`: the time of the commit.
     pub event_time: Option<Time>,
-    /// Changes of state.
-    pub delta: StoredDelta,
+    /// Changes of state. Stores are given none of `temp:` keys.
+    pub delta: Delta,
     /// Everything else: one JSON object.
     pub body: Option<Json>,
     /// Of the content as sent, `temp:` keys included.
@@ -45,39 +52,51 @@ impl NewEvent {
     pub fn bytes(&self) -> usize {
         self.body.as_ref().map_or(0, Json::len) + self.delta.bytes()
     }
-}
 
-/// The fingerprint of an event's content: everything but its id and what the server adds.
-pub fn event_fingerprint(
-    invocation_id: Option<&InvocationId>,
-    author: &Author,
-    branch: &Branch,
-    event_time: Option<Time>,
-    delta: &Delta,
-    body: Option<&Json>,
-) -> Fingerprint {
-    let mut hash = Xxh3Default::new();
-    for text in [invocation_id.map_or("", InvocationId::as_str), author.as_str(), branch.as_str()] {
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
+    /// The event as it is stored.
+    pub fn stored(
+        &self,
+        sequence: Sequence,
+        commit_time: Time,
+        changes: Changes,
+        versions: ScopeVersions,
+    ) -> Event {
+        Event {
+            event_id: self.event_id.clone(),
+            sequence,
+            invocation_id: self.invocation_id.clone(),
+            author: self.author.clone(),
+            branch: self.branch.clone(),
+            event_time: self.event_time.unwrap_or(commit_time),
+            commit_time,
+            changes,
+            body: self.body.clone(),
+            rewind_to: None,
+            rewound: false,
+            versions,
+        }
     }
-    match event_time {
-        None => hash.update(&[0]),
-        Some(time) => {
-            hash.update(&[1]);
+
+    /// The fingerprint of its content: everything but its id and what the server adds.
+    pub fn content_fingerprint(&self) -> Fingerprint {
+        let mut hash = Xxh3Default::new();
+        let invocation = self.invocation_id.as_ref().map_or("", InvocationId::as_str);
+        for text in [invocation, self.author.as_str(), self.branch.as_str()] {
+            hash.update(&(text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        hash.update(&[u8::from(self.event_time.is_some())]);
+        if let Some(time) = self.event_time {
             hash.update(&time.secs().to_le_bytes());
             hash.update(&time.nanos().to_le_bytes());
         }
-    }
-    hash.update(&delta.fingerprint().to_le_bytes());
-    match body {
-        None => hash.update(&[0]),
-        Some(body) => {
-            hash.update(&[1]);
+        hash.update(&self.delta.fingerprint().to_le_bytes());
+        hash.update(&[u8::from(self.body.is_some())]);
+        if let Some(body) = &self.body {
             hash.update(&fingerprint(body).to_le_bytes());
         }
+        Fingerprint(hash.digest128())
     }
-    Fingerprint(hash.digest128())
 }
 
 /// Versions of the wider scopes.
@@ -109,24 +128,16 @@ pub struct Event {
     pub versions: ScopeVersions,
 }
 
-/// Bytes of a batch: the bodies of its events and what their deltas resolve to. Replays count as well, because they are answered
-/// whole.
-#[derive(Debug, Default)]
-pub struct BatchSize(usize);
-
-impl BatchSize {
-    /// Adds an event's body and the bytes of its resolved delta.
-    pub fn add(&mut self, body: Option<&Json>, delta: usize) -> Result<(), Error> {
-        self.0 += body.map_or(0, Json::len) + delta;
-        if self.0 <= BATCH_BYTES {
-            return Ok(());
-        }
-        let message = format!(
-            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values. Split them into several calls."
-        );
-        let violation = Violation::new("events", Reason::BatchTooLarge, message);
-        Err(violation.with("bytes", self.0).with("limit", BATCH_BYTES).into())
+/// Checks the bytes of a batch: the bodies of its events and what their deltas resolve to.
+pub fn check_batch(bytes: usize) -> Result<(), Error> {
+    if bytes <= BATCH_BYTES {
+        return Ok(());
     }
+    let message = format!(
+        "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values. Split them into several calls."
+    );
+    let violation = Violation::new("events", Reason::BatchTooLarge, message);
+    Err(violation.with("bytes", bytes).with("limit", BATCH_BYTES).into())
 }
 
 impl Event {

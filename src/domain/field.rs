@@ -1,27 +1,30 @@
 //! Paths of fields within a request: `events[2].state_delta.operations[0]`.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Deref};
 
-use super::quote::quoted;
+use super::limits::QUOTED_BYTES;
 
 /// Path of a field, as field violations name it. Empty for the request itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(Cow<'static, str>);
 
-impl FieldPath {
-    /// A field of the request.
-    pub const fn new(name: &'static str) -> Self {
-        Self(Cow::Borrowed(name))
+impl From<&'static str> for FieldPath {
+    fn from(path: &'static str) -> Self {
+        Self(path.into())
     }
+}
 
-    /// As violations write it.
-    pub fn as_str(&self) -> &str {
+impl From<Path<'_>> for FieldPath {
+    fn from(path: Path<'_>) -> Self {
+        Self(path.to_string().into())
+    }
+}
+
+impl Deref for FieldPath {
+    type Target = str;
+
+    fn deref(&self) -> &str {
         &self.0
-    }
-
-    /// This path as the start of longer ones.
-    pub fn path(&self) -> Path<'_> {
-        Path { parent: None, step: Step::Field(&self.0) }
     }
 }
 
@@ -31,7 +34,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// A path under construction. It allocates nothing until [`Path::to_field`].
+/// A path under construction. It allocates nothing until it becomes a [`FieldPath`].
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -64,25 +67,8 @@ impl Path<'_> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
 
-    /// The path as a value of its own.
-    pub fn to_field(&self) -> FieldPath {
-        FieldPath(Cow::Owned(self.to_string()))
-    }
-
     fn is_empty(&self) -> bool {
         matches!(self.step, Step::Field("")) && self.parent.is_none_or(Path::is_empty)
-    }
-}
-
-impl From<Path<'_>> for FieldPath {
-    fn from(path: Path<'_>) -> Self {
-        path.to_field()
-    }
-}
-
-impl From<&'static str> for FieldPath {
-    fn from(name: &'static str) -> Self {
-        Self::new(name)
     }
 }
 
@@ -101,6 +87,14 @@ impl fmt::Display for Path<'_> {
             Step::Key(key) => write!(f, "[\"{}\"]", quoted(key)),
         }
     }
+}
+
+/// Truncates an id that a message quotes at 64 bytes, at a character, and marks that with an ellipsis.
+pub fn quoted(id: &str) -> Cow<'_, str> {
+    if id.len() <= QUOTED_BYTES {
+        return id.into();
+    }
+    format!("{}…", &id[..id.floor_char_boundary(QUOTED_BYTES)]).into()
 }
 
 #[cfg(test)]
@@ -122,11 +116,18 @@ mod tests {
 
     #[test]
     fn a_field_starts_longer_paths() {
-        let delta = FieldPath::new("event.state_delta");
+        let delta = FieldPath::from("event.state_delta");
         assert_eq!(
-            delta.path().field("operations").index(1).to_field().as_str(),
+            &*FieldPath::from(Path::REQUEST.field(&delta).field("operations").index(1)),
             "event.state_delta.operations[1]"
         );
-        assert_eq!(FieldPath::default().path().field("a").to_string(), "a");
+        assert_eq!(Path::REQUEST.field(&FieldPath::default()).field("a").to_string(), "a");
+    }
+
+    #[test]
+    fn a_quoted_id_is_cut_at_a_character() {
+        assert_eq!(quoted("short"), "short");
+        assert_eq!(quoted(&"é".repeat(32)), "é".repeat(32));
+        assert_eq!(quoted(&format!("x{}", "é".repeat(32))), format!("x{}…", "é".repeat(31)));
     }
 }

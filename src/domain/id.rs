@@ -1,9 +1,9 @@
 //! Ids and other names: each type checks its rules once, on the way in.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use super::{
-    limits::{BRANCH_BYTES, ID_BYTES, NAME_BYTES, SHORT_ID_BYTES},
+    limits::{BRANCH_BYTES, ID_BYTES, KEY_BYTES, NAME_BYTES, SHORT_ID_BYTES},
     reason::Reason,
 };
 
@@ -23,18 +23,16 @@ pub enum NameFault {
     },
 }
 
-fn check_id(text: &str, limit: usize) -> Result<(), NameFault> {
-    if text.is_empty() {
+/// Rules of a kind of text: the least bytes, and the reasons for one that is too long or contains a NUL.
+type Rules = (usize, Reason, Reason);
+const ID: Rules = (1, Reason::BadId, Reason::BadId);
+const TEXT: Rules = (0, Reason::FieldTooLong, Reason::BadValue);
+const KEY: Rules = (1, Reason::BadKey, Reason::BadKey);
+
+fn check(text: &str, (least, too_long, nul): Rules, limit: usize) -> Result<(), NameFault> {
+    if text.len() < least {
         return Err(NameFault::Empty);
     }
-    check(text, limit, Reason::BadId, Reason::BadId)
-}
-
-fn check_text(text: &str, limit: usize) -> Result<(), NameFault> {
-    check(text, limit, Reason::FieldTooLong, Reason::BadValue)
-}
-
-fn check(text: &str, limit: usize, too_long: Reason, nul: Reason) -> Result<(), NameFault> {
     if text.len() > limit {
         return Err(NameFault::TooLong { limit, actual: text.len(), reason: too_long });
     }
@@ -44,16 +42,17 @@ fn check(text: &str, limit: usize, too_long: Reason, nul: Reason) -> Result<(), 
     Ok(())
 }
 
-macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $check:ident, $limit:expr) => {
+/// Declares types of text, each with its traits, rules and limit in bytes.
+macro_rules! names {
+    ($derives:tt; $($(#[$doc:meta])* $type:ident: $rules:ident($limit:expr),)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive $derives]
         pub struct $type(Arc<str>);
 
         impl $type {
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, NameFault> {
                 let text = text.into();
-                $check(&text, $limit)?;
+                check(&text, $rules, $limit)?;
                 Ok(Self(text))
             }
 
@@ -79,51 +78,40 @@ macro_rules! name {
                 fmt::Debug::fmt(&*self.0, f)
             }
         }
-
-        impl Borrow<str> for $type {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-    };
+    )*};
 }
 
-name!(
+names! {
+    (Clone, PartialEq, Eq, Hash, PartialOrd, Ord);
     /// 1 to 512 bytes, no NUL, otherwise opaque.
-    AppName, check_id, ID_BYTES
-);
-name!(
+    AppName: ID(ID_BYTES),
     /// Unique within an application: 1 to 512 bytes, no NUL, otherwise opaque.
-    UserId, check_id, ID_BYTES
-);
-name!(
+    UserId: ID(ID_BYTES),
     /// Unique within a user: 1 to 512 bytes, no NUL, otherwise opaque.
-    SessionId, check_id, ID_BYTES
-);
-name!(
+    SessionId: ID(ID_BYTES),
     /// Unique within a session: 1 to 128 bytes, no NUL. The key of idempotent appends.
-    EventId, check_id, SHORT_ID_BYTES
-);
-name!(
+    EventId: ID(SHORT_ID_BYTES),
     /// An invocation (turn) within a session: 1 to 128 bytes, no NUL.
-    InvocationId, check_id, SHORT_ID_BYTES
-);
-name!(
+    InvocationId: ID(SHORT_ID_BYTES),
     /// Unique within a scope: 1 to 128 bytes, no NUL. The key of idempotent updates.
-    RequestId, check_id, SHORT_ID_BYTES
-);
-name!(
+    RequestId: ID(SHORT_ID_BYTES),
     /// The writer of an event: at most 256 bytes, no NUL, may be empty.
-    Author, check_text, NAME_BYTES
-);
-name!(
+    Author: TEXT(NAME_BYTES),
     /// An agent's branch, dotted: at most 1024 bytes, no NUL, may be empty.
-    Branch, check_text, BRANCH_BYTES
-);
-name!(
+    Branch: TEXT(BRANCH_BYTES),
     /// A session's name for users: at most 256 bytes, no NUL, may be empty.
-    DisplayName, check_text, NAME_BYTES
-);
+    DisplayName: TEXT(NAME_BYTES),
+}
+
+names! {
+    (Clone, PartialEq, Eq, Hash);
+    /// A key of state with its prefix.
+    ///
+    /// * 1 to 512 bytes with the prefix, no NUL.
+    /// * `app:`, `user:` and `temp:` select a scope, in exactly this spelling; every other prefix is part of an ordinary key.
+    /// * A bare `app:` or `user:` is the empty key of that scope.
+    StateKey: KEY(KEY_BYTES),
+}
 
 impl Default for DisplayName {
     fn default() -> Self {

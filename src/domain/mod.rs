@@ -3,7 +3,31 @@
 //! Everything here is pure: no waiting, no clock, no randomness, no wire, no database. Every store and every test applies the
 //! same rules.
 
-pub mod changes;
+/// Declares an enum whose values have names for programs.
+macro_rules! named {
+    ($(#[$doc:meta])* $type:ident { $($(#[$note:meta])* $value:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type {
+            $($(#[$note])* $value,)*
+        }
+
+        impl $type {
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
 pub mod delta;
 pub mod error;
 pub mod event;
@@ -13,7 +37,6 @@ pub mod json;
 pub mod limits;
 pub mod page;
 pub mod precondition;
-pub mod quote;
 pub mod reason;
 pub mod scope;
 pub mod session;

@@ -4,6 +4,7 @@ use super::{
     Sequence,
     event::Event,
     id::{Author, InvocationId},
+    limits::MESSAGE_BYTES,
     time::Time,
 };
 
@@ -33,6 +34,21 @@ pub struct EventSelection {
     pub max_items: usize,
     /// Stop before the events' [`bytes`](Event::bytes) exceed this; the first event is always returned.
     pub max_bytes: usize,
+}
+
+impl Default for EventSelection {
+    /// All that are visible, oldest first, as far as they fit into a message.
+    fn default() -> Self {
+        Self {
+            filter: EventFilter::default(),
+            after: 0,
+            up_to: None,
+            recent: None,
+            descending: false,
+            max_items: usize::MAX,
+            max_bytes: MESSAGE_BYTES,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

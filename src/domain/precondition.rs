@@ -44,7 +44,11 @@ impl Precondition {
             let found = current(key);
             compared += found.map_or(0, |(value, _)| value.len());
             if compared > PRECONDITION_BYTES {
-                return Err(too_much());
+                let message = format!(
+                    "The conditions compare more than {PRECONDITION_BYTES} bytes of values. Name each key once."
+                );
+                let fault = Violation::new("precondition.keys", Reason::BadValue, message);
+                return Err(fault.with("limit", PRECONDITION_BYTES).into());
             }
             let holds = match (condition, found) {
                 (Condition::Exists(wanted), found) => found.is_some() == *wanted,
@@ -61,18 +65,6 @@ impl Precondition {
         }
         Err(Error::Conflict { sequence, keys })
     }
-}
-
-fn too_much() -> Error {
-    Violation::new(
-        "precondition.keys",
-        Reason::BadValue,
-        format!(
-            "The conditions compare more than {PRECONDITION_BYTES} bytes of values. Name each key once."
-        ),
-    )
-    .with("limit", PRECONDITION_BYTES)
-    .into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
     error::{Error, Reason},
     event::ScopeVersions,
     id::DisplayName,
-    json::{Json, ObjectWriter},
+    json::{Json, object_text},
     limits::{LABEL_BYTES, LABELS},
     scope::{SessionKey, StateKey},
     time::Time,
@@ -29,11 +29,10 @@ pub enum LabelFault {
     TooMany(usize),
     /// This key is empty or contains a NUL.
     Key(String),
-    LongKey(String),
     /// The value of this key contains a NUL.
     Value(String),
-    /// A key and the bytes of its value.
-    LongValue(String, usize),
+    /// This key, or its value, has so many bytes.
+    TooLong(String, usize),
 }
 
 impl Labels {
@@ -46,12 +45,12 @@ impl Labels {
         let mut faults = Vec::new();
         for (key, value) in &labels {
             if key.len() > LABEL_BYTES {
-                faults.push(LabelFault::LongKey(key.clone()));
+                faults.push(LabelFault::TooLong(key.clone(), key.len()));
             } else if key.is_empty() || has_nul(key) {
                 faults.push(LabelFault::Key(key.clone()));
             }
             if value.len() > LABEL_BYTES {
-                faults.push(LabelFault::LongValue(key.clone(), value.len()));
+                faults.push(LabelFault::TooLong(key.clone(), value.len()));
             } else if has_nul(value) {
                 faults.push(LabelFault::Value(key.clone()));
             }
@@ -160,14 +159,13 @@ impl State {
         self.0.iter().find(|entry| entry.key.as_str() == key).map(|entry| &entry.value)
     }
 
+    /// Bytes of [`Self::to_json`], never too few unless a key has to be escaped.
+    pub fn text_len(&self) -> usize {
+        2 + self.0.iter().map(|it| it.key.as_str().len() + it.value.len() + 4).sum::<usize>()
+    }
+
     /// One JSON object of all keys, with their prefixes.
     pub fn to_json(&self) -> Json {
-        let bytes: usize =
-            self.0.iter().map(|entry| entry.key.as_str().len() + entry.value.len() + 4).sum();
-        let mut object = ObjectWriter::with_capacity(bytes + 2);
-        for entry in &self.0 {
-            object.member("", entry.key.as_str(), entry.value.as_str());
-        }
-        object.finish()
+        object_text(self.0.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())))
     }
 }

@@ -4,20 +4,14 @@ use std::borrow::Cow;
 
 use indexmap::IndexSet;
 
-use super::json::{Json, JsonType};
+use super::{
+    error::Error,
+    json::{Json, JsonType},
+};
 
 const PREFIXES: [&str; 3] = ["app:", "user:", "temp:"];
 /// Names with this prefix belong to the artifact services of agent frameworks, not to state.
 const ARTIFACT: &str = "artifact.";
-
-/// Why a template cannot be rendered.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RenderFault {
-    /// Keys with their prefixes that have no value and are not optional: each once, in order of appearance.
-    Missing(Vec<String>),
-    /// The text has more bytes than the caller allows.
-    TooLarge { limit: usize },
-}
 
 /// Puts values into a template; `lookup` takes a key with its prefix.
 ///
@@ -32,41 +26,34 @@ pub enum RenderFault {
 ///
 /// # Errors
 ///
-/// [`RenderFault::Missing`] before [`RenderFault::TooLarge`].
+/// [`Error::MissingStateKey`] with the keys that have no value and are not optional, each once, in order of appearance; otherwise
+/// [`Error::AnswerTooLarge`] if the text has more than `max_bytes`.
 pub fn render<'a>(
     template: &str,
     max_bytes: usize,
     lookup: impl Fn(&str) -> Option<&'a Json>,
-) -> Result<String, RenderFault> {
-    // `None` once it is too large.
-    let mut text = Some(String::new());
+) -> Result<String, Error> {
+    let (mut text, mut too_large) = (String::new(), false);
     let mut missing = IndexSet::new();
-    for piece in Pieces::of(template) {
-        match piece {
-            Piece::Text(literal) => text = text.and_then(|text| append(text, literal, max_bytes)),
-            Piece::Reference { key, optional } => match lookup(key) {
-                Some(value) => {
-                    text = text.and_then(|text| append(text, &inserted(value), max_bytes));
-                }
-                None if optional => {}
-                None => {
-                    missing.insert(key);
-                }
-            },
+    let mut insert = |part: &str| {
+        too_large |= part.len() > max_bytes - text.len();
+        if !too_large {
+            text.push_str(part);
+        }
+    };
+    for (text, reference) in pieces(template) {
+        match reference.map(|(key, optional)| (key, optional, lookup(key))) {
+            None => insert(text),
+            Some((_, _, Some(value))) => insert(&inserted(value)),
+            Some((_, true, None)) => {}
+            Some((key, false, None)) => drop(missing.insert(key)),
         }
     }
-    if !missing.is_empty() {
-        return Err(RenderFault::Missing(missing.into_iter().map(str::to_owned).collect()));
+    match (missing.is_empty(), too_large) {
+        (true, false) => Ok(text),
+        (true, true) => Err(Error::AnswerTooLarge),
+        (false, _) => Err(Error::MissingStateKey(missing.into_iter().map(str::to_owned).collect())),
     }
-    text.ok_or(RenderFault::TooLarge { limit: max_bytes })
-}
-
-fn append(mut text: String, part: &str, max_bytes: usize) -> Option<String> {
-    if part.len() > max_bytes - text.len() {
-        return None;
-    }
-    text.push_str(part);
-    Some(text)
 }
 
 /// The replacement of a reference.
@@ -78,67 +65,30 @@ fn inserted(value: &Json) -> Cow<'_, str> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Piece<'t> {
-    Text(&'t str),
-    /// The key has its prefix.
-    Reference {
-        key: &'t str,
-        optional: bool,
-    },
-}
+/// A text, and what it refers to: the key with its prefix, and whether it is optional.
+type Piece<'t> = (&'t str, Option<(&'t str, bool)>);
 
-/// Splits a template into pieces, whose concatenation is the template.
-///
-/// At most one byte after a piece is looked at, so the time is linear for every template.
-struct Pieces<'t> {
-    template: &'t str,
-    at: usize,
-}
-
-impl<'t> Pieces<'t> {
-    fn of(template: &'t str) -> Pieces<'t> {
-        Pieces { template, at: 0 }
-    }
-
-    /// Moves to `end`; returns the text before it.
-    fn take(&mut self, end: usize) -> &'t str {
-        let start = std::mem::replace(&mut self.at, end);
-        &self.template[start..end]
-    }
-
-    /// The end of the run of `brace` that begins at `at`.
-    fn run_end(&self, at: usize, brace: u8) -> usize {
-        let rest = &self.template.as_bytes()[at..];
-        at + rest.iter().take_while(|byte| **byte == brace).count()
-    }
-}
-
-impl<'t> Iterator for Pieces<'t> {
-    type Item = Piece<'t>;
-
-    fn next(&mut self) -> Option<Piece<'t>> {
-        let bytes = self.template.as_bytes();
-        let end = bytes.len();
-        if self.at == end {
-            return None;
-        }
-        let opening = self.template[self.at..].find('{').map_or(end, |skipped| self.at + skipped);
-        if opening > self.at {
-            return Some(Piece::Text(self.take(opening)));
-        }
-        let name = self.run_end(opening, b'{');
-        if opening > 0 && matches!(bytes[opening - 1], b'$' | b'\\') {
-            return Some(Piece::Text(self.take(name)));
-        }
-        let closing = self.template[name..].find(['{', '}']).map_or(end, |skipped| name + skipped);
-        let behind = self.run_end(closing, b'}');
-        let whole = self.take(behind);
-        Some(match reference(&self.template[name..closing]) {
-            Some((key, optional)) if behind > closing => Piece::Reference { key, optional },
-            _ => Piece::Text(whole),
-        })
-    }
+/// Splits a template into pieces, whose texts are the template. At most one byte after a piece is looked at, so the time is linear
+/// for every template.
+fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (before, rest) = template.split_at(at);
+        let inside = rest.trim_start_matches('{');
+        let braces = rest.len() - inside.len();
+        let (end, reference) = if braces == 0 {
+            (rest.find('{').unwrap_or(rest.len()), None)
+        } else if before.ends_with(['$', '\\']) {
+            (braces, None)
+        } else {
+            let name = &inside[..inside.find(['{', '}']).unwrap_or(inside.len())];
+            let behind = inside[name.len()..].trim_start_matches('}');
+            let is_closed = name.len() + behind.len() < inside.len();
+            (rest.len() - behind.len(), reference(name).filter(|_| is_closed))
+        };
+        at += end;
+        (end > 0).then(|| (&rest[..end], reference))
+    })
 }
 
 /// The key between braces, and whether `?` follows it.

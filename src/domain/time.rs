@@ -5,7 +5,7 @@ const FIRST_SECS: i64 = -62_135_596_800;
 /// Seconds since 1970 of 9999-12-31T23:59:59Z, the last second of the wire.
 const LAST_SECS: i64 = 253_402_300_799;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     secs: i64,
     nanos: u32,
@@ -47,12 +47,8 @@ impl Time {
 
     /// The time from `self` to `later`; zero if that is not later.
     pub fn until(self, later: Self) -> std::time::Duration {
-        if later <= self {
-            return std::time::Duration::ZERO;
-        }
-        let nanos = (i128::from(later.secs) - i128::from(self.secs)) * 1_000_000_000
-            + i128::from(later.nanos)
-            - i128::from(self.nanos);
+        let total = |time: Self| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
+        let nanos = (total(later) - total(self)).max(0);
         std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

@@ -1,12 +1,9 @@
 //! Page tokens and watch cursors: opaque to callers, checked when they come back.
 //!
-//! A token has a checksum, which finds typing errors and truncation. It has no signature, because it gives access to nothing that
-//! its request does not name.
+//! A token is a letter for its kind, its fields in fixed order and a checksum, as URL-safe base64. The checksum finds typing errors
+//! and truncation. It is no signature, because a token gives access to nothing that its request does not name.
 
-mod wire;
-
-pub use wire::BadToken;
-use wire::{Reader, Writer};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -38,8 +35,8 @@ pub struct Position {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub store: StoreId,
-    /// From [`scope_hash`].
-    pub scope: u64,
+    /// From [`Digest::of_scope`].
+    pub scope: Digest,
     pub position: Position,
 }
 
@@ -48,7 +45,7 @@ pub struct Cursor {
 pub struct EventToken {
     pub incarnation: Incarnation,
     /// Hash of the request's filters and order, so that a token is refused with others.
-    pub request: u64,
+    pub request: Digest,
     /// Made by a read of a session, whose filters it carries: `after_time` and `include_rewound`.
     pub from_session: bool,
     pub as_of: Option<Sequence>,
@@ -61,7 +58,7 @@ pub struct EventToken {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionToken {
     /// Hash of the request's filters and order.
-    pub request: u64,
+    pub request: Digest,
     /// The last session returned, by what the list is ordered by.
     pub last: (Time, UserId, SessionId),
 }
@@ -70,124 +67,201 @@ pub struct SessionToken {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeToken {
     /// Hash of the scope and the key.
-    pub request: u64,
+    pub request: Digest,
     /// 0 for a user or an application.
     pub incarnation: Incarnation,
     /// Only changes older than this version are left.
     pub before: Version,
 }
 
-/// Tells scopes apart in a cursor.
-pub fn scope_hash(scope: &Scope) -> u64 {
-    let user = scope.user_id().map_or("", UserId::as_str);
-    let session = match scope {
-        Scope::Session(key) => key.session_id.as_str(),
-        Scope::Application(_) | Scope::User(..) => "",
+/// Tells scopes, or requests, apart in a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    pub fn of_scope(scope: &Scope) -> Self {
+        let user = scope.user_id().map_or("", UserId::as_str);
+        let session = match scope {
+            Scope::Session(key) => key.session_id.as_str(),
+            Scope::Application(_) | Scope::User(..) => "",
+        };
+        Self::of_texts(&[scope.app_name().as_str(), user, session])
+    }
+
+    /// Hashes each text with its length, so that different lists of texts have different input.
+    pub fn of_texts(texts: &[&str]) -> Self {
+        let mut bytes = Vec::new();
+        for text in texts {
+            write_text(text, &mut bytes);
+        }
+        Self(xxh3_64(&bytes))
+    }
+}
+
+/// A field of a token.
+trait Field: Sized {
+    fn write(&self, to: &mut Vec<u8>);
+    /// Reads it from the start of `from`, which then begins behind it.
+    fn read(from: &mut &[u8]) -> Option<Self>;
+}
+
+impl<const N: usize> Field for [u8; N] {
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend(self);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        let (bytes, rest) = from.split_first_chunk::<N>()?;
+        *from = rest;
+        Some(*bytes)
+    }
+}
+
+impl Field for Digest {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.0.to_le_bytes().write(to);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        Some(Self(u64::from_le_bytes(Field::read(from)?)))
+    }
+}
+
+/// A sequence, a version or an identity: at most what a database's integer holds.
+impl Field for u64 {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.to_le_bytes().write(to);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        Some(Self::from_le_bytes(Field::read(from)?)).filter(|count| i64::try_from(*count).is_ok())
+    }
+}
+
+impl Field for bool {
+    fn write(&self, to: &mut Vec<u8>) {
+        to.push(u8::from(*self));
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        let [byte] = Field::read(from)?;
+        (byte <= 1).then_some(byte == 1)
+    }
+}
+
+impl Field for Time {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.secs().to_le_bytes().write(to);
+        self.nanos().to_le_bytes().write(to);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        let secs = i64::from_le_bytes(Field::read(from)?);
+        Self::new(secs, u32::from_le_bytes(Field::read(from)?))
+    }
+}
+
+/// Declares an optional field; one that is absent still takes its bytes.
+macro_rules! optional {
+    ($type:ident, $absent:expr) => {
+        impl Field for Option<$type> {
+            fn write(&self, to: &mut Vec<u8>) {
+                self.is_some().write(to);
+                self.unwrap_or($absent).write(to);
+            }
+
+            fn read(from: &mut &[u8]) -> Option<Self> {
+                let (present, value) = (bool::read(from)?, $type::read(from)?);
+                Some(present.then_some(value))
+            }
+        }
     };
-    text_hash(&[scope.app_name().as_str(), user, session])
 }
 
-/// Hash of texts, each with its length, so that different lists of texts have different input.
-pub fn text_hash(parts: &[&str]) -> u64 {
-    let mut bytes = Vec::new();
-    for part in parts {
-        bytes.extend((part.len() as u64).to_le_bytes());
-        bytes.extend(part.as_bytes());
-    }
-    xxh3_64(&bytes)
-}
+optional!(u64, 0);
+optional!(Time, Time::LAST);
 
-impl Cursor {
-    pub fn encode(&self) -> String {
-        let mut token = Writer::new(b'c');
-        token.bytes(&self.store.0);
-        token.number(self.scope);
-        token.number(self.position.incarnation.0);
-        token.number(self.position.sequence);
-        token.number(self.position.versions.application);
-        token.number(self.position.versions.user);
-        token.finish()
+impl Field for (Time, UserId, SessionId) {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.0.write(to);
+        write_text(self.1.as_str(), to);
+        write_text(self.2.as_str(), to);
     }
 
-    pub fn decode(text: &str) -> Result<Self, BadToken> {
-        Reader::read(b'c', text, |token| {
-            let store = StoreId(token.bytes()?);
-            let scope = token.number()?;
-            let incarnation = Incarnation(token.count()?);
-            let sequence = token.count()?;
-            let versions = ScopeVersions { application: token.count()?, user: token.count()? };
-            Ok(Self { store, scope, position: Position { incarnation, sequence, versions } })
-        })
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        let (time, user, session) = (Time::read(from)?, read_text(from)?, read_text(from)?);
+        Some((time, UserId::new(user).ok()?, SessionId::new(session).ok()?))
     }
 }
 
-impl EventToken {
-    pub fn encode(&self) -> String {
-        let mut token = Writer::new(b'e');
-        token.number(self.incarnation.0);
-        token.number(self.request);
-        token.flag(self.from_session);
-        token.optional(self.as_of);
-        token.number(self.rest.after);
-        token.optional(self.rest.up_to);
-        token.optional_time(self.after_time);
-        token.flag(self.include_rewound);
-        token.finish()
-    }
-
-    pub fn decode(text: &str) -> Result<Self, BadToken> {
-        Reader::read(b'e', text, |token| {
-            Ok(Self {
-                incarnation: Incarnation(token.count()?),
-                request: token.number()?,
-                from_session: token.flag()?,
-                as_of: token.optional()?,
-                rest: Rest { after: token.count()?, up_to: token.optional()? },
-                after_time: token.optional_time()?,
-                include_rewound: token.flag()?,
-            })
-        })
-    }
+fn write_text(text: &str, to: &mut Vec<u8>) {
+    to.extend((text.len() as u64).to_le_bytes());
+    to.extend(text.as_bytes());
 }
 
-impl SessionToken {
-    pub fn encode(&self) -> String {
-        let (time, user, session) = &self.last;
-        let mut token = Writer::new(b's');
-        token.number(self.request);
-        token.time(*time);
-        token.text(user.as_str());
-        token.text(session.as_str());
-        token.finish()
-    }
-
-    pub fn decode(text: &str) -> Result<Self, BadToken> {
-        Reader::read(b's', text, |token| {
-            let request = token.number()?;
-            let time = token.time()?;
-            let user = UserId::new(token.text()?).map_err(|_| BadToken)?;
-            let session = SessionId::new(token.text()?).map_err(|_| BadToken)?;
-            Ok(Self { request, last: (time, user, session) })
-        })
-    }
+fn read_text(from: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(u64::read(from)?).ok()?;
+    let (text, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    String::from_utf8(text.to_vec()).ok()
 }
 
-impl ChangeToken {
-    pub fn encode(&self) -> String {
-        let mut token = Writer::new(b'k');
-        token.number(self.request);
-        token.number(self.incarnation.0);
-        token.number(self.before);
-        token.finish()
-    }
+/// Declares the order of a struct's fields in a token and, if it is a token itself, its kind.
+macro_rules! fields {
+    ($type:ident { $($field:tt),* }) => {
+        impl Field for $type {
+            fn write(&self, to: &mut Vec<u8>) {
+                $(self.$field.write(to);)*
+            }
 
-    pub fn decode(text: &str) -> Result<Self, BadToken> {
-        Reader::read(b'k', text, |token| {
-            let request = token.number()?;
-            let incarnation = Incarnation(token.count()?);
-            Ok(Self { request, incarnation, before: token.count()? })
-        })
-    }
+            fn read(from: &mut &[u8]) -> Option<Self> {
+                Some(Self { $($field: Field::read(from)?),* })
+            }
+        }
+    };
+    ($kind:literal: $type:ident { $($field:tt),* }) => {
+        fields!($type { $($field),* });
+
+        impl $type {
+            pub fn encode(&self) -> String {
+                encode($kind, self)
+            }
+
+            /// `None` if the text is not a token of this kind.
+            pub fn decode(text: &str) -> Option<Self> {
+                decode($kind, text)
+            }
+        }
+    };
+}
+
+fields!(StoreId { 0 });
+fields!(Incarnation { 0 });
+fields!(ScopeVersions { application, user });
+fields!(Position { incarnation, sequence, versions });
+fields!(Rest { after, up_to });
+fields!(b'c': Cursor { store, scope, position });
+fields!(b'e': EventToken {
+    incarnation, request, from_session, as_of, rest, after_time, include_rewound
+});
+fields!(b's': SessionToken { request, last });
+fields!(b'k': ChangeToken { request, incarnation, before });
+
+fn encode(kind: u8, fields: &impl Field) -> String {
+    let mut bytes = vec![kind];
+    fields.write(&mut bytes);
+    let sum = xxh3_64(&bytes).to_le_bytes();
+    bytes.extend(&sum[..4]);
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn decode<T: Field>(kind: u8, text: &str) -> Option<T> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (content, sum) = bytes.split_last_chunk::<4>()?;
+    let mut fields = content.strip_prefix(&[kind])?;
+    let token = T::read(&mut fields)?;
+    let whole = fields.is_empty() && xxh3_64(content).to_le_bytes()[..4] == sum[..];
+    whole.then_some(token)
 }
 
 #[cfg(test)]
@@ -197,7 +271,7 @@ mod tests {
     fn cursor() -> Cursor {
         Cursor {
             store: StoreId([7; 16]),
-            scope: 9,
+            scope: Digest(9),
             position: Position {
                 incarnation: Incarnation(3),
                 sequence: 5,
@@ -208,28 +282,28 @@ mod tests {
 
     #[test]
     fn tokens_come_back_as_they_went() {
-        assert_eq!(Cursor::decode(&cursor().encode()), Ok(cursor()));
+        assert_eq!(Cursor::decode(&cursor().encode()), Some(cursor()));
         let events = EventToken {
             incarnation: Incarnation(1),
-            request: 2,
+            request: Digest(2),
             from_session: true,
             as_of: Some(3),
             rest: Rest { after: 4, up_to: None },
             after_time: Time::new(-5, 6),
             include_rewound: true,
         };
-        assert_eq!(EventToken::decode(&events.encode()), Ok(events));
+        assert_eq!(EventToken::decode(&events.encode()), Some(events));
         let sessions = SessionToken {
-            request: 1,
+            request: Digest(1),
             last: (
                 Time::new(2, 3).unwrap(),
                 UserId::new("ü").unwrap(),
                 SessionId::new("s").unwrap(),
             ),
         };
-        assert_eq!(SessionToken::decode(&sessions.encode()), Ok(sessions));
-        let changes = ChangeToken { request: 1, incarnation: Incarnation(2), before: 3 };
-        assert_eq!(ChangeToken::decode(&changes.encode()), Ok(changes));
+        assert_eq!(SessionToken::decode(&sessions.encode()), Some(sessions));
+        let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
+        assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
     }
 
     /// Callers keep cursors across releases.
@@ -240,7 +314,7 @@ mod tests {
         assert_eq!(cursor().encode(), pin);
         let mut events = EventToken {
             incarnation: Incarnation(1),
-            request: u64::MAX,
+            request: Digest(u64::MAX),
             from_session: true,
             as_of: Some(3),
             rest: Rest { after: 4, up_to: None },
@@ -260,8 +334,8 @@ mod tests {
         let user = UserId::new("ü").unwrap();
         let last = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
         let pin = "cwEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc-5g-DQ";
-        assert_eq!(SessionToken { request: 1, last }.encode(), pin);
-        let changes = ChangeToken { request: 1, incarnation: Incarnation(2), before: 3 };
+        assert_eq!(SessionToken { request: Digest(1), last }.encode(), pin);
+        let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
         assert_eq!(changes.encode(), "awEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAPCeBW8");
     }
 
@@ -272,15 +346,15 @@ mod tests {
             let mut damaged = text.clone().into_bytes();
             damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
             let damaged = String::from_utf8(damaged).unwrap();
-            assert_eq!(Cursor::decode(&damaged), Err(BadToken), "at {at}");
-            assert_eq!(Cursor::decode(&text[..at]), Err(BadToken));
+            assert_eq!(Cursor::decode(&damaged), None, "at {at}");
+            assert_eq!(Cursor::decode(&text[..at]), None);
         }
     }
 
     #[test]
     fn one_kind_of_token_is_not_another() {
-        assert_eq!(EventToken::decode(&cursor().encode()), Err(BadToken));
-        assert_eq!(Cursor::decode("not a token"), Err(BadToken));
-        assert_eq!(Cursor::decode(""), Err(BadToken));
+        assert_eq!(EventToken::decode(&cursor().encode()), None);
+        assert_eq!(Cursor::decode("not a token"), None);
+        assert_eq!(Cursor::decode(""), None);
     }
 }

@@ -1,45 +1,27 @@
 //! Appending events and listing them.
 
-use std::sync::Arc;
+use std::{mem::take, sync::Arc};
 
 use crate::{
     domain::{
-        Sequence,
-        delta::Delta,
-        error::{Error, Reason},
-        event::{Event, NewEvent, ScopeVersions, event_fingerprint},
-        field::FieldPath,
-        id::{Author, Branch, EventId, InvocationId},
-        json::Json,
-        limits::MESSAGE_BYTES,
-        page::{EventFilter, EventSelection, Rest, narrow},
+        error::Error,
+        event::{Changes, Event, NewEvent, ScopeVersions},
+        id::{Author, InvocationId},
+        page::{EventFilter, EventPage, EventSelection, Rest, narrow},
         precondition::Precondition,
-        scope::{Prefix, SessionKey, SessionRef},
-        session::{SessionInfo, State},
-        time::Time,
-        token::{EventToken, text_hash},
+        scope::SessionRef,
+        token::{Digest, EventToken},
     },
-    engine::{Engine, new_event_id},
+    engine::{Engine, bad_page_token},
     store::{Append, Appended, AppendedEvent, EventQuery, RequestContext, SessionQuery},
 };
 
-/// An event as a caller sends it.
+/// An event as a caller sends it, with the `temp:` keys of its delta.
 #[derive(Clone, Debug)]
 pub struct EventRequest {
-    /// `None`: the engine makes one.
-    pub event_id: Option<EventId>,
-    pub invocation_id: Option<InvocationId>,
-    pub author: Author,
-    pub branch: Branch,
-    /// By the client's clock.
-    pub event_time: Option<Time>,
+    pub event: NewEvent,
     /// A fragment of a streamed answer: answered, never stored.
     pub partial: bool,
-    /// Changes of state, `temp:` keys included.
-    pub delta: Delta,
-    pub body: Option<Json>,
-    /// Path of its delta in the request.
-    pub field: FieldPath,
 }
 
 /// Events to append to one session in one commit.
@@ -57,46 +39,12 @@ impl AppendEvents {
     /// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the
     /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
     pub fn submits_at_once(&self) -> bool {
-        let changes_temp = |event: &EventRequest| {
-            let named = event.invocation_id.is_some() && !event.partial;
-            named && event.delta.keys().any(|key| key.prefix() == Prefix::Temp)
+        let changes_temp = |EventRequest { event, partial }: &EventRequest| {
+            let named = event.invocation_id.is_some() && !partial;
+            named && event.delta.keys().any(|key| key.scope().is_none())
         };
         !self.events.iter().any(changes_temp)
     }
-}
-
-/// The outcome of an append.
-#[derive(Clone, Debug)]
-pub struct AppendAnswer {
-    /// The session right after the commit.
-    pub info: SessionInfo,
-    /// The events in the order asked; a partial one with sequence 0.
-    pub events: Vec<AppendedEvent>,
-    /// Merged state, `temp:` keys of the last event's invocation included.
-    pub state: Option<State>,
-}
-
-/// The events that a read returns.
-#[derive(Clone, Debug, Default)]
-pub struct EventsWanted {
-    pub filter: EventFilter,
-    /// Only those with a greater sequence.
-    pub after_sequence: Sequence,
-    /// Only the newest ones, this many.
-    pub recent: Option<u64>,
-}
-
-/// A list of events.
-#[derive(Clone, Debug)]
-pub struct ListEvents {
-    pub key: SessionKey,
-    pub wanted: EventsWanted,
-    /// Newest first.
-    pub descending: bool,
-    /// Maximum number of items.
-    pub page_size: usize,
-    /// From the previous page.
-    pub page_token: Option<EventToken>,
 }
 
 /// Events of one page. The caller may send fewer and continue behind them.
@@ -104,113 +52,96 @@ pub struct ListEvents {
 pub struct EventList {
     /// In the order asked for.
     pub events: Vec<Event>,
-    next: Option<NextEvents>,
-}
-
-#[derive(Clone, Debug)]
-struct NextEvents {
-    token: EventToken,
-    descending: bool,
     rest: Option<Rest>,
+    /// `None` if no page can follow.
+    token: Option<EventToken>,
+    descending: bool,
 }
 
 impl EventList {
-    pub(super) fn new(
-        events: Vec<Event>,
-        rest: Option<Rest>,
-        token: EventToken,
-        descending: bool,
-    ) -> Self {
-        Self { events, next: Some(NextEvents { token, descending, rest }) }
+    pub(super) fn new(page: EventPage, token: EventToken, descending: bool) -> Self {
+        Self { events: page.events, rest: page.rest, token: Some(token), descending }
     }
 
     /// The token that continues behind the first `taken` events; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
-        let next = self.next.as_ref()?;
-        let rest =
-            if taken >= self.events.len() { next.rest? } else { self.rest_behind(next, taken) };
-        Some(EventToken { rest, ..next.token.clone() }.encode())
+        let token = self.token.as_ref()?;
+        let rest = if taken >= self.events.len() { self.rest? } else { self.rest_behind(taken) };
+        Some(EventToken { rest, ..token.clone() }.encode())
     }
 
     /// The rest of the selection if fewer events are sent than were read.
-    fn rest_behind(&self, next: &NextEvents, taken: usize) -> Rest {
-        let ends = (self.events.first(), self.events.last());
-        let (first, last) = match ends {
-            (Some(first), Some(last)) => (first.sequence, last.sequence),
-            _ => (0, 0),
-        };
+    fn rest_behind(&self, taken: usize) -> Rest {
+        let sequence = |event: Option<&Event>| event.map_or(0, |event| event.sequence);
+        let (first, last) = (sequence(self.events.first()), sequence(self.events.last()));
         // If this page was the last one, its own last event is the end of the interval.
-        let interval = match (next.rest, next.descending) {
-            (Some(rest), false) => Rest { after: first.saturating_sub(1), up_to: rest.up_to },
-            (None, false) => Rest { after: first.saturating_sub(1), up_to: Some(last) },
-            (Some(rest), true) => Rest { after: rest.after, up_to: Some(first) },
-            (None, true) => Rest { after: last.saturating_sub(1), up_to: Some(first) },
+        let interval = if self.descending {
+            let after = self.rest.map_or(last.saturating_sub(1), |rest| rest.after);
+            Rest { after, up_to: Some(first) }
+        } else {
+            let up_to = self.rest.map_or(Some(last), |rest| rest.up_to);
+            Rest { after: first.saturating_sub(1), up_to }
         };
         match taken.checked_sub(1).and_then(|at| self.events.get(at)) {
-            Some(event) => narrow(interval, next.descending, event.sequence),
+            Some(event) => narrow(interval, self.descending, event.sequence),
             None => interval,
         }
     }
 }
 
 /// Hash of what a page token of a list of events belongs to.
-pub(super) fn request_hash(wanted: &EventsWanted, descending: bool) -> u64 {
-    let EventsWanted { filter, after_sequence, recent } = wanted;
+pub(super) fn request_hash(selection: &EventSelection) -> Digest {
+    let EventSelection { filter, after, recent, descending, .. } = selection;
     let EventFilter { after_time, include_rewound, author, invocation_id } = filter;
-    text_hash(&[
-        &format!("{after_time:?} {include_rewound} {after_sequence} {recent:?} {descending}"),
+    Digest::of_texts(&[
+        &format!("{after_time:?} {include_rewound} {after} {recent:?} {descending}"),
         author.as_ref().map_or("", Author::as_str),
         invocation_id.as_ref().map_or("", InvocationId::as_str),
     ])
 }
 
-fn bad_page_token() -> Error {
-    Error::invalid(
-        "page_token",
-        Reason::BadPageToken,
-        "The page token belongs to another request. Send the token of the previous page with the same filters and order, or none.",
-    )
-}
-
 impl Engine {
-    /// Appends events in one commit.
+    /// Appends events in one commit. A partial event is answered with sequence 0. The state includes the `temp:` keys of the last
+    /// event's invocation.
     pub async fn append_events(
         &self,
         context: &RequestContext,
         request: AppendEvents,
-    ) -> Result<AppendAnswer, Error> {
+    ) -> Result<Appended, Error> {
         let AppendEvents { session, events, precondition, return_state } = request;
         let now = self.now();
-        let last_invocation = events.last().and_then(|event| event.invocation_id.clone());
+        let last_invocation = events.last().and_then(|it| it.event.invocation_id.clone());
         // Partial events keep their places in the answer and never reach a store.
         let mut stored = Vec::with_capacity(events.len());
-        let mut temps = Vec::new();
-        let mut partial = Vec::new();
-        for (at, request) in events.into_iter().enumerate() {
-            if request.partial {
-                partial.push((at, partial_event(request, now)));
+        let (mut temps, mut fragments) = (Vec::new(), Vec::new());
+        for (at, EventRequest { mut event, partial }) in events.into_iter().enumerate() {
+            if partial {
+                let (changes, versions) = (Changes::default(), ScopeVersions::default());
+                fragments.push((at, event.stored(0, now, changes, versions)));
                 continue;
             }
-            let (event, temp) = new_event(request);
+            let (delta, temp) = take(&mut event.delta).split_temp();
+            event.delta = delta;
             if let (false, Some(invocation)) = (temp.is_empty(), event.invocation_id.clone()) {
                 temps.push((stored.len(), invocation, temp, event.field.clone()));
             }
             stored.push(event);
         }
         let mut answer = if stored.is_empty() {
-            self.look_at(session, return_state).await?
+            let query = SessionQuery { with_state: return_state, ..SessionQuery::info(session) };
+            let view = self.store.read_session(query).await?;
+            let (info, state) = (view.info, view.state);
+            Appended { info, events: Vec::new(), state, request_replayed: false }
         } else {
             let append =
                 Append { session, events: stored, precondition, request: None, return_state };
-            let appended = if temps.is_empty() {
-                self.store.append(context, append).await
+            if temps.is_empty() {
+                self.store.append(context, append).await?
             } else {
-                self.invocations.append(&self.store, context, append, temps, now).await
-            };
-            let Appended { info, events, state, request_replayed: _ } = appended?;
-            AppendAnswer { info, events, state }
+                self.invocations.append(&self.store, context, append, temps, now).await?
+            }
         };
-        for (at, event) in partial {
+        for (at, event) in fragments {
             answer.events.insert(at, AppendedEvent { event: Arc::new(event), replayed: false });
         }
         if let (Some(state), Some(invocation)) = (&mut answer.state, last_invocation) {
@@ -219,127 +150,52 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Reads the session for an append that stores nothing.
-    async fn look_at(&self, session: SessionRef, with_state: bool) -> Result<AppendAnswer, Error> {
-        let query = SessionQuery { session, as_of: None, with_state, events: None };
-        let view = self.store.read_session(query).await?;
-        Ok(AppendAnswer { info: view.info, events: Vec::new(), state: view.state })
-    }
-
-    /// Lists a session's events.
+    /// Lists a session's events; `token` is from the previous page.
     pub async fn list_events(
         &self,
         _context: &RequestContext,
-        request: ListEvents,
+        mut query: EventQuery,
+        token: Option<EventToken>,
     ) -> Result<EventList, Error> {
-        let ListEvents { key, wanted, descending, page_size, page_token: token } = request;
-        let hash = request_hash(&wanted, descending);
+        let hash = request_hash(&query.selection);
+        let selection = &mut query.selection;
         if let Some(token) = &token {
-            let plain = request_hash(&EventsWanted::default(), false);
-            if token.request != hash && !(token.from_session && hash == plain) {
-                return Err(bad_page_token());
+            let plain = EventSelection::default();
+            if token.request != hash && !(token.from_session && hash == request_hash(&plain)) {
+                return Err(bad_page_token("with the same filters and order"));
             }
+            if token.from_session {
+                selection.filter.after_time = token.after_time;
+                selection.filter.include_rewound = token.include_rewound;
+            }
+            (selection.after, selection.up_to) = (token.rest.after, token.rest.up_to);
+            (selection.recent, query.as_of) = (None, token.as_of);
         }
-        let mut filter = wanted.filter;
-        let (as_of, after, up_to, recent) = match &token {
-            None => (None, wanted.after_sequence, None, wanted.recent),
-            Some(token) => {
-                if token.from_session {
-                    filter.after_time = token.after_time;
-                    filter.include_rewound = token.include_rewound;
-                }
-                (token.as_of, token.rest.after, token.rest.up_to, None)
-            }
-        };
-        let selection = EventSelection {
-            filter,
-            after,
-            up_to,
-            recent,
-            descending,
-            max_items: page_size,
-            max_bytes: MESSAGE_BYTES,
-        };
-        let query = EventQuery { key, as_of, selection };
-        let (info, page) = match self.store.list_events(query).await {
+        let (recent, descending) = (selection.recent.is_some(), selection.descending);
+        let rest = Rest { after: selection.after, up_to: selection.up_to };
+        let (info, mut page) = match self.store.list_events(query).await {
             // The session that the token saw was longer: this is another one.
             Err(Error::BeyondLastSequence { .. }) if token.is_some() => {
-                return Err(bad_page_token());
+                return Err(bad_page_token("with the same filters and order"));
             }
             read => read?,
         };
-        if token.as_ref().is_some_and(|token| token.incarnation != info.incarnation) {
-            return Err(bad_page_token());
-        }
-        // `recent` counts from the newest event of the first page, also on the pages that follow.
-        let rest = page.rest.map(|rest| match (recent, rest.up_to) {
-            (Some(_), None) => Rest { up_to: Some(info.last_sequence), ..rest },
-            _ => rest,
-        });
-        let next = token.unwrap_or(EventToken {
+        let token = token.unwrap_or(EventToken {
             incarnation: info.incarnation,
             request: hash,
             from_session: false,
-            as_of,
-            rest: Rest { after, up_to },
+            as_of: None,
+            rest,
             after_time: None,
             include_rewound: false,
         });
-        Ok(EventList::new(page.events, rest, next, descending))
-    }
-}
-
-/// Splits off the `temp:` keys, which never reach a store.
-fn new_event(request: EventRequest) -> (NewEvent, Delta) {
-    let EventRequest {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        partial: _,
-        delta,
-        body,
-        field,
-    } = request;
-    let fingerprint = event_fingerprint(
-        invocation_id.as_ref(),
-        &author,
-        &branch,
-        event_time,
-        &delta,
-        body.as_ref(),
-    );
-    let (delta, temp) = delta.split_temp();
-    let event_id = event_id.unwrap_or_else(new_event_id);
-    let event = NewEvent {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        delta,
-        body,
-        fingerprint,
-        refusal: None,
-        field,
-    };
-    (event, temp)
-}
-
-fn partial_event(request: EventRequest, now: Time) -> Event {
-    Event {
-        event_id: request.event_id.unwrap_or_else(new_event_id),
-        sequence: 0,
-        invocation_id: request.invocation_id,
-        author: request.author,
-        branch: request.branch,
-        event_time: request.event_time.unwrap_or(now),
-        commit_time: now,
-        changes: crate::domain::event::Changes::default(),
-        body: request.body,
-        rewind_to: None,
-        rewound: false,
-        versions: ScopeVersions::default(),
+        if token.incarnation != info.incarnation {
+            return Err(bad_page_token("with the same filters and order"));
+        }
+        // `recent` counts from the newest event of the first page, also on the pages that follow.
+        if let Some(rest) = page.rest.as_mut().filter(|_| recent) {
+            rest.up_to.get_or_insert(info.last_sequence);
+        }
+        Ok(EventList::new(page, token, descending))
     }
 }

@@ -21,64 +21,38 @@ use crate::{
     store::{Append, Appended, RequestContext, SessionQuery, Store},
 };
 
-/// Bounds of `temp:` state.
-#[derive(Clone, Copy, Debug)]
-pub struct InvocationLimits {
-    /// Bytes of one invocation's keys and values: as much as a stored scope holds.
-    pub bytes: usize,
-    /// Invocations held at the same time: far more than one machine's agents run.
-    pub count: usize,
-    /// Seconds without use after which an invocation counts as ended: longer than any turn takes.
-    pub idle_secs: u32,
-}
-
-impl Default for InvocationLimits {
-    fn default() -> Self {
-        Self { bytes: 1024 * 1024, count: 10_000, idle_secs: 3600 }
-    }
-}
-
-type Id = (Incarnation, InvocationId);
 type Values = BTreeMap<StateKey, Json>;
 
 /// One invocation's keys. The lock is held through the commit of an append that changes them, so that two appends of one turn
 /// take effect one after the other.
 type Held = Arc<AsyncMutex<Values>>;
 
-/// The `temp:` state of all invocations.
-pub struct Invocations {
-    limits: InvocationLimits,
-    held: Arc<Mutex<HashMap<Id, Entry>>>,
-}
+/// The locks that one append holds.
+type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Values>>;
 
-struct Entry {
-    values: Held,
-    last_used: Time,
-}
+/// The invocations that have keys, each with the time of its last use.
+type Table = HashMap<(Incarnation, InvocationId), (Held, Time)>;
 
-impl Entry {
-    /// Whether only the table holds its values.
-    fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.values) == 1
-    }
-
-    fn is_empty(&self) -> bool {
-        self.values.try_lock().is_ok_and(|values| values.is_empty())
-    }
-}
-
-/// A delta of `temp:` keys, with the place of its event among those given to the store.
+/// A delta of `temp:` keys, with the place of its event among those given to the store, and its own path in the request.
 pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
 
+/// The `temp:` state of all invocations.
+pub struct Invocations {
+    /// Bytes of one invocation's keys and values.
+    max_bytes: usize,
+    /// Invocations held at the same time.
+    max_count: usize,
+    idle_secs: u32,
+    table: Arc<Mutex<Table>>,
+}
+
 impl Invocations {
-    pub fn new(limits: InvocationLimits) -> Self {
-        Self { limits, held: Arc::default() }
+    pub fn new(max_bytes: usize, max_count: usize, idle_secs: u32) -> Self {
+        Self { max_bytes, max_count, idle_secs, table: Arc::default() }
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
     /// refuses changes nothing in memory.
-    ///
-    /// Runs on a task of its own: a caller that leaves between the commit and the change in memory must not part the two.
     pub async fn append(
         &self,
         store: &Arc<dyn Store>,
@@ -87,69 +61,70 @@ impl Invocations {
         temps: Vec<TempDelta>,
         now: Time,
     ) -> Result<Appended, Error> {
-        let query = SessionQuery {
-            session: append.session.clone(),
-            as_of: None,
-            with_state: false,
-            events: None,
-        };
+        let query = SessionQuery::info(append.session.clone());
         let incarnation = store.read_session(query).await?.info.incarnation;
-        let (locks, full) = self.lock_all(incarnation, &temps, now).await;
-        // The store refuses them, because it knows which events are replays. A replay needs no further invocation.
-        for (at, fault) in full {
-            refuse(&mut append, at, fault);
-        }
-        let task = AppendWithTemp {
-            store: Arc::clone(store),
-            context: context.clone(),
-            held: Arc::clone(&self.held),
-            limit: self.limits.bytes,
-            incarnation,
-            locks,
-            temps,
-        };
-        tokio::spawn(task.run(append)).await.unwrap_or_else(|error| Err(Error::internal(error)))
-    }
-
-    /// Locks the invocations named, each once, in an order that all callers share. Also returns the events for which the table is full.
-    async fn lock_all(
-        &self,
-        incarnation: Incarnation,
-        temps: &[TempDelta],
-        now: Time,
-    ) -> (BTreeMap<InvocationId, OwnedMutexGuard<Values>>, Vec<(usize, Error)>) {
         let mut held = BTreeMap::new();
-        let mut full = Vec::new();
-        for (at, invocation, ..) in temps {
-            if !held.contains_key(invocation) {
-                match self.find_or_begin((incarnation, invocation.clone()), now) {
-                    Ok(values) => drop(held.insert(invocation.clone(), values)),
-                    Err(fault) => full.push((*at, fault)),
-                }
+        for (at, invocation, ..) in &temps {
+            if held.contains_key(invocation) {
+                continue;
+            }
+            match self.find_or_begin(incarnation, invocation, now) {
+                Ok(values) => drop(held.insert(invocation.clone(), values)),
+                Err(full) => refuse(&mut append, *at, full),
             }
         }
-        let mut locks = BTreeMap::new();
+        // In an order that all callers share.
+        let mut locks = Locks::new();
         for (invocation, values) in held {
             locks.insert(invocation, values.lock_owned().await);
         }
-        (locks, full)
+        let (store, context, limit) = (Arc::clone(store), context.clone(), self.max_bytes);
+        let table = Arc::clone(&self.table);
+        // On a task of its own: a caller that leaves between the commit and the change in memory must not part the two.
+        let task = tokio::spawn(async move {
+            // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
+            for (at, fault) in apply(&temps, &locks, limit, |_| true).1 {
+                refuse(&mut append, at, fault);
+            }
+            let answer = store.append(&context, append).await;
+            if let Ok(appended) = &answer
+                && appended.info.incarnation == incarnation
+            {
+                // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
+                let is_new =
+                    |at: usize| appended.events.get(at).is_some_and(|event| !event.replayed);
+                let (values, faults) = apply(&temps, &locks, limit, is_new);
+                for (at, fault) in faults {
+                    tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
+                }
+                for (invocation, values) in values {
+                    locks.entry(invocation).and_modify(|held| **held = values);
+                }
+            }
+            forget_empty(&mut lock(&table), incarnation, locks);
+            answer
+        });
+        task.await.unwrap_or_else(|error| Err(Error::internal(error)))
     }
 
-    fn find_or_begin(&self, id: Id, now: Time) -> Result<Held, Error> {
-        let mut held = lock(&self.held);
-        if held.len() >= self.limits.count && !held.contains_key(&id) {
-            self.drop_idle(&mut held, now);
-            if held.len() >= self.limits.count {
-                return Err(Error::Overloaded {
-                    what: Bounded::TempInvocations,
-                    retry_after_millis: 60_000,
-                });
+    /// The keys of an invocation; an error if it has none and the table is full.
+    fn find_or_begin(
+        &self,
+        incarnation: Incarnation,
+        invocation: &InvocationId,
+        now: Time,
+    ) -> Result<Held, Error> {
+        let (id, mut table) = ((incarnation, invocation.clone()), lock(&self.table));
+        if table.len() >= self.max_count && !table.contains_key(&id) {
+            self.drop_idle(&mut table, now);
+            if table.len() >= self.max_count {
+                let what = Bounded::TempInvocations;
+                return Err(Error::Overloaded { what, retry_after_millis: 60_000 });
             }
         }
-        let entry =
-            held.entry(id).or_insert_with(|| Entry { values: Held::default(), last_used: now });
-        entry.last_used = entry.last_used.max(now);
-        Ok(Arc::clone(&entry.values))
+        let (values, last_used) = table.entry(id).or_insert_with(|| (Held::default(), now));
+        *last_used = now.max(*last_used);
+        Ok(Arc::clone(values))
     }
 
     /// Adds an invocation's keys to what is visible from its session.
@@ -160,121 +135,58 @@ impl Invocations {
         invocation: &InvocationId,
         now: Time,
     ) {
-        let Some(values) = self.find(&(incarnation, invocation.clone()), now) else {
-            return;
+        let id = (incarnation, invocation.clone());
+        let values = {
+            let mut table = lock(&self.table);
+            if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
+                table.remove(&id);
+            }
+            let Some((values, last_used)) = table.get_mut(&id) else { return };
+            *last_used = now.max(*last_used);
+            Arc::clone(values)
         };
         let values = values.lock().await;
-        state.0.extend(values.iter().map(|(key, value)| StateEntry {
-            key: key.clone(),
-            value: value.clone(),
-            version: 0,
-        }));
+        let entries = values.iter().map(|(key, value)| (key.clone(), value.clone()));
+        state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
     /// Drops an invocation's keys.
     pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
-        lock(&self.held).remove(&(incarnation, invocation.clone()));
+        lock(&self.table).remove(&(incarnation, invocation.clone()));
     }
 
     /// Drops the invocations that have been idle for too long.
     pub fn sweep(&self, now: Time) {
-        self.drop_idle(&mut lock(&self.held), now);
+        self.drop_idle(&mut lock(&self.table), now);
     }
 
-    fn find(&self, id: &Id, now: Time) -> Option<Held> {
-        let mut held = lock(&self.held);
-        let entry = held.get_mut(id)?;
-        if self.is_idle(entry, now) {
-            held.remove(id);
-            return None;
-        }
-        entry.last_used = entry.last_used.max(now);
-        Some(Arc::clone(&entry.values))
+    fn drop_idle(&self, table: &mut Table, now: Time) {
+        table.retain(|_, entry| !self.is_idle(entry, now));
     }
 
-    fn is_idle(&self, entry: &Entry, now: Time) -> bool {
-        let idle = entry.last_used.until(now).as_secs() >= u64::from(self.limits.idle_secs);
-        // Values that a call holds are in use.
-        idle && entry.is_unused()
-    }
-
-    fn drop_idle(&self, held: &mut HashMap<Id, Entry>, now: Time) {
-        held.retain(|_, entry| !self.is_idle(entry, now));
+    /// Values that a call holds are in use.
+    fn is_idle(&self, (values, last_used): &(Held, Time), now: Time) -> bool {
+        let idle = last_used.until(now).as_secs() >= u64::from(self.idle_secs);
+        idle && Arc::strong_count(values) == 1
     }
 }
 
-struct AppendWithTemp {
-    store: Arc<dyn Store>,
-    context: RequestContext,
-    held: Arc<Mutex<HashMap<Id, Entry>>>,
+/// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
+fn apply(
+    temps: &[TempDelta],
+    locks: &Locks,
     limit: usize,
-    incarnation: Incarnation,
-    locks: BTreeMap<InvocationId, OwnedMutexGuard<Values>>,
-    temps: Vec<TempDelta>,
-}
-
-impl AppendWithTemp {
-    async fn run(mut self, mut append: Append) -> Result<Appended, Error> {
-        // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
-        for (at, fault) in self.apply(&vec![false; append.events.len()]).1 {
-            refuse(&mut append, at, fault);
-        }
-        let appended = self.store.append(&self.context, append).await;
-        if let Ok(appended) = &appended
-            && appended.info.incarnation == self.incarnation
-        {
-            // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
-            let replayed: Vec<bool> = appended.events.iter().map(|event| event.replayed).collect();
-            let (values, faults) = self.apply(&replayed);
-            for (at, fault) in faults {
-                tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
-            }
-            for (invocation, values) in values {
-                if let Some(held) = self.locks.get_mut(&invocation) {
-                    **held = values;
-                }
-            }
-        }
-        self.forget_empty();
-        appended
-    }
-
-    /// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
-    fn apply(&self, replayed: &[bool]) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
-        let mut all: BTreeMap<InvocationId, Values> = BTreeMap::new();
-        let mut faults = Vec::new();
-        for (at, invocation, delta, field) in &self.temps {
-            if replayed.get(*at).copied().unwrap_or(true) {
-                continue;
-            }
-            let Some(held) = self.locks.get(invocation) else { continue };
-            let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
-            if let Err(fault) = change(values, delta, field, self.limit) {
-                faults.push((*at, fault));
-            }
-        }
-        (all, faults)
-    }
-
-    /// Gives back the places of invocations that hold nothing, as after a refusal.
-    fn forget_empty(&mut self) {
-        let invocations: Vec<_> = std::mem::take(&mut self.locks).into_keys().collect();
-        let mut held = lock(&self.held);
-        for invocation in invocations {
-            let id = (self.incarnation, invocation);
-            // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.
-            if held.get(&id).is_some_and(|entry| entry.is_unused() && entry.is_empty()) {
-                held.remove(&id);
-            }
+    is_new: impl Fn(usize) -> bool,
+) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
+    let (mut all, mut faults) = (BTreeMap::new(), Vec::new());
+    for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
+        let Some(held) = locks.get(invocation) else { continue };
+        let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
+        if let Err(fault) = change(values, delta, field, limit) {
+            faults.push((*at, fault));
         }
     }
-}
-
-/// Has the store refuse an event, unless it is a replay.
-fn refuse(append: &mut Append, at: usize, fault: Error) {
-    if let Some(event) = append.events.get_mut(at) {
-        event.refusal.get_or_insert(fault);
-    }
+    (all, faults)
 }
 
 /// Applies the `temp:` part of an event's delta at `field` to an invocation's keys. An error leaves them unchanged.
@@ -285,15 +197,13 @@ fn change(
     limit: usize,
 ) -> Result<(), Error> {
     let results = delta.resolve(field, |key| values.get(key))?;
-    let entry = |key: &StateKey, value: Option<&Json>| {
+    let bytes = |key: &StateKey, value: Option<&Json>| {
         value.map_or(0, |value| key.name().len() + value.len())
     };
-    let before: usize = values.iter().map(|(key, value)| entry(key, Some(value))).sum();
-    let mut after = before;
-    for (key, value) in &results {
-        after += entry(key, value.as_ref());
-        after -= entry(key, values.get(key));
-    }
+    let before: usize = values.iter().map(|(key, value)| bytes(key, Some(value))).sum();
+    let after = results.iter().fold(before, |sum, (key, value)| {
+        sum + bytes(key, value.as_ref()) - bytes(key, values.get(key))
+    });
     if after > limit && after > before {
         return Err(Error::InvocationTooLarge(limit));
     }
@@ -306,6 +216,26 @@ fn change(
     Ok(())
 }
 
-fn lock(held: &Mutex<HashMap<Id, Entry>>) -> MutexGuard<'_, HashMap<Id, Entry>> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+/// Has the store refuse an event, unless it is a replay, which the store knows. A replay needs no further invocation.
+fn refuse(append: &mut Append, at: usize, fault: Error) {
+    if let Some(event) = append.events.get_mut(at) {
+        event.refusal.get_or_insert(fault);
+    }
+}
+
+/// Gives back the places of invocations that hold nothing, as after a refusal.
+fn forget_empty(table: &mut Table, incarnation: Incarnation, locks: Locks) {
+    for (invocation, values) in locks {
+        let is_empty = values.is_empty();
+        drop(values);
+        let id = (incarnation, invocation);
+        // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.
+        if is_empty && table.get(&id).is_some_and(|(held, _)| Arc::strong_count(held) == 1) {
+            table.remove(&id);
+        }
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,6 @@
 
 mod events;
 pub mod invocations;
-mod requests;
 mod sessions;
 mod state;
 pub mod watch;
@@ -20,37 +19,41 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
-        error::Error,
+        error::{Error, Reason},
         id::{EventId, SessionId},
         time::Time,
         token::StoreId,
     },
     store::{Clock, Store},
 };
-pub use events::{AppendAnswer, AppendEvents, EventList, EventRequest, EventsWanted, ListEvents};
-pub use requests::{
-    ForkRequest, GetSession, ListSessions, NewSession, RewindRequest, SessionAnswer, SessionList,
-    UpdateRequest,
-};
-pub use state::{
-    GetState, KeyChangeList, ListKeyChanges, RenderTemplate, StateAnswer, UpdateAnswer, UpdateState,
-};
+pub use events::{AppendEvents, EventList, EventRequest};
+pub use sessions::{SessionAnswer, SessionList};
+pub use state::KeyChangeList;
 pub use watch::{Watch, WatchFrom, WatchItem};
 
-use invocations::{InvocationLimits, Invocations};
+use invocations::Invocations;
 
 /// Bounds of what the engine holds in memory; each is a flag of `serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
     /// Watches at the same time. Each costs a task, a channel and a page of memory while it catches up.
     pub watches: usize,
-    /// Bounds of `temp:` state.
-    pub invocations: InvocationLimits,
+    /// Bytes of one invocation's `temp:` keys and values: as much as a stored scope holds.
+    pub temp_bytes: usize,
+    /// Invocations with `temp:` state at the same time: far more than one machine's agents run.
+    pub temp_invocations: usize,
+    /// Seconds without use after which an invocation counts as ended: longer than any turn takes.
+    pub temp_idle_secs: u32,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { watches: 10_000, invocations: InvocationLimits::default() }
+        Self {
+            watches: 10_000,
+            temp_bytes: 1024 * 1024,
+            temp_invocations: 10_000,
+            temp_idle_secs: 3600,
+        }
     }
 }
 
@@ -72,11 +75,12 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+        let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs } = options;
         Self {
             store,
             clock,
-            invocations: Invocations::new(options.invocations),
-            watches: Arc::new(Semaphore::new(options.watches)),
+            invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
+            watches: Arc::new(Semaphore::new(watches)),
             draining: channel::Sender::new(false),
         }
     }
@@ -129,6 +133,14 @@ impl Engine {
     }
 }
 
+/// A page token that another request has given; `same` is what the requests of one list share.
+fn bad_page_token(same: &str) -> Error {
+    let message = format!(
+        "The page token belongs to another request. Send the token of the previous page {same}, or none."
+    );
+    Error::invalid("page_token", Reason::BadPageToken, message)
+}
+
 #[expect(clippy::disallowed_methods, reason = "the engine is where ids are made")]
 fn new_uuid() -> String {
     Uuid::now_v7().to_string()
@@ -140,11 +152,13 @@ pub fn new_store_id() -> StoreId {
     StoreId(Uuid::new_v4().into_bytes())
 }
 
-fn new_event_id() -> EventId {
+/// An id for an event whose caller sent none.
+pub fn new_event_id() -> EventId {
     EventId::from_stored(new_uuid())
 }
 
-fn new_session_id() -> SessionId {
+/// An id for a session whose caller sent none.
+pub fn new_session_id() -> SessionId {
     SessionId::from_stored(new_uuid())
 }
 

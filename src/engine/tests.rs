@@ -11,6 +11,7 @@ use super::*;
 use crate::{
     domain::{
         delta::Delta,
+        event::{Fingerprint, NewEvent},
         field::FieldPath,
         id::{AppName, Author, Branch, DisplayName, InvocationId, UserId},
         json::Json,
@@ -19,7 +20,7 @@ use crate::{
         session::{Expiration, Labels},
         token::StoreId,
     },
-    store::{Created, memory::MemoryStore},
+    store::{Appended, CreateSession, Created, OnExisting, SessionQuery, memory::MemoryStore},
 };
 
 /// A clock that is set by hand.
@@ -79,15 +80,17 @@ impl World {
     }
 
     async fn create_until(&self, user: &str, session: &str, at: Option<Expiration>) -> Created {
-        let request = NewSession {
-            app_name: AppName::new("app").unwrap(),
-            user_id: UserId::new(user).unwrap(),
-            session_id: Some(SessionId::new(session).unwrap()),
+        let request = CreateSession {
+            key: SessionKey {
+                app_name: AppName::new("app").unwrap(),
+                user_id: UserId::new(user).unwrap(),
+                session_id: SessionId::new(session).unwrap(),
+            },
             state: Vec::new(),
             display_name: DisplayName::default(),
             labels: Labels::default(),
             expiration: at,
-            allow_existing: false,
+            on_existing: OnExisting::Refuse,
         };
         self.engine.create_session(&RequestContext::internal(), request).await.unwrap()
     }
@@ -97,7 +100,7 @@ impl World {
         session: &SessionKey,
         turn: Option<&str>,
         delta: Delta,
-    ) -> Result<AppendAnswer, Error> {
+    ) -> Result<Appended, Error> {
         self.append_all(session, vec![event(turn, delta)]).await
     }
 
@@ -105,7 +108,7 @@ impl World {
         &self,
         session: &SessionKey,
         events: Vec<EventRequest>,
-    ) -> Result<AppendAnswer, Error> {
+    ) -> Result<Appended, Error> {
         let request = AppendEvents {
             session: SessionRef::Full(session.clone()),
             events,
@@ -116,28 +119,28 @@ impl World {
     }
 
     async fn state(&self, session: &SessionKey, turn: Option<&str>) -> String {
-        let request = GetSession {
-            session: SessionRef::Full(session.clone()),
-            events: None,
-            as_of: None,
-            invocation_id: turn.map(invocation),
-            without_state: false,
-        };
-        let answer = self.engine.get_session(&RequestContext::internal(), request).await.unwrap();
+        let info = SessionQuery::info(SessionRef::Full(session.clone()));
+        let query = SessionQuery { with_state: true, ..info };
+        let turn = turn.map(invocation);
+        let context = RequestContext::internal();
+        let answer = self.engine.get_session(&context, query, turn).await.unwrap();
         answer.state.unwrap().to_json().into_string()
     }
 }
 
 fn event(turn: Option<&str>, delta: Delta) -> EventRequest {
-    EventRequest {
-        event_id: None,
+    let mut event = NewEvent {
+        event_id: new_event_id(),
         invocation_id: turn.map(invocation),
         author: Author::new("agent").unwrap(),
         branch: Branch::new("").unwrap(),
         event_time: None,
-        partial: false,
         delta,
         body: None,
-        field: FieldPath::new("event.state_delta"),
-    }
+        fingerprint: Fingerprint::default(),
+        refusal: None,
+        field: FieldPath::from("event.state_delta"),
+    };
+    event.fingerprint = event.content_fingerprint();
+    EventRequest { event, partial: false }
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::select_all;
 use tokio::{
     sync::{OwnedSemaphorePermit, watch::Receiver},
     time::{Sleep, sleep},
@@ -19,17 +20,16 @@ use crate::{
     domain::{
         Sequence,
         error::{Bounded, Error, Reason},
-        event::{Changes, Event, ScopeVersions},
+        event::{Changes, Event},
         limits::MESSAGE_BYTES,
         scope::{Scope, ScopeKind},
         session::State,
         time::Time,
-        token::{Cursor, Position, StoreId, scope_hash},
+        token::{Cursor, Digest, Position, StoreId},
     },
     engine::Engine,
     store::{
-        Clock, RequestContext, ScopeChange, StateQuery, StateView, Store, Subscription, WatchPage,
-        WatchQuery,
+        Clock, RequestContext, ScopeChange, StateQuery, StateView, Store, Subscription, WatchQuery,
     },
 };
 
@@ -113,111 +113,88 @@ impl Engine {
             Error::Overloaded { what: Bounded::Watches, retry_after_millis: 10_000 }
         })?;
         // Subscribed before the first read: what is committed in between is seen by one or the other.
-        let scopes = scopes_seen_from(&scope);
-        let subscriptions = scopes.iter().map(|it| self.store.notifier().subscribe(it)).collect();
-        let mut watch = Watch {
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
-            subscriptions,
-            draining: self.draining(),
-            position: Position {
-                incarnation: crate::domain::session::Incarnation(0),
-                sequence: 0,
-                versions: ScopeVersions::default(),
-            },
-            scope,
-            ready: VecDeque::new(),
-            expire_time: None,
-            complete: false,
-            caught_up: false,
-            ended: false,
-            _permit: permit,
-        };
-        watch.begin(from).await?;
-        Ok(watch)
-    }
-}
-
-fn scopes_seen_from(scope: &Scope) -> Vec<Scope> {
-    let mut scopes = vec![scope.clone()];
-    if let (Scope::Session(_), Some(user)) = (scope, scope.user_id()) {
-        scopes.push(Scope::User(scope.app_name().clone(), user.clone()));
-    }
-    if !matches!(scope, Scope::Application(_)) {
-        scopes.push(Scope::Application(scope.app_name().clone()));
-    }
-    scopes
-}
-
-impl Watch {
-    async fn begin(&mut self, from: WatchFrom) -> Result<(), Error> {
-        let query = StateQuery {
-            scope: self.scope.clone(),
-            // A watch from a cursor or from now needs the position alone.
-            keys: (from != WatchFrom::Snapshot).then(Vec::new),
-        };
-        let StateView { state, position, info } = self.store.read_state(query).await?;
-        self.expire_time = info.as_ref().and_then(|info| info.expire_time);
-        self.position = match from {
-            WatchFrom::Cursor(cursor) => self.resume(cursor, position)?,
-            WatchFrom::Now => position,
+        let subscriptions =
+            scopes_seen_from(&scope).map(|it| self.store.notifier().subscribe(&it)).collect();
+        // A watch from a cursor or from now needs the position alone.
+        let keys = (from != WatchFrom::Snapshot).then(Vec::new);
+        let query = StateQuery { scope: scope.clone(), keys };
+        let StateView { state, position: present, info } = self.store.read_state(query).await?;
+        let expire_time = info.as_ref().and_then(|info| info.expire_time);
+        let mut ready = VecDeque::new();
+        let position = match from {
+            WatchFrom::Cursor(cursor) => resume(cursor, self.store.id(), &scope, present)?,
+            WatchFrom::Now => present,
             WatchFrom::Beginning => Position {
-                incarnation: position.incarnation,
+                incarnation: present.incarnation,
                 sequence: 0,
                 versions: info.map(|info| info.created_versions).unwrap_or_default(),
             },
             WatchFrom::Snapshot => {
-                let last_sequence = position.sequence;
-                self.ready.push_back((WatchItem::Snapshot { state, last_sequence }, position));
-                position
+                let last_sequence = present.sequence;
+                ready.push_back((WatchItem::Snapshot { state, last_sequence }, present));
+                present
             }
         };
-        Ok(())
+        Ok(Watch {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            scope,
+            position,
+            ready,
+            subscriptions,
+            draining: self.draining(),
+            expire_time,
+            complete: false,
+            caught_up: false,
+            ended: false,
+            _permit: permit,
+        })
     }
+}
 
-    /// The position of a cursor. A store that was restored from a copy may lack what a cursor has seen. Continuing there would skip
-    /// whatever gets those numbers next, so such a cursor is refused as well.
-    fn resume(&self, cursor: Cursor, present: Position) -> Result<Position, Error> {
-        let Cursor { store, scope, position } = cursor;
-        if store != self.store.id() {
-            return Err(Error::CursorOfOtherStore);
-        }
-        if scope != scope_hash(&self.scope) {
-            return Err(bad_cursor(
-                "The cursor belongs to another scope. Send one from a watch of this scope, or none.",
-            ));
-        }
-        if position.incarnation != present.incarnation {
-            return Err(bad_cursor(
-                "The cursor belongs to an earlier session with the same id. Start the watch without a cursor.",
-            ));
-        }
-        let ahead = position.sequence > present.sequence
-            || position.versions.application > present.versions.application
-            || position.versions.user > present.versions.user;
-        if ahead {
-            return Err(bad_cursor(
-                "The cursor is ahead of the store, which was restored from an earlier copy. Start the watch without a cursor.",
-            ));
-        }
-        Ok(position)
-    }
+fn scopes_seen_from(scope: &Scope) -> impl Iterator<Item = Scope> {
+    let app = scope.app_name();
+    let user = scope.user_id().map(|user| Scope::User(app.clone(), user.clone()));
+    let session = matches!(scope, Scope::Session(_)).then(|| scope.clone());
+    [session, user, Some(Scope::Application(app.clone()))].into_iter().flatten()
+}
 
+/// The position of a cursor. A store that was restored from a copy may lack what a cursor has seen. Continuing there would skip
+/// whatever gets those numbers next, so such a cursor is refused as well.
+fn resume(
+    Cursor { store, scope, position }: Cursor,
+    this_store: StoreId,
+    this_scope: &Scope,
+    present: Position,
+) -> Result<Position, Error> {
+    let ahead = position.sequence > present.sequence
+        || position.versions.application > present.versions.application
+        || position.versions.user > present.versions.user;
+    let fault = if store != this_store {
+        return Err(Error::CursorOfOtherStore);
+    } else if scope != Digest::of_scope(this_scope) {
+        "The cursor belongs to another scope. Send one from a watch of this scope, or none."
+    } else if position.incarnation != present.incarnation {
+        "The cursor belongs to an earlier session with the same id. Start the watch without a cursor."
+    } else if ahead {
+        "The cursor is ahead of the store, which was restored from an earlier copy. Start the watch without a cursor."
+    } else {
+        return Ok(position);
+    };
+    Err(Error::invalid("cursor", Reason::BadCursor, fault))
+}
+
+impl Watch {
     /// The next message with the cursor right behind it; `None` at the end. An error ends the watch.
     pub async fn next(&mut self) -> Option<Result<(WatchItem, String), Error>> {
         if self.ended {
             return None;
         }
-        match self.next_item().await {
-            Ok((item, position)) => {
-                self.ended = item == WatchItem::SessionDeleted;
-                Some(Ok((item, self.cursor(position))))
-            }
-            Err(error) => {
-                self.ended = true;
-                Some(Err(error))
-            }
-        }
+        let next = self.next_item().await;
+        self.ended = matches!(next, Err(_) | Ok((WatchItem::SessionDeleted, _)));
+        let scope = Digest::of_scope(&self.scope);
+        let cursor = |position| Cursor { store: self.store.id(), scope, position }.encode();
+        Some(next.map(|(item, position)| (item, cursor(position))))
     }
 
     async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {
@@ -261,11 +238,6 @@ impl Watch {
         };
         self.complete = page.complete;
         self.expire_time = page.expire_time;
-        self.take(page);
-        Ok(true)
-    }
-
-    fn take(&mut self, page: WatchPage) {
         for event in page.events {
             self.position.sequence = event.sequence;
             self.ready.push_back((WatchItem::Event(Box::new(event)), self.position));
@@ -283,53 +255,20 @@ impl Watch {
         if let Some((_, position)) = self.ready.back_mut() {
             *position = page.position;
         }
+        Ok(true)
     }
 
     /// Waits until there may be something to read (true) or the heartbeat is due (false).
     async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> bool {
         let left = self.expire_time.map(|at| self.clock.now().until(at));
-        let [first, rest @ ..] = &mut self.subscriptions[..] else {
-            return false;
-        };
-        let (second, third) = match rest {
-            [] => (None, None),
-            [second] => (Some(second), None),
-            [second, third, ..] => (Some(second), Some(third)),
-        };
+        let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
         // The watch holds the store, and with it the notifier: `changed` cannot fail.
         tokio::select! {
             biased;
             _ = self.draining.changed() => true,
-            _ = first.changed() => true,
-            _ = changed(second) => true,
-            _ = changed(third) => true,
-            () = expiry(left) => true,
+            _ = select_all(changed) => true,
+            () = sleep(left.unwrap_or_default()), if left.is_some() => true,
             () = heartbeat => false,
         }
     }
-
-    fn cursor(&self, position: Position) -> String {
-        let store: StoreId = self.store.id();
-        Cursor { store, scope: scope_hash(&self.scope), position }.encode()
-    }
-}
-
-async fn expiry(left: Option<Duration>) {
-    match left {
-        Some(left) => sleep(left).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn changed(subscription: Option<&mut Subscription>) {
-    match subscription {
-        Some(subscription) => {
-            let _ = subscription.changed().await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-fn bad_cursor(message: &str) -> Error {
-    Error::invalid("cursor", Reason::BadCursor, message)
 }

@@ -30,8 +30,7 @@ use crate::{
     },
     engine::{AppendEvents, Engine},
     proto::v1::{
-        AppendEventResponse, AppendEventStreamRequest, AppendEventStreamResponse,
-        append_event_stream_response::Outcome,
+        AppendEventStreamRequest, AppendEventStreamResponse, append_event_stream_response::Outcome,
     },
 };
 
@@ -65,7 +64,8 @@ where
         in_flight: FuturesOrdered::new(),
         bytes: 0,
         late: Vec::new(),
-        input: Input::Open,
+        open: true,
+        failure: None,
     };
     unfold(pipeline, |mut pipeline| async move {
         let answer = pipeline.next().await?;
@@ -81,16 +81,8 @@ struct Item {
     append: Result<(AppendEvents, Form), Error>,
 }
 
-/// Index, bytes and outcome of an item.
-type Answered = (i64, usize, Result<AppendEventResponse, Status>);
-
-enum Input {
-    Open,
-    /// The client has sent its last item.
-    Ended,
-    /// No further item is read; the status follows the last answer.
-    Failed(Status),
-}
+/// The answer to an item, and the bytes that count for it until then.
+type Answered = (usize, AppendEventStreamResponse);
 
 struct Pipeline<S> {
     engine: Arc<Engine>,
@@ -105,7 +97,10 @@ struct Pipeline<S> {
     bytes: usize,
     /// Index and session of items in flight that may reach the store later than their first poll.
     late: Vec<(i64, SessionId)>,
-    input: Input,
+    /// Whether further items are read.
+    open: bool,
+    /// Follows the last answer.
+    failure: Option<Status>,
 }
 
 impl<S> Pipeline<S>
@@ -118,39 +113,37 @@ where
             if let Some(item) = self.held.take() {
                 self.start(item).await;
             }
-            let open = matches!(self.input, Input::Open);
-            if !open && self.in_flight.is_empty() {
-                return match std::mem::replace(&mut self.input, Input::Ended) {
-                    Input::Failed(status) => Some(Err(status)),
-                    Input::Open | Input::Ended => None,
-                };
+            if !self.open && self.in_flight.is_empty() {
+                return self.failure.take().map(Err);
             }
             let full = self.in_flight.len() >= IN_FLIGHT || self.bytes >= IN_FLIGHT_BYTES;
-            let reads = open && !full && self.held.is_none();
+            let reads = self.open && !full && self.held.is_none();
             // Reading comes before answering, so that the store has work while answers are sent.
             tokio::select! {
                 biased;
-                () = drained(&mut self.draining), if open => {
+                // The sender is in the engine, which the pipeline holds.
+                () = async { _ = self.draining.wait_for(|draining| *draining).await }, if self.open => {
                     // An item that was not started was certainly not applied.
                     self.held = None;
-                    self.input = Input::Failed(self.call.status(&Error::Draining));
+                    self.fail(self.call.status(&Error::Draining));
                 }
                 item = self.items.next(), if reads => match item {
                     Some(Ok(request)) => self.held = Some(self.read(request)),
-                    Some(Err(status)) => self.input = Input::Failed(status),
-                    None => self.input = Input::Ended,
+                    Some(Err(status)) => self.fail(status),
+                    None => self.open = false,
                 },
-                Some((index, bytes, result)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                Some((bytes, answer)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     self.bytes -= bytes;
-                    self.late.retain(|(late, _)| *late != index);
-                    let outcome = match result {
-                        Ok(appended) => Outcome::Appended(appended),
-                        Err(status) => Outcome::Failure(encode::failure(&status)),
-                    };
-                    return Some(Ok(AppendEventStreamResponse { index, outcome: Some(outcome) }));
+                    self.late.retain(|(late, _)| *late != answer.index);
+                    return Some(Ok(answer));
                 }
             }
         }
+    }
+
+    /// Stops reading.
+    fn fail(&mut self, status: Status) {
+        (self.open, self.failure) = (false, Some(status));
     }
 
     fn read(&mut self, request: AppendEventStreamRequest) -> Item {
@@ -160,10 +153,10 @@ where
         let bytes = append.as_ref().map_or(0, |append| {
             append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
         });
-        let append = match append {
-            Some(append) => decode::append_event(append, self.bare),
-            None => Err(Error::invalid("append", Reason::MissingField, "This field is required.")),
-        };
+        let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
+        let append = append
+            .ok_or_else(missing)
+            .and_then(|append| decode::decode(append, self.bare, decode::append_event));
         Item { index, bytes, call: self.call.item(), append }
     }
 
@@ -190,20 +183,18 @@ where
     }
 }
 
-/// Waits for the server's shutdown.
-async fn drained(draining: &mut Receiver<bool>) {
-    // The sender is in the engine, which the pipeline holds.
-    let _ = draining.wait_for(|draining| *draining).await;
-}
-
 async fn append(engine: Arc<Engine>, item: Item) -> Answered {
     let Item { index, bytes, call, append } = item;
     let append = call.run(async {
         let (append, form) = append?;
-        let answer = engine.append_events(call.context(), append).await?;
+        let answer = engine.append_events(&call.context, append).await?;
         Ok(encode::append_event(answer, form, 1))
     });
-    (index, bytes, append.await)
+    let outcome = match append.await {
+        Ok(appended) => Outcome::Appended(appended),
+        Err(status) => Outcome::Failure(encode::failure(&status)),
+    };
+    (bytes, AppendEventStreamResponse { index, outcome: Some(outcome) })
 }
 
 /// The id that an item names its session by. Sessions of the same id count as one here.

@@ -4,7 +4,7 @@ use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Status, metadata::MetadataMap};
 
 use super::status::{status, watch_status};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Call {
     method: &'static str,
-    context: RequestContext,
+    pub context: RequestContext,
 }
 
 impl Call {
@@ -30,10 +30,6 @@ impl Call {
             request_id: CallId::next(),
         };
         Self { method, context }
-    }
-
-    pub fn context(&self) -> &RequestContext {
-        &self.context
     }
 
     /// An item of this stream: a call with an id of its own, and the stream's trace and deadline.
@@ -66,24 +62,8 @@ impl Call {
         let Self { method, context } = self;
         let RequestContext { request_id, trace, .. } = context;
         let trace_id = trace.map(|trace| format!("{:032x}", trace.trace_id));
-        tracing::error!(method, %request_id, trace_id, cause = cause.chain(), "internal error");
+        tracing::error!(method, %request_id, trace_id, cause = cause.0, "internal error");
     }
-}
-
-/// Handles a unary call: decodes the request, calls the engine, encodes the answer.
-pub async fn unary<Q, D, A, F>(
-    method: &'static str,
-    request: Request<Q>,
-    decode: impl FnOnce(Q) -> Result<D, Error>,
-    handle: impl FnOnce(RequestContext, D) -> F,
-) -> Result<Response<A>, Status>
-where
-    F: Future<Output = Result<A, Error>>,
-{
-    let call = Call::new(method, request.metadata());
-    let context = call.context().clone();
-    let work = async { handle(context, decode(request.into_inner())?).await };
-    call.run(work).await.map(Response::new)
 }
 
 /// Reads `grpc-timeout`: at most eight digits and a unit.
@@ -123,9 +103,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
-        let request = Request::new(());
-        let handle = async |_, ()| -> Result<(), Error> { panic!("a defect") };
-        let status = unary("Test", request, Ok, handle).await.unwrap_err();
+        let call = Call::new("Test", &MetadataMap::new());
+        let work = async { panic!("a defect") };
+        let status = call.run::<()>(work).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
         assert_eq!(status.get_details_error_info().unwrap().reason, "INTERNAL");
     }
@@ -138,13 +118,13 @@ mod tests {
         metadata.insert("traceparent", trace.parse().unwrap());
         let call = Call::new("Test", &metadata);
         let item = call.item();
-        for context in [call.context(), item.context()] {
+        for context in [&call.context, &item.context] {
             assert_eq!(context.deadline, deadline(Duration::from_millis(1500)));
             assert_eq!(context.trace.map(|trace| trace.to_string()).as_deref(), Some(trace));
         }
-        assert_ne!(call.context().request_id, item.context().request_id);
+        assert_ne!(call.context.request_id, item.context.request_id);
         let plain = Call::new("Test", &MetadataMap::new());
-        assert_eq!((plain.context().deadline, plain.context().trace), (None, None));
+        assert_eq!((plain.context.deadline, plain.context.trace), (None, None));
     }
 
     #[test]
@@ -180,7 +160,7 @@ mod tests {
             call.status(&Error::internal("the cause"))
         });
         let request_id = &status.get_details_error_info().unwrap().metadata["request_id"];
-        assert_eq!(*request_id, call.context().request_id.to_string());
+        assert_eq!(*request_id, call.context.request_id.to_string());
         assert!(!format!("{status:?}").contains("the cause"));
         let mut line = String::new();
         log.rewind().unwrap();

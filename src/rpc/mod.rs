@@ -5,11 +5,8 @@
 mod append_stream;
 mod call;
 pub mod convert;
-mod event;
-mod session;
-mod state;
+mod services;
 pub mod status;
-mod watch;
 
 use std::sync::Arc;
 
@@ -28,11 +25,7 @@ use crate::{
         },
     },
 };
-use convert::decode::BareIds;
-
-/// Bytes of a message that tonic refuses to send. Answers are kept below [`MESSAGE_BYTES`] by content; this is a safety net, wide enough
-/// to hold nothing back.
-const SENT_BYTES: usize = MESSAGE_BYTES + 64 * 1024;
+pub use convert::decode::BareIds;
 
 /// The services of the contract, as health names them.
 pub const SERVICE_NAMES: [&str; 4] = [
@@ -42,22 +35,12 @@ pub const SERVICE_NAMES: [&str; 4] = [
     watch_service_server::SERVICE_NAME,
 ];
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RpcOptions {
-    /// Refuse sessions that are named by their id alone.
-    pub require_full_keys: bool,
-}
-
 /// The services of the contract, and both versions of reflection, which also describes health.
-pub fn routes(engine: Arc<Engine>, options: RpcOptions) -> Routes {
-    let RpcOptions { require_full_keys } = options;
-    let bare = if require_full_keys { BareIds::Refused } else { BareIds::Allowed };
+pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     let handlers = Arc::new(Handlers { engine, bare });
     macro_rules! service {
         ($server:ident) => {
-            $server::from_arc(Arc::clone(&handlers))
-                .max_decoding_message_size(MESSAGE_BYTES)
-                .max_encoding_message_size(SENT_BYTES)
+            $server::from_arc(Arc::clone(&handlers)).max_decoding_message_size(MESSAGE_BYTES)
         };
     }
     let routes = Routes::new(service!(SessionServiceServer))
@@ -67,10 +50,7 @@ pub fn routes(engine: Arc<Engine>, options: RpcOptions) -> Routes {
     with_reflection(routes)
 }
 
-#[expect(
-    clippy::expect_used,
-    reason = "the descriptors are compiled in, and every test reads them"
-)]
+#[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
 fn with_reflection(routes: Routes) -> Routes {
     let builder = || {
         tonic_reflection::server::Builder::configure()

@@ -1,7 +1,6 @@
 //! From errors to statuses: the only mapping to the wire's codes, and the messages that callers read.
 
 mod report;
-mod truncate;
 
 use std::{fmt, time::Duration};
 
@@ -9,26 +8,23 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::domain::{
-    error::{Bounded, Error, Reason, SequenceConflict, SessionRefText, Violation, quoted},
+    error::{Bounded, Error, Reason, SequenceConflict, Violation, quoted},
     limits::{MESSAGE_BYTES, SCOPE_BYTES},
-    scope::{SessionKey, StateKey},
+    scope::{SessionRef, StateKey},
 };
-use report::{
-    Report,
-    Retryable::{No, SameId, Yes},
-};
+use report::Report;
 
 /// The status of a call that failed. `request_id` is sent if the cause is only in the log.
 pub fn status(error: &Error, request_id: impl fmt::Display) -> Status {
-    truncate::status(&report(error, request_id))
+    report(error, request_id).into_status()
 }
 
 /// The status of a watch that failed after this cursor, with which a caller resumes once the server is back.
 pub fn watch_status(error: &Error, request_id: impl fmt::Display, cursor: Option<&str>) -> Status {
     let report = report(error, request_id);
     match cursor.filter(|_| *error == Error::Draining) {
-        Some(cursor) => truncate::status(&report.with("cursor", cursor)),
-        None => truncate::status(&report),
+        Some(cursor) => report.with("cursor", cursor).into_status(),
+        None => report.into_status(),
     }
 }
 
@@ -39,55 +35,119 @@ pub fn outline(status: &Status) -> (Code, String, &str) {
     (status.code(), reason, status.message())
 }
 
-#[rustfmt::skip]
+/// A report with this message, whose variable parts are metadata by the same names.
+macro_rules! report {
+    ($reason:ident, $message:literal $(, $name:ident = $value:expr)*) => {
+        Report::new(
+            Reason::$reason,
+            format!($message $(, $name = quoted(&$value.to_string()))*),
+        )
+        $(.with(stringify!($name), $value))*
+    };
+}
+
 fn report(error: &Error, request_id: impl fmt::Display) -> Report {
     match error {
         Error::Invalid(violations) => invalid(violations),
-        Error::SessionNotFound(address) => session_not_found(address),
-        Error::SessionExists(key) => session_exists(key),
-        Error::EventIdReused(id) => Report::new(Code::AlreadyExists, Reason::EventIdReused, No, format!(
-            "Event id '{}' was used for other content. Send the same content to retry, or use another id.", quoted(id.as_str())
-        )).with("event_id", id),
-        Error::RequestIdReused(id) => Report::new(Code::AlreadyExists, Reason::RequestIdReused, No, format!(
-            "Request id '{}' was used for another delta. Send the same delta to retry, or use another id.", quoted(id.as_str())
-        )).with("request_id", id),
+        Error::SessionNotFound(SessionRef::Full(key)) => report!(
+            SessionNotFound,
+            "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
+             does not exist. Create it first.",
+            app_name = &key.app_name,
+            user_id = &key.user_id,
+            session_id = &key.session_id
+        ),
+        Error::SessionNotFound(SessionRef::Bare(id)) => report!(
+            SessionNotFound,
+            "Session '{session_id}' does not exist. Create it first.",
+            session_id = id
+        ),
+        Error::SessionExists(key) => report!(
+            SessionExists,
+            "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
+             exists already. Use another id, or set allow_existing.",
+            app_name = &key.app_name,
+            user_id = &key.user_id,
+            session_id = &key.session_id
+        ),
+        Error::EventIdReused(id) => report!(
+            EventIdReused,
+            "Event id '{event_id}' was used for other content. \
+             Send the same content to retry, or use another id.",
+            event_id = id
+        ),
+        Error::RequestIdReused(id) => report!(
+            RequestIdReused,
+            "Request id '{request_id}' was used for another delta. \
+             Send the same delta to retry, or use another id.",
+            request_id = id
+        ),
         Error::Conflict { sequence, keys } => conflict(*sequence, keys),
-        Error::AmbiguousSessionId(id) => Report::new(Code::FailedPrecondition, Reason::AmbiguousSessionId, No, format!(
-            "Several sessions have the id '{}'. Set app_name and user_id as well.", quoted(id.as_str())
-        )).with("session_id", id),
-        Error::TypeMismatch { key, wanted, found } => Report::new(Code::FailedPrecondition, Reason::TypeMismatch, No, format!(
-            "The value of key '{}' has type {found}, but the operation needs {wanted}. Replace the value, or use another key.", quoted(key.as_str())
-        )).with("key", key).with("type", found).with("wanted", wanted),
+        Error::AmbiguousSessionId(id) => report!(
+            AmbiguousSessionId,
+            "Several sessions have the id '{session_id}'. Set app_name and user_id as well.",
+            session_id = id
+        ),
+        Error::TypeMismatch { key, wanted, found } => report!(
+            TypeMismatch,
+            "The value of key '{key}' has type {type}, but the operation needs {wanted}. \
+             Replace the value, or use another key.",
+            key = key,
+            type = found,
+            wanted = wanted
+        ),
         Error::MissingStateKey(keys) => missing_state_key(keys),
-        Error::CursorOfOtherStore => Report::new(Code::FailedPrecondition, Reason::CursorOfOtherStore, No,
-            "The cursor belongs to another store. Start the watch without a cursor."),
-        Error::TooDeep => Report::new(Code::FailedPrecondition, Reason::TooDeep, No,
-            "A value is nested too deeply for google.protobuf.Struct. Request JSON_FORM_TEXT."),
-        Error::BeyondLastSequence { asked, last_sequence } => Report::new(Code::OutOfRange, Reason::BeyondLastSequence, No, format!(
-            "Sequence {asked} is greater than the last sequence, {last_sequence}."
-        )).with("asked", asked).with("last_sequence", last_sequence),
-        Error::StateTooLarge(scope) => state_too_large(scope, SCOPE_BYTES),
+        Error::CursorOfOtherStore => report!(
+            CursorOfOtherStore,
+            "The cursor belongs to another store. Start the watch without a cursor."
+        ),
+        Error::TooDeep => report!(
+            TooDeep,
+            "A value is nested too deeply for google.protobuf.Struct. Request JSON_FORM_TEXT."
+        ),
+        Error::BeyondLastSequence { asked, last_sequence } => report!(
+            BeyondLastSequence,
+            "Sequence {asked} is greater than the last sequence, {last_sequence}.",
+            asked = asked,
+            last_sequence = last_sequence
+        ),
+        Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
-        Error::AnswerTooLarge => Report::new(Code::ResourceExhausted, Reason::AnswerTooLarge, No, format!(
-            "One item exceeds the limit of {MESSAGE_BYTES} bytes per response. Request JSON_FORM_TEXT or fewer keys."
-        )).with("limit", MESSAGE_BYTES),
-        Error::Overloaded { what, retry_after_millis } => Report {
-            retry_after: Some(Duration::from_millis(*retry_after_millis)),
-            ..Report::new(Code::ResourceExhausted, Reason::Overloaded, Yes, format!("{}. Retry in {retry_after_millis} ms.", full(*what)))
-                .with("what", what.as_str()).with("retry_after_millis", retry_after_millis)
-        },
-        Error::Starting => Report::new(Code::Unavailable, Reason::Starting, Yes,
-            "The server is starting. Retry shortly."),
-        Error::Draining => Report::new(Code::Unavailable, Reason::Draining, Yes,
-            "The server is shutting down. Retry the call, resume a stream at its first unanswered item, or a watch at its last cursor."),
-        Error::StoreUnavailable(_) => Report::new(Code::Unavailable, Reason::StoreUnavailable, Yes,
-            "The store is unavailable and nothing was applied. Retry the call."),
-        Error::OutcomeUnknown(_) => Report::new(Code::Unknown, Reason::OutcomeUnknown, SameId,
-            "The store failed during the commit, so the call may or may not have been applied. Retry with the same event id or request id."),
-        Error::ExpiredInQueue => Report::new(Code::DeadlineExceeded, Reason::ExpiredInQueue, Yes,
-            "The deadline passed while the call was queued, and nothing was applied. Retry with a later deadline."),
-        Error::Internal(_) => Report::new(Code::Internal, Reason::Internal, No,
-            "Internal error. Report it with this request_id.").with("request_id", request_id),
+        Error::AnswerTooLarge => report!(
+            AnswerTooLarge,
+            "One item exceeds the limit of {limit} bytes per response. \
+             Request JSON_FORM_TEXT or fewer keys.",
+            limit = MESSAGE_BYTES
+        ),
+        Error::Overloaded { what, retry_after_millis: millis } => {
+            let message = format!("{}. Retry in {millis} ms.", full(*what));
+            let report = Report::new(Reason::Overloaded, message).with("what", what);
+            let retry_after = Some(Duration::from_millis(*millis));
+            Report { retry_after, ..report.with("retry_after_millis", millis) }
+        }
+        Error::Starting => report!(Starting, "The server is starting. Retry shortly."),
+        Error::Draining => report!(
+            Draining,
+            "The server is shutting down. \
+             Retry the call, resume a stream at its first unanswered item, \
+             or a watch at its last cursor."
+        ),
+        Error::StoreUnavailable(_) => report!(
+            StoreUnavailable,
+            "The store is unavailable and nothing was applied. Retry the call."
+        ),
+        Error::OutcomeUnknown(_) => report!(
+            OutcomeUnknown,
+            "The store failed during the commit, so the call may or may not have been applied. \
+             Retry with the same event id or request id."
+        ),
+        Error::ExpiredInQueue => report!(
+            ExpiredInQueue,
+            "The deadline passed while the call was queued, and nothing was applied. \
+             Retry with a later deadline."
+        ),
+        Error::Internal(_) => report!(Internal, "Internal error. Report it with this request_id.")
+            .with("request_id", request_id),
     }
 }
 
@@ -101,79 +161,46 @@ const fn full(what: Bounded) -> &'static str {
 }
 
 fn invalid(violations: &[Violation]) -> Report {
-    let (code, bad_request) = (Code::InvalidArgument, "The request is invalid.");
-    let Some(first) = violations.first() else {
-        return Report::new(code, Reason::BadValue, No, bad_request);
+    let [first, others @ ..] = violations else {
+        return Report::new(Reason::BadValue, "The request is invalid.");
     };
-    let mut message = match first.field.as_str() {
-        "" => first.message.clone(),
-        field => format!("{field}: {}", first.message),
+    let field = match &*first.field {
+        "" => String::new(),
+        field => format!("{field}: "),
     };
-    let more = violations.len() - 1;
-    if more > 0 {
-        message = format!("{message} The field violations list {more} more.");
-    }
-    let mut report = Report::new(code, first.reason, No, message).with("field", &first.field);
-    for (name, value) in &first.metadata {
-        report = report.with(name, value);
-    }
-    if more > 0 {
-        report = report.with("more", more);
+    let more = match others.len() {
+        0 => String::new(),
+        more => format!(" The field violations list {more} more."),
+    };
+    let message = format!("{field}{}{more}", first.message);
+    let report = Report::new(first.reason, message).with("field", &first.field);
+    let mut report = first.metadata.iter().fold(report, |it, (name, value)| it.with(name, value));
+    if !others.is_empty() {
+        report = report.with("more", others.len());
     }
     Report { violations: violations.to_vec(), ..report }
 }
 
-fn session_not_found(address: &SessionRefText) -> Report {
-    let SessionRefText { app_name, user_id, session_id } = address;
-    let whose = if app_name.is_empty() && user_id.is_empty() {
-        String::new()
-    } else {
-        format!(" of user '{}' in application '{}'", quoted(user_id), quoted(app_name))
-    };
-    let message =
-        format!("Session '{}'{whose} does not exist. Create it first.", quoted(session_id));
-    let report = Report::new(Code::NotFound, Reason::SessionNotFound, No, message);
-    [("app_name", app_name), ("user_id", user_id), ("session_id", session_id)]
-        .into_iter()
-        .filter(|(_, part)| !part.is_empty())
-        .fold(report, |report, (name, part)| report.with(name, part))
-}
-
-fn session_exists(key: &SessionKey) -> Report {
-    let SessionKey { app_name, user_id, session_id } = key;
-    let message = format!(
-        "Session '{}' of user '{}' in application '{}' exists already. Use another id, or set allow_existing.",
-        quoted(session_id.as_str()),
-        quoted(user_id.as_str()),
-        quoted(app_name.as_str())
-    );
-    Report::new(Code::AlreadyExists, Reason::SessionExists, No, message)
-        .with("app_name", app_name)
-        .with("user_id", user_id)
-        .with("session_id", session_id)
-}
-
 fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
-    let mut failed = Vec::new();
-    if let Some(SequenceConflict { expected, actual }) = sequence {
-        failed.push(format!("expected sequence {expected}, found {actual}"));
-    }
-    match keys {
-        [] => {}
-        [key] => {
-            failed.push(format!("the condition on key '{}' does not hold", quoted(key.as_str())))
-        }
-        _ => failed.push(format!("the conditions on {} keys do not hold", keys.len())),
-    }
+    let failed_sequence = sequence.map(|SequenceConflict { expected, actual }| {
+        format!("expected sequence {expected}, found {actual}")
+    });
+    let failed_keys = match keys {
+        [] => None,
+        [key] => Some(format!("the condition on key '{}' does not hold", quoted(key.as_str()))),
+        _ => Some(format!("the conditions on {} keys do not hold", keys.len())),
+    };
+    let failed: Vec<_> = failed_sequence.into_iter().chain(failed_keys).collect();
     let reason = if sequence.is_some() { Reason::SequenceConflict } else { Reason::KeyConflict };
     let message =
         format!("Precondition failed: {}. Read again and decide again.", failed.join(" and "));
-    let mut report = Report::new(Code::Aborted, reason, No, message);
+    let mut report = Report::new(reason, message);
     if let Some(SequenceConflict { expected, actual }) = sequence {
         report = report.with("expected", expected).with("actual", actual);
     }
     if !keys.is_empty() {
-        report = report.with_list("keys", keys.iter().map(StateKey::to_string).collect());
+        let keys: Vec<_> = keys.iter().map(StateKey::to_string).collect();
+        report = report.with_list("keys", &keys);
     }
     report
 }
@@ -184,17 +211,17 @@ fn missing_state_key(keys: &[String]) -> Report {
         _ => format!("{} keys of the template have", keys.len()),
     };
     let message = format!("{what} no value. Set it, or make it optional with '?'.");
-    Report::new(Code::FailedPrecondition, Reason::MissingStateKey, No, message)
-        .with_list("keys", keys.to_vec())
+    Report::new(Reason::MissingStateKey, message).with_list("keys", keys)
 }
 
-fn state_too_large(scope: impl fmt::Display, limit: usize) -> Report {
-    let message = format!(
-        "The {scope} state would exceed {limit} bytes. Remove keys, or store large values elsewhere."
-    );
-    Report::new(Code::ResourceExhausted, Reason::StateTooLarge, No, message)
-        .with("scope", scope)
-        .with("limit", limit)
+fn state_too_large(scope: &str, limit: usize) -> Report {
+    report!(
+        StateTooLarge,
+        "The {scope} state would exceed {limit} bytes. \
+         Remove keys, or store large values elsewhere.",
+        scope = scope,
+        limit = limit
+    )
 }
 
 #[cfg(test)]

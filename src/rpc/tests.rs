@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Status, transport::Channel};
 
-use super::{RpcOptions, routes, status::outline};
+use super::{BareIds, routes, status::outline};
 use crate::{
     domain::token::StoreId,
     engine::{Engine, EngineOptions},
@@ -38,11 +38,11 @@ impl Drop for Server {
     }
 }
 
-async fn serve(store: Arc<dyn Store>, options: RpcOptions) -> Server {
+async fn serve(store: Arc<dyn Store>, bare: BareIds) -> Server {
     let engine = Arc::new(Engine::new(store, Arc::new(SystemClock), EngineOptions::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = tonic::transport::Server::builder().add_routes(routes(engine.clone(), options));
+    let router = tonic::transport::Server::builder().add_routes(routes(engine.clone(), bare));
     let serving = router.serve_with_incoming(TcpListenerStream::new(listener));
     let task = tokio::spawn(async move { serving.await.unwrap() });
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
@@ -50,7 +50,7 @@ async fn serve(store: Arc<dyn Store>, options: RpcOptions) -> Server {
 }
 
 async fn server() -> Server {
-    serve(Arc::new(memory()), RpcOptions::default()).await
+    serve(Arc::new(memory()), BareIds::Allowed).await
 }
 
 fn memory() -> MemoryStore {

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     front::Front,
     health::{Phase, draining},
-    listener::{Accepted, Listener},
+    listener::Listener,
 };
 
 /// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
@@ -62,13 +62,10 @@ pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phas
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
-        let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
         match accepted {
-            Ok(Accepted::Tcp(stream)) => {
-                tokio::spawn(connection(stream.into_split(), front, phase, watcher));
-            }
-            Ok(Accepted::Unix(stream)) => {
-                tokio::spawn(connection(stream.into_split(), front, phase, watcher));
+            Ok(halves) => {
+                let watcher = connections.watcher();
+                tokio::spawn(connection(halves, front.clone(), phase.clone(), watcher));
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection");

@@ -38,13 +38,15 @@ pub fn refusal(error: &Error) -> Status {
 
 pub struct PhaseHealth(pub watch::Receiver<Phase>);
 
-fn is_known(request: Request<HealthCheckRequest>) -> bool {
-    let HealthCheckRequest { service } = request.into_inner();
-    service.is_empty() || SERVICE_NAMES.contains(&&*service)
-}
-
-fn response(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse { status: status.into() }
+/// The status of the service asked for; `None`: there is no such service.
+fn response(request: &HealthCheckRequest, phase: Phase) -> Option<HealthCheckResponse> {
+    let HealthCheckRequest { service } = request;
+    let status = match phase {
+        Phase::Serving => ServingStatus::Serving,
+        Phase::Starting | Phase::Draining => ServingStatus::NotServing,
+    };
+    let known = service.is_empty() || SERVICE_NAMES.contains(&&**service);
+    known.then(|| HealthCheckResponse { status: status.into() })
 }
 
 #[tonic::async_trait]
@@ -53,13 +55,8 @@ impl Health for PhaseHealth {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        if !is_known(request) {
-            return Err(Status::not_found("This service is not registered."));
-        }
-        Ok(Response::new(response(match *self.0.borrow() {
-            Phase::Serving => ServingStatus::Serving,
-            Phase::Starting | Phase::Draining => ServingStatus::NotServing,
-        })))
+        let answer = response(request.get_ref(), *self.0.borrow()).map(Response::new);
+        answer.ok_or_else(|| Status::not_found("This service is not registered."))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
@@ -69,15 +66,12 @@ impl Health for PhaseHealth {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let known = is_known(request);
+        let request = request.into_inner();
+        let unknown = HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() };
         let updates = WatchStream::new(self.0.clone()).flat_map(move |phase| {
-            let status = match phase {
-                _ if !known => ServingStatus::ServiceUnknown,
-                Phase::Serving => ServingStatus::Serving,
-                Phase::Starting | Phase::Draining => ServingStatus::NotServing,
-            };
             let end = (phase == Phase::Draining).then(|| Err(refusal(&Error::Draining)));
-            stream::iter([Ok(response(status))].into_iter().chain(end))
+            let update = response(&request, phase).unwrap_or(unknown);
+            stream::iter([Ok(update)].into_iter().chain(end))
         });
         Ok(Response::new(Box::pin(updates)))
     }

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+use tokio::net::{TcpListener, UnixListener, UnixStream, lookup_host, tcp, unix};
+use tokio_util::either::Either;
 
-use super::error::StartError;
 use crate::config::Listen;
 
 /// A bound listener.
@@ -19,10 +19,11 @@ pub enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-pub enum Accepted {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+/// The halves of an accepted connection.
+pub type Halves = (
+    Either<tcp::OwnedReadHalf, unix::OwnedReadHalf>,
+    Either<tcp::OwnedWriteHalf, unix::OwnedWriteHalf>,
+);
 
 /// The file of a socket; dropping it removes the file, unless another server has put its own there meanwhile.
 pub struct SocketFile {
@@ -46,7 +47,7 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    pub async fn bind(listen: &Listen, insecure: bool) -> Result<Self, StartError> {
+    pub async fn bind(listen: &Listen, insecure: bool) -> Result<Self, String> {
         match listen {
             Listen::Tcp(address) => bind_tcp(address, insecure).await,
             Listen::Unix(path) => bind_unix(path).await,
@@ -61,34 +62,38 @@ impl Listener {
         }
     }
 
-    pub async fn accept(&self) -> io::Result<Accepted> {
+    pub async fn accept(&self) -> io::Result<Halves> {
         Ok(match self {
             Self::Tcp(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
                 let _ = stream.set_nodelay(true);
-                Accepted::Tcp(stream)
+                let (reader, writer) = stream.into_split();
+                (Either::Left(reader), Either::Left(writer))
             }
-            Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0),
+            Self::Unix(listener, _) => {
+                let (reader, writer) = listener.accept().await?.0.into_split();
+                (Either::Right(reader), Either::Right(writer))
+            }
         })
     }
 }
 
-async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError> {
+async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, String> {
     let addresses: Vec<SocketAddr> = lookup_host(address)
         .await
         .map_err(|_| {
-            StartError::new(format!(
+            format!(
                 "Cannot listen on {address}: unknown host. Pass a local address, for example 127.0.0.1:50051."
-            ))
+            )
         })?
         .collect();
     if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
         && !insecure
     {
-        return Err(StartError::new(format!(
+        return Err(format!(
             "Refusing to listen on {open} without TLS. Listen on 127.0.0.1 or a Unix socket, or pass --insecure to override."
-        )));
+        ));
     }
     let listener =
         TcpListener::bind(&addresses[..]).await.map_err(|error| bind_error(address, &error))?;
@@ -96,8 +101,8 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, StartError>
     Ok(Listener::Tcp(listener, bound))
 }
 
-fn bind_error(address: &str, error: &io::Error) -> StartError {
-    StartError::new(match error.kind() {
+fn bind_error(address: &str, error: &io::Error) -> String {
+    match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "{address} is in use, perhaps by another sessiond. Stop that process, or pass another address with --listen (port 0 takes a free one)."
         ),
@@ -108,17 +113,17 @@ fn bind_error(address: &str, error: &io::Error) -> StartError {
             "{address} is not a local address. Pass one with --listen, for example 127.0.0.1:50051."
         ),
         _ => format!("Cannot listen on {address}: {error}. Pass another address with --listen."),
-    })
+    }
 }
 
 /// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path) -> Result<Listener, StartError> {
+async fn bind_unix(path: &Path) -> Result<Listener, String> {
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
-            return Err(StartError::new(format!(
+            return Err(format!(
                 "{name} exists and is not a socket. Remove it, or pass another path with --listen."
-            )));
+            ));
         }
         if UnixStream::connect(path).await.is_ok() {
             return Err(bind_error(&name, &io::ErrorKind::AddrInUse.into()));

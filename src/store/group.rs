@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::{Notifier, RequestContext};
 use crate::{
-    commit::{Answer, ChangeSet, Decision, Loaded, Needs, Request, decide, needs},
+    commit::{Answer, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
 };
 
@@ -56,28 +56,28 @@ pub async fn execute<B: Backend>(
     expire(group);
     let needed: Vec<Needs<'_>> =
         group.iter().map(|submission| needs(&submission.request)).collect();
-    if let Err(failure) = backend.load(&needed).await {
-        drop(needed);
-        return refuse_all(group, failure);
-    }
+    let loaded = backend.load(&needed).await;
     drop(needed);
+    if let Err(failure) = loaded {
+        group.drain(..).for_each(|submission| submission.answer(Err(failure.clone())));
+        return Err(failure);
+    }
     let mut changes = ChangeSet::default();
-    let mut decided = Vec::with_capacity(group.len());
+    let mut decided: Vec<(Submission, Result<Answer, Error>)> = Vec::with_capacity(group.len());
     let mut waiting = std::mem::take(group).into_iter();
     while let Some(submission) = waiting.next() {
         let decision = catch_unwind(AssertUnwindSafe(|| {
             decide(backend.loaded(), &mut changes, &submission.request)
         }));
-        match decision {
-            Ok(Decision::Accepted(answer)) => decided.push((submission, Ok(answer))),
-            Ok(Decision::Refused(error)) => decided.push((submission, Err(error))),
+        let answer = match decision {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Refusal::Error(error))) => Err(error),
             // Nothing was changed since it was loaded: loading again would not help.
-            Ok(Decision::LoadAgain) if changes.is_empty() => {
-                decided
-                    .push((submission, Err(Error::internal("a request's needs were not loaded"))));
+            Ok(Err(Refusal::LoadAgain)) if changes.is_empty() => {
+                Err(Error::internal("a request's needs were not loaded"))
             }
             // Those behind it wait as well, so that writes take effect in the order in which they came.
-            Ok(Decision::LoadAgain) => {
+            Ok(Err(Refusal::LoadAgain)) => {
                 group.push(submission);
                 group.extend(waiting);
                 break;
@@ -94,22 +94,19 @@ pub async fn execute<B: Backend>(
                 group.extend(waiting);
                 return Err(failure);
             }
-        }
+        };
+        decided.push((submission, answer));
     }
     let committed = commit(backend, &changes).await;
-    match committed {
-        Ok(()) => {
-            notifier.wake(&changes);
-            // Events are shared with the answers: those are the last to hold them.
-            drop(changes);
-            decided.into_iter().for_each(|(submission, answer)| submission.answer(answer));
-            Ok(())
-        }
-        Err(failure) => {
-            decided.into_iter().for_each(|(it, _)| it.answer(Err(failure.clone())));
-            Err(failure)
-        }
+    if committed.is_ok() {
+        notifier.wake(&changes);
     }
+    // Events are shared with the answers: those are the last to hold them.
+    drop(changes);
+    for (submission, answer) in decided {
+        submission.answer(committed.clone().and(answer));
+    }
+    committed
 }
 
 async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), Error> {
@@ -118,10 +115,10 @@ async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), 
         backend.loaded().end_group();
         return Ok(());
     }
-    let committed = match backend.apply(changes).await {
-        Ok(()) => backend.commit().await,
-        Err(failure) => Err(failure),
-    };
+    let mut committed = backend.apply(changes).await;
+    if committed.is_ok() {
+        committed = backend.commit().await;
+    }
     match committed {
         Ok(()) => backend.loaded().end_group(),
         Err(_) => backend.roll_back(true).await,
@@ -135,18 +132,10 @@ async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), 
     reason = "deadlines are counted on the caller's clock, not on the store's"
 )]
 fn expire(group: &mut Vec<Submission>) {
-    if group.iter().all(|submission| submission.context.deadline.is_none()) {
-        return;
-    }
     let now = Instant::now();
     for expired in group.extract_if(.., |submission| submission.context.is_expired(now)) {
         expired.answer(Err(Error::ExpiredInQueue));
     }
-}
-
-fn refuse_all(group: &mut Vec<Submission>, failure: Error) -> Result<(), Error> {
-    group.drain(..).for_each(|submission| submission.answer(Err(failure.clone())));
-    Err(failure)
 }
 
 /// An error of a store whose worker ended before it answered.

@@ -3,7 +3,6 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](crate::commit::Request) that
 //! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
 
-mod budget;
 mod clock;
 mod context;
 pub mod group;
@@ -13,22 +12,23 @@ mod open;
 mod query;
 mod queue;
 pub mod sqlite;
-mod writes;
+mod typed;
 
 use async_trait::async_trait;
 
 pub use crate::commit::{
-    Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
-    OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+    Append, Appended, AppendedEvent, CreateSession, Created, ForkSession, OnExisting, RequestKey,
+    RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
+    domain::{error::Error, token::StoreId},
 };
 pub use clock::{Clock, SystemClock};
 pub use context::{CallId, Principal, RequestContext, TraceParent};
 pub use notifier::{Notifier, Subscription};
-pub use open::{CrashAt, OpenError, StoreOptions, open};
+pub use open::{CrashAt, StoreOptions, open};
+pub(crate) use query::Budget;
 pub use query::{
     EventQuery, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
     SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
@@ -71,9 +71,6 @@ pub trait Store: Send + Sync + 'static {
 
     /// Lists sessions of an application or of one user.
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error>;
-
-    /// Reads a page of a session's events. Errors: [`Error::SessionNotFound`], [`Error::BeyondLastSequence`].
-    async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error>;
 
     /// Reads what is visible from a scope, whole or some keys of it. An application or a user that was never written to is empty,
     /// with version 0. Errors: [`Error::SessionNotFound`].

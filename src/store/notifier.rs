@@ -5,10 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::watch;
@@ -17,11 +14,7 @@ use crate::{commit::ChangeSet, domain::scope::Scope};
 
 /// Wakes watchers by scope.
 #[derive(Debug, Default)]
-pub struct Notifier {
-    scopes: Mutex<Watched>,
-    /// The number of scopes in the map, so that a commit without watchers takes no lock.
-    watched: AtomicUsize,
-}
+pub struct Notifier(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
@@ -47,20 +40,19 @@ impl Notifier {
         }
         let (sender, receiver) = watch::channel(0);
         watched.senders.insert(scope.clone(), sender);
-        self.watched.store(watched.senders.len(), Ordering::SeqCst);
         receiver
     }
 
     /// Wakes the watchers of every scope that a committed group changed.
     pub fn wake(&self, changes: &ChangeSet) {
-        if self.watched.load(Ordering::SeqCst) == 0 {
+        let watched = self.lock();
+        if watched.senders.is_empty() {
             return;
         }
         let sessions = changes.sessions.values().map(|row| &row.info);
         let sessions =
             sessions.chain(&changes.removed).map(|info| Scope::Session(info.key.clone()));
         let wide = changes.scopes.keys().filter_map(|key| key.wide());
-        let watched = self.lock();
         for scope in sessions.chain(wide) {
             if let Some(sender) = watched.senders.get(&scope) {
                 sender.send_modify(|wakes| *wakes += 1);
@@ -69,7 +61,7 @@ impl Notifier {
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

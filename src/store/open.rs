@@ -1,6 +1,6 @@
 //! Opens a store by its URL.
 
-use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc};
+use std::{num::NonZeroU64, str::FromStr, sync::Arc};
 
 use super::{
     Store, SystemClock,
@@ -40,20 +40,8 @@ impl FromStr for CrashAt {
     }
 }
 
-/// Why a store cannot be opened: a whole sentence that says what to do.
-#[derive(Debug)]
-pub struct OpenError(String);
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// Opens `sqlite:PATH` or `memory:`.
-pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+/// Opens `sqlite:PATH` or `memory:`. An error is a whole sentence that says what to do.
+pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     let StoreOptions { readers, new_id, crash } = options;
     if url == "memory:" {
         return Ok(Arc::new(MemoryStore::new(new_id, Arc::new(SystemClock))));
@@ -62,13 +50,12 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, Op
         Some(path) if !path.is_empty() => {
             let crash = crash.map(|CrashAt(crash)| crash);
             let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path, new_id) };
-            let store =
-                sqlite::open(options).await.map_err(|error| OpenError(error.to_string()))?;
+            let store = sqlite::open(options).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(store))
         }
-        _ => Err(OpenError(format!(
+        _ => Err(format!(
             "'{url}' is not the URL of a store. Pass sqlite:PATH for a file, or memory: to keep nothing on disk."
-        ))),
+        )),
     }
 }
 
@@ -89,7 +76,7 @@ mod tests {
     async fn an_unknown_url_is_refused_with_the_forms_there_are() {
         let options = StoreOptions { readers: 1, new_id: StoreId([0; 16]), crash: None };
         for url in ["", "sqlite:", "memory", "postgres://localhost/x"] {
-            let error = open(url, options.clone()).await.err().unwrap().to_string();
+            let error = open(url, options.clone()).await.err().unwrap();
             assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");
         }
     }

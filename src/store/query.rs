@@ -1,4 +1,4 @@
-//! Queries to a store, and their results.
+//! Queries to a store, their results, and how much of a page is taken.
 
 use crate::domain::{
     Sequence, Version,
@@ -12,7 +12,6 @@ use crate::domain::{
     token::Position,
 };
 
-/// A read of one session.
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
     pub session: SessionRef,
@@ -23,7 +22,13 @@ pub struct SessionQuery {
     pub events: Option<EventSelection>,
 }
 
-/// A session as read.
+impl SessionQuery {
+    /// A session as it is now, without state and events.
+    pub fn info(session: SessionRef) -> Self {
+        Self { session, as_of: None, with_state: false, events: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct SessionView {
     /// As of an event, if the query named one.
@@ -34,7 +39,6 @@ pub struct SessionView {
     pub events: Option<EventPage>,
 }
 
-/// Order of a list of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOrder {
     /// Oldest `last_event_time` first; ties by user id, then session id, ascending.
@@ -43,7 +47,6 @@ pub enum SessionOrder {
     MostRecent,
 }
 
-/// A list of sessions.
 #[derive(Clone, Debug)]
 pub struct SessionsQuery {
     pub app_name: AppName,
@@ -71,7 +74,6 @@ pub struct SessionPage {
     pub rest: Option<(Time, UserId, SessionId)>,
 }
 
-/// A read of a session's events.
 #[derive(Clone, Debug)]
 pub struct EventQuery {
     pub key: SessionKey,
@@ -80,7 +82,6 @@ pub struct EventQuery {
     pub selection: EventSelection,
 }
 
-/// A read of state.
 #[derive(Clone, Debug)]
 pub struct StateQuery {
     pub scope: Scope,
@@ -88,7 +89,6 @@ pub struct StateQuery {
     pub keys: Option<Vec<StateKey>>,
 }
 
-/// State as read.
 #[derive(Clone, Debug)]
 pub struct StateView {
     pub state: State,
@@ -98,7 +98,6 @@ pub struct StateView {
     pub info: Option<SessionInfo>,
 }
 
-/// A read of one key's changes.
 #[derive(Clone, Debug)]
 pub struct KeyChangeQuery {
     pub scope: Scope,
@@ -112,7 +111,6 @@ pub struct KeyChangeQuery {
     pub max_bytes: usize,
 }
 
-/// A change of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyChange {
     /// The version that the change made.
@@ -173,4 +171,28 @@ pub struct WatchPage {
     pub complete: bool,
     /// When the session expires, if the scope is a session with an expiry.
     pub expire_time: Option<Time>,
+}
+
+/// The items and bytes that a page may still take. The first item always fits.
+pub(crate) struct Budget {
+    items: usize,
+    bytes: usize,
+    is_first: bool,
+}
+
+impl Budget {
+    pub(crate) fn new(max_items: usize, max_bytes: usize) -> Self {
+        Self { items: max_items, bytes: max_bytes, is_first: true }
+    }
+
+    /// Spends one item of `bytes`, if it fits. Returns whether it did.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.is_first || (self.items > 0 && bytes <= self.bytes);
+        if fits {
+            self.items = self.items.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.is_first = false;
+        }
+        fits
+    }
 }

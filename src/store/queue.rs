@@ -5,14 +5,7 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Why an item was not accepted.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
-    /// The queue is full.
-    Full,
-    /// The queue is closed.
-    Closed,
-}
+use crate::domain::error::Error;
 
 /// A bounded queue. Items accepted before it was closed can still be taken.
 pub(crate) struct Queue<T> {
@@ -20,6 +13,8 @@ pub(crate) struct Queue<T> {
     filled: Condvar,
     max_items: usize,
     max_bytes: usize,
+    /// The answer to an item for which there is no place.
+    full: Error,
 }
 
 struct Inner<T> {
@@ -31,20 +26,20 @@ struct Inner<T> {
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(max_items: usize, max_bytes: usize) -> Self {
+    pub(crate) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
         let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
-        Self { inner: Mutex::new(inner), filled: Condvar::new(), max_items, max_bytes }
+        Self { inner: Mutex::new(inner), filled: Condvar::new(), max_items, max_bytes, full }
     }
 
-    /// Accepts or rejects an item of this size. An empty queue accepts an item of any size.
-    pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), Rejected> {
+    /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
+    pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), Error> {
         let mut inner = self.lock();
         if inner.closed {
-            return Err(Rejected::Closed);
+            return Err(Error::Draining);
         }
         let full = inner.items.len() >= self.max_items || inner.bytes + bytes > self.max_bytes;
         if full && !inner.items.is_empty() {
-            return Err(Rejected::Full);
+            return Err(self.full.clone());
         }
         inner.bytes += bytes;
         inner.items.push_back((bytes, item));
@@ -110,29 +105,31 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
+    const FULL: Error = Error::TooDeep;
+
     #[test]
     fn what_is_too_much_is_rejected_at_once() {
-        let queue = Queue::new(2, 10);
+        let queue = Queue::new(2, 10, FULL);
         assert_eq!(queue.push(1, 4), Ok(()));
-        assert_eq!(queue.push(2, 7), Err(Rejected::Full));
+        assert_eq!(queue.push(2, 7), Err(FULL));
         assert_eq!(queue.push(2, 6), Ok(()));
-        assert_eq!(queue.push(3, 0), Err(Rejected::Full));
+        assert_eq!(queue.push(3, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.push(3, 4), Ok(()));
     }
 
     #[test]
     fn a_large_item_fits_where_nothing_else_is() {
-        let queue = Queue::new(2, 10);
+        let queue = Queue::new(2, 10, FULL);
         assert_eq!(queue.push(1, 11), Ok(()));
-        assert_eq!(queue.push(2, 0), Err(Rejected::Full));
+        assert_eq!(queue.push(2, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.push(2, 0), Ok(()));
     }
 
     #[test]
     fn a_group_ends_at_its_bounds() {
-        let queue = Queue::new(100, 1000);
+        let queue = Queue::new(100, 1000, FULL);
         for item in 0..10 {
             queue.push(item, 10).unwrap();
         }
@@ -150,10 +147,10 @@ mod tests {
 
     #[test]
     fn what_was_accepted_outlives_the_closing() {
-        let queue = Queue::new(2, 10);
+        let queue = Queue::new(2, 10, FULL);
         queue.push(1, 0).unwrap();
         queue.close();
-        assert_eq!(queue.push(2, 0), Err(Rejected::Closed));
+        assert_eq!(queue.push(2, 0), Err(Error::Draining));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.pop(), None);
         assert!(!queue.take(&mut Vec::new(), 1, 1, true));
@@ -161,7 +158,7 @@ mod tests {
 
     #[test]
     fn closing_wakes_those_who_wait() {
-        let queue = std::sync::Arc::new(Queue::<()>::new(2, 10));
+        let queue = std::sync::Arc::new(Queue::<()>::new(2, 10, FULL));
         let waiting = std::sync::Arc::clone(&queue);
         let thread = std::thread::spawn(move || waiting.pop());
         queue.close();

@@ -16,10 +16,10 @@ use sessiond::{
         token::{Position, StoreId},
     },
     store::{
-        Append, Appended, CreateSession, Created, DeleteSession, EventQuery, ForkSession,
-        KeyChangePage, KeyChangeQuery, RequestContext, RewindSession, SessionPage, SessionQuery,
-        SessionUpdate, SessionView, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
-        StateView, Store, Subscription, WatchPage, WatchQuery,
+        Append, Appended, CreateSession, Created, EventQuery, ForkSession, KeyChangePage,
+        KeyChangeQuery, RequestContext, RewindSession, SessionPage, SessionQuery, SessionUpdate,
+        SessionView, SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store,
+        Subscription, WatchPage, WatchQuery,
     },
 };
 use tempfile::TempDir;
@@ -203,7 +203,7 @@ impl TestStore {
 
     pub async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
         self.clock.set(now);
-        self.store.delete_session(&RequestContext::internal(), DeleteSession { key }).await
+        self.store.delete_session(&RequestContext::internal(), key).await
     }
 
     pub async fn sweep(&self, now: Time) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! Forks that take several requests, and what happens between those.
 
 use sessiond::{
-    commit::{Answer, CopyEvents, FinishFork, Fork, Request},
+    commit::{Answer, CopyEvents, Fork, Request},
     domain::{
         Sequence,
         error::Error,
@@ -30,7 +30,7 @@ async fn copy(fixture: &Fixture, fork: &Fork, after: Sequence) -> Result<Sequenc
 }
 
 async fn finish(fixture: &Fixture, fork: &Fork) -> Result<(SessionInfo, State), Error> {
-    match ask(fixture, Request::FinishFork(FinishFork { fork: fork.clone() })).await? {
+    match ask(fixture, Request::FinishFork(fork.clone())).await? {
         Answer::Forked(forked) => Ok(forked),
         other => panic!("{other:?}"),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sessiond::{
     domain::{
-        error::{Error, SessionRefText},
+        error::Error,
         id::{DisplayName, SessionId},
         scope::SessionRef,
     },
@@ -146,11 +146,7 @@ pub async fn a_bare_id_finds_the_only_session_of_that_id(fixture: &mut Fixture) 
     let id = SessionId::new("s").unwrap();
     let by_id = || SessionQuery { session: bare("s"), ..read("x/x/x") };
     let append = |event_id: &str| Append { session: bare("s"), ..plain("x/x/x", event_id) };
-    let missing = Error::SessionNotFound(SessionRefText {
-        app_name: String::new(),
-        user_id: String::new(),
-        session_id: "s".to_owned(),
-    });
+    let missing = Error::SessionNotFound(bare("s"));
     assert_eq!(fixture.read_session(by_id()).await.unwrap_err(), missing);
     assert_eq!(fixture.append(append("1")).await.unwrap_err(), missing);
     fixture.new_session("a/u/s", &[("k", "1")]).await;

@@ -6,7 +6,7 @@ use sessiond::{
     domain::{
         Sequence, Version,
         delta::{Delta, Operation, ScopeDelta},
-        event::{Fingerprint, NewEvent, event_fingerprint},
+        event::{Fingerprint, NewEvent},
         field::Path,
         id::{AppName, Author, Branch, DisplayName, EventId, RequestId, SessionId, UserId},
         json::{Amount, Json},
@@ -189,16 +189,8 @@ pub fn event(id: &str, delta: Delta) -> NewEvent {
 
 /// The same event with the fingerprint of its content, at its place in a request.
 fn in_request(at: usize, event: NewEvent) -> NewEvent {
-    let field = Path::REQUEST.field("events").index(at).field("state_delta").to_field();
-    let fingerprint = event_fingerprint(
-        event.invocation_id.as_ref(),
-        &event.author,
-        &event.branch,
-        event.event_time,
-        &event.delta,
-        event.body.as_ref(),
-    );
-    NewEvent { fingerprint, field, ..event }
+    let field = Path::REQUEST.field("events").index(at).field("state_delta").into();
+    NewEvent { fingerprint: event.content_fingerprint(), field, ..event }
 }
 
 pub fn append(path: &str, events: impl IntoIterator<Item = NewEvent>) -> Append {

@@ -9,10 +9,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use sessiond::{
-    commit::{
-        Answer, ChangeSet, CopyEvents, Decision, FinishFork, Fork, Loaded, Needs, Request, decide,
-        needs,
-    },
+    commit::{Answer, ChangeSet, CopyEvents, Fork, Loaded, Needs, Refusal, Request, decide, needs},
     domain::{error::Error, session::Incarnation, time::Time},
 };
 
@@ -154,9 +151,7 @@ impl Alone {
         for copying in self.forks.iter_mut().filter(|copying| !copying.queued) {
             copying.queued = true;
             let next = |fork: &Fork| match copying.after {
-                Some(after) if after >= fork.up_to => {
-                    Request::FinishFork(FinishFork { fork: fork.clone() })
-                }
+                Some(after) if after >= fork.up_to => Request::FinishFork(fork.clone()),
                 after => {
                     let after = after.unwrap_or(0);
                     Request::CopyEvents(CopyEvents { fork: fork.clone(), after })
@@ -183,17 +178,17 @@ impl Alone {
         for work in &group {
             let was_empty = changes.is_empty();
             match decide(&mut loaded, &mut changes, &work.request) {
-                Decision::LoadAgain => {
+                Err(Refusal::LoadAgain) => {
                     assert!(!was_empty, "a need was not loaded: {:?}", work.request);
                     self.counts[2] += 1;
                     break;
                 }
-                Decision::Refused(error) => {
+                Err(Refusal::Error(error)) => {
                     assert_eq!(changes.is_empty(), was_empty, "refused, and not without a trace");
                     answers.push(Err(error));
                     self.counts[1] += 1;
                 }
-                Decision::Accepted(answer) => {
+                Ok(answer) => {
                     answers.push(Ok(answer));
                     self.counts[0] += 1;
                 }
@@ -239,7 +234,7 @@ impl Alone {
                 return;
             }
             (Request::CopyEvents(CopyEvents { fork, .. }), ..) => fork,
-            (Request::FinishFork(FinishFork { fork }), ..) => fork,
+            (Request::FinishFork(fork), ..) => fork,
             _ => return,
         };
         self.forks.retain_mut(|copying| {

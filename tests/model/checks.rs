@@ -4,12 +4,7 @@ use std::collections::BTreeMap;
 
 use sessiond::{
     commit::{ChangeSet, Loaded, Mode, Needs, ScopeChange, ScopeKey, ScopeState},
-    domain::{
-        event::Changes,
-        json::Json,
-        scope::{Prefix, StateKey},
-        session::Incarnation,
-    },
+    domain::{event::Changes, json::Json, scope::StateKey, session::Incarnation},
 };
 
 use crate::{
@@ -27,7 +22,7 @@ pub fn change_set(tables: &Tables, changes: &ChangeSet, needs: &[Needs<'_>]) {
         *last += 1;
         assert_eq!(row.event.sequence, *last, "sequences are dense");
         for key in changed_keys(&row.event.changes) {
-            assert_ne!(key.prefix(), Prefix::Temp, "temp: keys are not stored");
+            assert_ne!(key.scope(), None, "temp: keys are not stored");
         }
     }
     for (incarnation, row) in &changes.sessions {
@@ -53,10 +48,8 @@ pub fn change_set(tables: &Tables, changes: &ChangeSet, needs: &[Needs<'_>]) {
                 let versions: Vec<u64> = change.log.iter().map(|row| row.version).collect();
                 let risen: Vec<u64> = (stored + 1..=change.version).collect();
                 assert_eq!(versions, risen, "each version is one change");
-                let is_written =
-                    |needs: &Needs<'_>| needs.scopes[scope.kind() as usize].mode == Mode::Write;
                 assert!(
-                    needs.iter().any(is_written),
+                    needs.iter().any(|needs| needs.mode(scope.kind()) == Mode::Write),
                     "{scope:?} is changed, and no request writes it"
                 );
             }

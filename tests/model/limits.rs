@@ -59,7 +59,7 @@ fn event(id: u128, delta: Delta, body: Option<Json>) -> NewEvent {
         body,
         fingerprint: Fingerprint(id),
         refusal: None,
-        field: FieldPath::new("event.state_delta"),
+        field: FieldPath::from("event.state_delta"),
     }
 }
 

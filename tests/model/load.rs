@@ -1,7 +1,7 @@
 //! Loads exactly the rows that requests need: a row that no need names is missing for the decision.
 
 use sessiond::{
-    commit::{Address, KeysNeeded, Loaded, Needs, ScopeKey, ScopeState, SessionState, StoredEvent},
+    commit::{Address, Loaded, Needs, ScopeKey, ScopeState, SessionState},
     domain::{
         id::{AppName, UserId},
         scope::{Scope, ScopeKind, SessionKey},
@@ -59,7 +59,6 @@ fn address(tables: &Tables, loaded: &mut Loaded, key: &SessionKey) {
         info: row.info.clone(),
         own: head(tables, &ScopeKey::Session(incarnation)),
         markers: tables.markers(incarnation),
-        is_new: false,
     };
     loaded.sessions.insert(incarnation, session);
 }
@@ -74,9 +73,7 @@ fn session(tables: &Tables, loaded: &mut Loaded, key: &SessionKey, needs: &Needs
     let last_sequence = loaded.sessions[&incarnation].info.last_sequence;
     for id in &needs.event_ids {
         let stored = tables.events(incarnation).find(|row| row.event.event_id == **id);
-        let stored = stored
-            .map(|row| StoredEvent { event: row.event.clone(), fingerprint: row.fingerprint });
-        loaded.events.insert((incarnation, (*id).clone()), stored);
+        loaded.events.insert((incarnation, (*id).clone()), stored.cloned());
     }
     request(tables, loaded, ScopeKey::Session(incarnation), needs);
     if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
@@ -112,7 +109,7 @@ fn scopes(
     incarnation: Option<Incarnation>,
     needs: &Needs<'_>,
 ) {
-    for (kind, needed) in ScopeKind::ALL.into_iter().zip(&needs.scopes) {
+    for kind in ScopeKind::ALL {
         let key = match (kind, user, incarnation) {
             (ScopeKind::Application, ..) => ScopeKey::Application(app.clone()),
             (ScopeKind::User, Some(user), _) => ScopeKey::User(app.clone(), user.clone()),
@@ -125,23 +122,18 @@ fn scopes(
             *scope = head(tables, &key);
         }
         let rows: Vec<_> = tables.state(&key).collect();
-        match &needed.keys {
-            KeysNeeded::All if !scope.complete => {
-                scope.keys.clear();
-                for row in rows {
-                    scope.put(&row.name, Some((row.value.clone(), row.version)));
-                }
-                scope.complete = true;
+        for name in needs.keys().filter(|key| key.scope() == Some(kind)).map(|key| key.name()) {
+            let row = rows.iter().find(|row| *row.name == *name);
+            if !scope.covers(name) {
+                scope.put(name, row.map(|row| (row.value.clone(), row.version)));
             }
-            KeysNeeded::All => {}
-            KeysNeeded::Some(keys) => {
-                for name in keys.iter().map(|key| key.name()) {
-                    let row = rows.iter().find(|row| *row.name == *name);
-                    if !scope.keys.contains_key(name) && !scope.complete {
-                        scope.put(name, row.map(|row| (row.value.clone(), row.version)));
-                    }
-                }
+        }
+        if needs.all_state && !scope.complete {
+            scope.keys.clear();
+            for row in rows {
+                scope.put(&row.name, Some((row.value.clone(), row.version)));
             }
+            scope.complete = true;
         }
     }
 }

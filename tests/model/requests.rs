@@ -2,13 +2,13 @@
 
 use sessiond::{
     commit::{
-        Answer, Append, Appended, CreateSession, Created, DeleteSession, ForkSession, OnExisting,
-        Request, RequestKey, RewindSession, SessionUpdate, StateUpdate,
+        Answer, Append, Appended, CreateSession, Created, ForkSession, OnExisting, Request,
+        RequestKey, RewindSession, SessionUpdate, StateUpdate,
     },
     domain::{
         delta::ScopeDelta,
         error::{Error, Reason},
-        event::{Fingerprint, NewEvent, event_fingerprint},
+        event::{Fingerprint, NewEvent},
         field::{FieldPath, Path},
         id::{
             AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId,
@@ -45,7 +45,7 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
             labels: label.map(labels),
             expiration: end.map(|end| end.map(|end| expiration(end, now))),
         }),
-        Write::Delete { at } => Request::Delete(DeleteSession { key: address(at) }),
+        Write::Delete { at } => Request::Delete(address(at)),
         Write::Fork { at, up_to, to } => {
             let session_id = SessionId::new(to).unwrap();
             Request::Fork(ForkSession { source: address(at), up_to, session_id })
@@ -184,24 +184,19 @@ fn new_event(at: usize, entry: Entry, now: Time) -> NewEvent {
     let body = body.map(|body| Json::parse(body.to_owned()).unwrap());
     // Rounded, so that a repetition soon after is the same event.
     let event_time = event_secs.map(|secs| Time::new(now.secs() / 50 * 50 + secs, 0).unwrap());
-    let fingerprint = event_fingerprint(
-        invocation_id.as_ref(),
-        &author,
-        &branch,
-        event_time,
-        &delta,
-        body.as_ref(),
-    );
-    NewEvent {
+    let mut event = NewEvent {
         event_id: EventId::new(id.to_string()).unwrap(),
         invocation_id,
         author,
         branch,
         event_time,
-        delta: delta.split_temp().0,
+        delta,
         body,
-        fingerprint,
+        fingerprint: Fingerprint::default(),
         refusal: refused.then(|| Error::invalid("events", Reason::BadJson, "")),
         field: FieldPath::from(Path::REQUEST.field("events").index(at).field("state_delta")),
-    }
+    };
+    event.fingerprint = event.content_fingerprint();
+    event.delta = event.delta.split_temp().0;
+    event
 }

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::domain::json::Json;
+use crate::domain::json::{Head, Json, Reader};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member<'a> {
@@ -18,11 +17,6 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// A string's characters; `None` for any other value.
-    pub fn string(&self) -> Option<String> {
-        serde_json::from_str(self.value).ok()
-    }
-
     /// The members of an object. An error names this member.
     pub fn members(&self) -> Result<Vec<(String, Json)>, String> {
         let object = Json::object(self.value.to_owned());
@@ -39,19 +33,17 @@ pub struct Object<'a> {
 
 impl<'a> Object<'a> {
     pub fn read(text: &'a str) -> Result<Self, String> {
-        let mut parser = serde_json::Deserializer::from_str(text);
-        let pairs = parser.deserialize_map(Pairs).map_err(|error| error.to_string())?;
-        parser.end().map_err(|error| error.to_string())?;
-        let mut members = Vec::with_capacity(pairs.len());
-        // A key begins after the end of the member before it.
-        let mut after_previous = text.find('{').unwrap_or(0) + 1;
-        for (key, raw) in pairs {
-            let value: &'a str = raw.get();
-            let value_start = value.as_ptr().addr() - text.as_ptr().addr();
-            let skipped = text[after_previous..value_start].find('"').unwrap_or_default();
-            let end = value_start + value.len();
-            members.push(Member { key, value, span: after_previous + skipped..end });
-            after_previous = end;
+        let _: &RawValue = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut reader = Reader::new(text);
+        let Head::Object = reader.head() else { return Err("expected a JSON object".to_owned()) };
+        let mut members = Vec::new();
+        let mut end = 0;
+        while let Some(key) = reader.next_key() {
+            let (key, value) = (key.decode().into_owned(), reader.skip_value());
+            // A key begins with the first quote after the member before it.
+            let start = end + text[end..].find('"').unwrap_or_default();
+            end = value.as_ptr().addr() - text.as_ptr().addr() + value.len();
+            members.push(Member { key, value, span: start..end });
         }
         Ok(Self { text, members })
     }
@@ -69,6 +61,12 @@ impl<'a> Object<'a> {
     /// As [`Object::get`]; null counts as missing.
     pub fn value(&self, keys: &[&str]) -> Option<&Member<'a>> {
         self.get(keys).filter(|member| member.value != "null")
+    }
+
+    /// A string's characters, or nothing if there is no such member or it is null. An error names the member.
+    pub fn text(&self, keys: &[&str]) -> Result<String, String> {
+        let Some(member) = self.value(keys) else { return Ok(String::new()) };
+        serde_json::from_str(member.value).map_err(|_| format!("{} must be a string", member.key))
     }
 
     /// The text without the members that `unwanted` picks.
@@ -113,25 +111,6 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Collects the members of a map; their values are not parsed.
-struct Pairs;
-
-impl<'de> Visitor<'de> for Pairs {
-    type Value = Vec<(String, &'de RawValue)>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut pairs = Vec::new();
-        while let Some(pair) = map.next_entry()? {
-            pairs.push(pair);
-        }
-        Ok(pairs)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -147,7 +126,7 @@ mod tests {
         let object = Object::read("{ \"a\" : 1.0 ,\"b,\\\"\":[ ], \"a\":\"x\"}").unwrap();
         let seen: Vec<_> = object.members.iter().map(|m| (m.key.as_str(), m.value)).collect();
         assert_eq!(seen, [("a", "1.0"), ("b,\"", "[ ]"), ("a", "\"x\"")]);
-        assert_eq!(object.get(&["a"]).and_then(Member::string).as_deref(), Some("x"));
+        assert_eq!(object.text(&["a"]).as_deref(), Ok("x"));
         assert!(object.get(&["c"]).is_none());
     }
 

@@ -1,12 +1,10 @@
 //! One event as an entry of a session file.
 
-use prost_types::Timestamp;
-
-use super::{edit::Object, extra::Note, stamp};
+use super::{edit::Object, format::Note};
 use crate::{
-    cli::{failure::Failure, time},
+    cli::time,
     domain::json::{Json, object_text},
-    proto::v1::{Event, Session, event::BodyForm, session::StateForm, state_delta::SetForm},
+    proto::v1::{self, event::BodyForm, state_delta::SetForm},
 };
 
 /// How Java and Kotlin mark a key as removed: as its value, or as the only key of its value.
@@ -14,217 +12,88 @@ const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
 const DELTA: [&str; 2] = ["state_delta", "stateDelta"];
 const INVOCATION: [&str; 2] = ["invocation_id", "invocationId"];
 
-/// An event without sequence and commit time, which the server adds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
-    pub event_id: String,
-    pub invocation_id: String,
-    pub author: String,
-    pub branch: String,
-    pub event_time: Option<Timestamp>,
-    /// In the order of the file, without `temp:` keys.
-    pub set: Vec<(String, Json)>,
-    pub remove: Vec<String>,
-    /// Everything else: one object.
-    pub body: Option<String>,
+/// Reads an entry that ADK wrote. `None`: a fragment of a streamed answer, which is not stored.
+pub fn from_adk(text: &str) -> Result<Option<v1::Event>, String> {
+    let object = Object::read(text)?;
+    if object.get(&["partial"]).is_some_and(|member| member.value == "true") {
+        return Ok(None);
+    }
+    let (mut event, mut set, faults) = envelope(&object);
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault);
+    }
+    set.retain(|(key, _)| !key.starts_with("temp:"));
+    let removed = set.extract_if(.., |(_, value)| is_removal(value));
+    let remove = removed.map(|(key, _)| key).collect();
+    event.state_delta = delta(&set, remove);
+    event.body_form = Some(BodyForm::BodyJson(without_delta(&object, 0)));
+    Ok(Some(event))
 }
 
-impl Entry {
-    /// Reads an entry that ADK wrote. `None`: a fragment of a streamed answer, which is not stored.
-    pub fn from_adk(text: &str) -> Result<Option<Self>, String> {
-        let object = Object::read(text)?;
-        if object.get(&["partial"]).is_some_and(|member| member.value == "true") {
-            return Ok(None);
-        }
-        let (mut entry, fault) = Self::envelope(&object);
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        entry.set.retain(|(key, _)| !key.starts_with("temp:"));
-        entry.remove =
-            entry.set.extract_if(.., |(_, value)| is_removal(value)).map(|set| set.0).collect();
-        entry.body = Some(without_delta(&object, 0));
-        Ok(Some(entry))
+/// Reads an entry that [`write`] wrote.
+pub fn from_export(text: &str, note: &Note) -> Result<v1::Event, String> {
+    let object = Object::read(text)?;
+    let added = object.members.iter().take(note.added.len());
+    if !added.map(|member| &member.key).eq(&note.added) {
+        let added = note.added.join(", ");
+        return Err(format!("does not begin with {added}, as `sessiond` says"));
     }
-
-    /// Reads an entry that [`Entry::write`] wrote.
-    pub fn from_export(text: &str, note: &Note) -> Result<Self, String> {
-        let object = Object::read(text)?;
-        let added = object.members.iter().take(note.added.len());
-        if !added.map(|member| &member.key).eq(&note.added) {
-            return Err(format!(
-                "does not begin with {}, as `sessiond` says",
-                note.added.join(", ")
-            ));
-        }
-        // Members of another type than ADK writes belong to the body; the note has the event's.
-        let (mut entry, _) = Self::envelope(&object);
-        entry.body = match &note.body_json {
-            _ if note.no_body => None,
-            Some(body) => {
-                let body =
-                    Json::object(body.clone()).map_err(|fault| format!("body_json {fault}"))?;
-                Some(body.into_string())
+    // Members of another type than ADK writes belong to the body; the note has the event's.
+    let (mut event, set, _) = envelope(&object);
+    event.sequence = note.sequence;
+    event.state_delta = delta(&set, note.remove.clone());
+    let mut body = without_delta(&object, note.added.len());
+    for (name, text) in &note.fields {
+        let text = text.clone();
+        match name.as_str() {
+            "event_id" => event.event_id = text,
+            "invocation_id" => event.invocation_id = text,
+            "author" => event.author = text,
+            "branch" => event.branch = text,
+            "event_time" if text.is_empty() => event.event_time = None,
+            "event_time" => event.event_time = Some(time::parse(&text)?),
+            "body_json" => {
+                let text = Json::object(text).map_err(|fault| format!("body_json {fault}"))?;
+                body = text.into_string();
             }
-            None => Some(without_delta(&object, note.added.len())),
-        };
-        entry.remove.clone_from(&note.remove);
-        for (field, noted) in [
-            (&mut entry.event_id, &note.event_id),
-            (&mut entry.invocation_id, &note.invocation_id),
-            (&mut entry.author, &note.author),
-            (&mut entry.branch, &note.branch),
-        ] {
-            if let Some(text) = noted {
-                field.clone_from(text);
-            }
+            _ => return Err(format!("unknown field `{name}`")),
         }
-        if let Some(text) = &note.event_time {
-            let time = Some(text.as_str()).filter(|text| !text.is_empty());
-            entry.event_time = time.map(time::parse).transpose()?;
-        }
-        Ok(entry)
     }
-
-    /// Everything but the body and the removals, and the first member of a wrong type.
-    fn envelope(object: &Object<'_>) -> (Self, Option<String>) {
-        let mut fault = None;
-        let mut text = |keys: &[&str]| {
-            let Some(member) = object.value(keys) else { return String::new() };
-            member.string().unwrap_or_else(|| {
-                fault.get_or_insert_with(|| format!("{} must be a string", member.key));
-                String::new()
-            })
-        };
-        let mut entry = Self {
-            event_id: text(&["id"]),
-            invocation_id: text(&INVOCATION),
-            author: text(&["author"]),
-            branch: text(&["branch"]),
-            ..Default::default()
-        };
-        if let Some(member) = object.value(&["timestamp"]) {
-            match stamp::read(member.value) {
-                Ok(time) => entry.event_time = Some(time),
-                Err(error) => fault = fault.or(Some(format!("timestamp: {error}"))),
-            }
-        }
-        let actions = object.value(&["actions"]);
-        let actions = actions.and_then(|member| Object::read(member.value).ok());
-        if let Some(member) = actions.as_ref().and_then(|actions| actions.value(&DELTA)) {
-            match member.members() {
-                Ok(set) => entry.set = set,
-                Err(error) => fault = fault.or(Some(format!("actions.{error}"))),
-            }
-        }
-        (entry, fault)
-    }
-
-    /// The event of an answer, which was asked for as text.
-    pub fn from_event(event: Event) -> Result<Self, Failure> {
-        let delta = event.state_delta.unwrap_or_default();
-        Ok(Self {
-            event_id: event.event_id,
-            invocation_id: event.invocation_id,
-            author: event.author,
-            branch: event.branch,
-            event_time: event.event_time,
-            set: match delta.set_form {
-                Some(SetForm::SetJson(text)) => Json::from_stored(text).members(),
-                Some(SetForm::Set(_)) => return Err(not_text()),
-                None => Vec::new(),
-            },
-            remove: delta.remove,
-            body: match event.body_form {
-                Some(BodyForm::BodyJson(text)) => Some(text),
-                Some(BodyForm::Body(_)) => return Err(not_text()),
-                None => None,
-            },
-        })
-    }
-
-    /// Writes the event as ADK does, with a note from which it is restored.
-    pub fn write(&self, sequence: i64) -> Result<(String, Note), String> {
-        let body = self.body.as_deref().unwrap_or("{}");
-        let mut note = Note {
-            sequence,
-            no_body: self.body.is_none(),
-            remove: self.remove.clone(),
-            ..Default::default()
-        };
-        let camel = is_camel_case(&Object::read(body)?);
-        let (mut text, actions_added) = self.with_delta(body, camel)?;
-        if actions_added {
-            note.added.push("actions".to_owned());
-        }
-        let quoted = |text: &str| (!text.is_empty()).then(|| Json::string(text).into_string());
-        let invocation = if camel { [INVOCATION[1], INVOCATION[0]] } else { INVOCATION };
-        // ADK expects these members. Each is put before the others, so that the id comes first.
-        for (keys, value) in [
-            (&["branch"][..], quoted(&self.branch)),
-            (&invocation, quoted(&self.invocation_id)),
-            (&["timestamp"], self.event_time.map(stamp::write)),
-            (&["author"], Some(Json::string(&self.author).into_string())),
-            (&["id"], quoted(&self.event_id)),
-        ] {
-            let object = Object::read(&text)?;
-            if let (None, Some(value)) = (object.get(keys), value) {
-                text = object.with_first(keys[0], &value);
-                note.added.insert(0, keys[0].to_owned());
-            }
-        }
-        self.amend(&mut note, &text)?;
-        Ok((text, note))
-    }
-
-    /// The body with the delta in its actions, and whether the actions were added.
-    fn with_delta(&self, body: &str, camel: bool) -> Result<(String, bool), String> {
-        let object = Object::read(body)?;
-        let position = object.position(&["actions"]);
-        let actions = position.and_then(|p| Object::read(object.members[p].value).ok());
-        let name = if camel { DELTA[1] } else { DELTA[0] };
-        let delta = state_text(&self.set);
-        if let (Some(position), Some(actions)) = (position, actions) {
-            // A delta of the body's own would be read as the event's.
-            let mut text = actions.without(|_, member| DELTA.contains(&member.key.as_str()));
-            if !self.set.is_empty() {
-                text = Object::read(&text)?.with_first(name, &delta);
-            }
-            return Ok((object.with_value(position, &text), false));
-        }
-        if self.set.is_empty() {
-            return Ok((body.to_owned(), false));
-        }
-        let rest = object.without(|_, member| member.key == "actions");
-        let actions = object_text([(name, delta.as_str())]);
-        Ok((Object::read(&rest)?.with_first("actions", actions.as_str()), true))
-    }
-
-    /// Notes everything that the entry alone would not give back.
-    fn amend(&self, note: &mut Note, text: &str) -> Result<(), String> {
-        let read = Self::from_export(text, note)?;
-        if read.body != self.body {
-            note.body_json.clone_from(&self.body);
-        }
-        let differing = |read: &String, own: &String| (read != own).then(|| own.clone());
-        note.event_id = differing(&read.event_id, &self.event_id);
-        note.invocation_id = differing(&read.invocation_id, &self.invocation_id);
-        note.author = differing(&read.author, &self.author);
-        note.branch = differing(&read.branch, &self.branch);
-        if read.event_time != self.event_time {
-            note.event_time = Some(self.event_time.map(time::format).unwrap_or_default());
-        }
-        Ok(())
-    }
+    event.body_form = (!note.no_body).then_some(BodyForm::BodyJson(body));
+    Ok(event)
 }
 
-/// The merged state of an answer, which was asked for as text.
-pub fn state_of(session: &Session) -> Result<String, Failure> {
-    match &session.state_form {
-        Some(StateForm::StateJson(text)) => Ok(text.clone()),
-        Some(StateForm::State(_)) => Err(not_text()),
-        None => Ok("{}".to_owned()),
-    }
+/// Everything but the body and the delta, the members of the delta, and the members of a wrong type.
+fn envelope(object: &Object<'_>) -> (v1::Event, Vec<(String, Json)>, Vec<String>) {
+    let mut faults = Vec::new();
+    let mut text = |keys: &[&str]| or_fault(object.text(keys), &mut faults);
+    let mut event = v1::Event {
+        event_id: text(&["id"]),
+        invocation_id: text(&INVOCATION),
+        author: text(&["author"]),
+        branch: text(&["branch"]),
+        ..Default::default()
+    };
+    let timestamp = object.value(&["timestamp"]).map(|member| time::parse_stamp(member.value));
+    let timestamp = timestamp.transpose().map_err(|error| format!("timestamp: {error}"));
+    event.event_time = or_fault(timestamp, &mut faults);
+    let actions = object.value(&["actions"]);
+    let actions = actions.and_then(|member| Object::read(member.value).ok());
+    let set = actions.as_ref().and_then(|actions| actions.value(&DELTA));
+    let set = set.map_or(Ok(Vec::new()), |member| member.members());
+    let set = or_fault(set.map_err(|error| format!("actions.{error}")), &mut faults);
+    (event, set, faults)
+}
+
+fn or_fault<T: Default>(read: Result<T, String>, faults: &mut Vec<String>) -> T {
+    read.map_err(|fault| faults.push(fault)).unwrap_or_default()
+}
+
+/// `None` if nothing changes.
+pub fn delta(set: &[(String, Json)], remove: Vec<String>) -> Option<v1::StateDelta> {
+    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(state_text(set)));
+    let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
+    (delta != v1::StateDelta::default()).then_some(delta)
 }
 
 /// One object of keys and values.
@@ -232,8 +101,99 @@ pub fn state_text(state: &[(String, Json)]) -> String {
     object_text(state.iter().map(|(key, value)| (key.as_str(), value.as_str()))).into_string()
 }
 
-fn not_text() -> Failure {
-    Failure::Failed("the server answered with Struct instead of text".to_owned())
+/// The body of an event that was asked for as text.
+pub fn body_of(event: &v1::Event) -> Option<&str> {
+    match &event.body_form {
+        Some(BodyForm::BodyJson(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// What an event that was asked for as text sets: one object; `None` if it sets nothing.
+pub fn set_of(event: &v1::Event) -> Option<&str> {
+    match &event.state_delta.as_ref()?.set_form {
+        Some(SetForm::SetJson(text)) if text != "{}" => Some(text),
+        _ => None,
+    }
+}
+
+/// Writes an event as ADK does, with a note from which it is restored.
+pub fn write(event: &v1::Event) -> Result<(String, Note), String> {
+    let delta = event.state_delta.as_ref();
+    let mut note = Note {
+        sequence: event.sequence,
+        no_body: event.body_form.is_none(),
+        remove: delta.map(|delta| delta.remove.clone()).unwrap_or_default(),
+        ..Default::default()
+    };
+    let body = body_of(event).unwrap_or("{}");
+    // Of the names in snake_case and camelCase.
+    let style = usize::from(is_camel_case(&Object::read(body)?));
+    let (mut text, actions_added) = with_delta(body, DELTA[style], set_of(event))?;
+    if actions_added {
+        note.added.push("actions".to_owned());
+    }
+    let quoted = |text: &str| (!text.is_empty()).then(|| Json::string(text).into_string());
+    // ADK expects these members. Each is put before the others, so that the id comes first.
+    for (keys, value) in [
+        (&["branch"][..], quoted(&event.branch)),
+        (&INVOCATION, quoted(&event.invocation_id)),
+        (&["timestamp"], event.event_time.map(time::format_stamp)),
+        (&["author"], Some(Json::string(&event.author).into_string())),
+        (&["id"], quoted(&event.event_id)),
+    ] {
+        let object = Object::read(&text)?;
+        if let (None, Some(value)) = (object.get(keys), value) {
+            let key = keys[style.min(keys.len() - 1)];
+            text = object.with_first(key, &value);
+            note.added.insert(0, key.to_owned());
+        }
+    }
+    let read = from_export(&text, &note)?;
+    let differing = fields(event).into_iter().zip(fields(&read)).filter(|(own, read)| own != read);
+    note.fields = differing.map(|((name, text), _)| (name.to_owned(), text)).collect();
+    Ok((text, note))
+}
+
+/// The fields that an entry may fail to give back, as [`Note::fields`] has them.
+fn fields(event: &v1::Event) -> [(&'static str, String); 6] {
+    [
+        ("event_id", event.event_id.clone()),
+        ("invocation_id", event.invocation_id.clone()),
+        ("author", event.author.clone()),
+        ("branch", event.branch.clone()),
+        ("event_time", event.event_time.map(time::format).unwrap_or_default()),
+        ("body_json", body_of(event).unwrap_or_default().to_owned()),
+    ]
+}
+
+/// The body with the delta in its actions, and whether the actions were added.
+fn with_delta(body: &str, name: &str, set: Option<&str>) -> Result<(String, bool), String> {
+    let object = Object::read(body)?;
+    let position = object.position(&["actions"]);
+    let actions = position.and_then(|at| Some((at, Object::read(object.members[at].value).ok()?)));
+    match (actions, set) {
+        (Some((position, actions)), set) => {
+            // A delta of the body's own would be read as the event's.
+            let mut text = actions.without(|_, member| DELTA.contains(&member.key.as_str()));
+            if let Some(set) = set {
+                text = Object::read(&text)?.with_first(name, set);
+            }
+            Ok((object.with_value(position, &text), false))
+        }
+        (None, None) => Ok((body.to_owned(), false)),
+        (None, Some(set)) => {
+            let rest = object.without(|_, member| member.key == "actions");
+            let actions = object_text([(name, set)]);
+            Ok((Object::read(&rest)?.with_first("actions", actions.as_str()), true))
+        }
+    }
+}
+
+/// The object without its first `added` members and without the delta of its actions.
+fn without_delta(object: &Object<'_>, added: usize) -> String {
+    let body = object.without(|position, _| position < added);
+    with_delta(&body, DELTA[0], None).map_or(body, |(text, _)| text)
 }
 
 fn is_removal(value: &Json) -> bool {
@@ -246,31 +206,14 @@ fn is_removal(value: &Json) -> bool {
     }
 }
 
-/// The object without its first `added` members and without the delta of its actions.
-fn without_delta(object: &Object<'_>, added: usize) -> String {
-    let body = object.without(|position, _| position < added);
-    let Ok(object) = Object::read(&body) else { return body };
-    let Some(position) = object.position(&["actions"]) else { return body };
-    match Object::read(object.members[position].value) {
-        Ok(actions) if actions.get(&DELTA).is_some() => {
-            let rest = actions.without(|_, member| DELTA.contains(&member.key.as_str()));
-            object.with_value(position, &rest)
-        }
-        _ => body,
-    }
-}
-
 /// Whether the body's names are camelCase, as those of Java and TypeScript are.
 fn is_camel_case(body: &Object<'_>) -> bool {
-    let camel = |object: &Object<'_>| {
-        object.members.iter().any(|member| {
-            let key = member.key.as_bytes();
-            !key.contains(&b'_')
-                && key.windows(2).any(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase())
-        })
-    };
     let actions = body.get(&["actions"]).and_then(|member| Object::read(member.value).ok());
-    camel(body) || actions.as_ref().is_some_and(camel)
+    let members = body.members.iter().chain(actions.iter().flat_map(|actions| &actions.members));
+    members.map(|member| member.key.as_bytes()).any(|key| {
+        !key.contains(&b'_')
+            && key.windows(2).any(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase())
+    })
 }
 
 #[cfg(test)]

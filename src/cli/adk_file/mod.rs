@@ -7,17 +7,17 @@
 //! ```
 //!
 //! An entry of `events` is an event's body with its state delta in `actions.state_delta` (or `stateDelta`), as ADK
-//! stores it. Id, author, invocation, branch and time are members beside the rest. `sessiond` (see [`Extra`]) holds the
+//! stores it. Id, author, invocation, branch and time are members beside the rest. `sessiond` (see [`format`]) holds the
 //! rest, so that an exported session is restored byte for byte. Events that a rewind has hidden
 //! are there and not in `events`, because ADK would show them.
 
 mod edit;
 mod entry;
-mod extra;
-mod file;
-mod stamp;
+mod format;
+mod read;
+mod write;
 
-pub use entry::{Entry, state_of, state_text};
-pub use extra::{Extra, FORMAT, ForkNote, Hidden, Metadata, Rewind};
-pub use file::{SessionFile, Step};
-pub use stamp::write as write_stamp;
+pub use entry::{body_of, delta, set_of, state_text};
+pub use format::Metadata;
+pub use read::SessionFile;
+pub use write::{FileWriter, state_of};

@@ -1,20 +1,18 @@
 //! The fixture of a benchmark: sessions in an application of their own, and the calls to them.
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{mem, ops::Range};
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use prost::Message as _;
 use tonic::Status;
 
 use super::load::Call;
 use crate::{
-    cli::{args::JSON_FORM, connect::Server, failure::Failure},
+    cli::{
+        args::JSON_FORM,
+        connect::{Server, get_request},
+        failure::Failure,
+    },
     domain::{json::object_text, limits::BATCH_EVENTS},
     proto::v1::{self, create_session_request::StateForm, event::BodyForm, state_delta::SetForm},
 };
@@ -37,15 +35,12 @@ pub struct Fixture {
     event: v1::Event,
     /// Created sessions, to be deleted at the end.
     sessions: Vec<v1::SessionKey>,
-    /// Set by an interrupt.
-    pub stop: Arc<AtomicBool>,
 }
 
 impl Fixture {
     /// An empty application. All workers share the connections to `servers`.
     pub fn new(servers: Vec<Server>, app: String, body_bytes: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        Self { servers, app, event: event(body_bytes), sessions: Vec::new(), stop }
+        Self { servers, app, event: event(body_bytes), sessions: Vec::new() }
     }
 
     /// The connection of a worker.
@@ -57,7 +52,7 @@ impl Fixture {
     pub async fn sessions(
         &mut self,
         name: &str,
-        numbers: Range<u64>,
+        numbers: Range<usize>,
         keys: usize,
     ) -> Result<Vec<v1::SessionKey>, Failure> {
         let created: Vec<_> = numbers.map(|number| self.key(name, number)).collect();
@@ -80,7 +75,7 @@ impl Fixture {
         Ok(created)
     }
 
-    pub fn key(&self, name: &str, number: u64) -> v1::SessionKey {
+    pub fn key(&self, name: &str, number: usize) -> v1::SessionKey {
         v1::SessionKey {
             app_name: self.app.clone(),
             user_id: format!("{name}-user-{number}"),
@@ -89,44 +84,38 @@ impl Fixture {
     }
 
     /// Appends `events` events without state.
-    pub async fn fill(&self, key: &v1::SessionKey, events: u64) -> Result<(), Failure> {
+    pub async fn fill(&self, key: &v1::SessionKey, events: usize) -> Result<(), Failure> {
         let event = v1::Event { state_delta: None, ..self.event.clone() };
         let per_batch = (BATCH_BODIES / event.encoded_len()).clamp(1, BATCH_EVENTS);
-        let mut left = usize::try_from(events).unwrap_or(usize::MAX);
-        while left > 0 {
-            self.check_stop()?;
-            let count = left.min(per_batch);
+        for first in (0..events).step_by(per_batch) {
             let request = v1::AppendEventsRequest {
                 key: Some(key.clone()),
-                events: vec![event.clone(); count],
+                events: vec![event.clone(); per_batch.min(events - first)],
                 json_form: JSON_FORM,
                 ..Default::default()
             };
             self.server(0).events().append_events(request).await?;
-            left -= count;
         }
         Ok(())
     }
 
-    /// An append of one event that changes one key of each scope.
-    pub fn append(&self, key: &v1::SessionKey) -> v1::AppendEventRequest {
-        v1::AppendEventRequest {
-            key: Some(key.clone()),
-            event: Some(self.event.clone()),
-            json_form: JSON_FORM,
-            ..Default::default()
-        }
+    /// Appends of one event that changes one key of each scope.
+    pub fn appends<'a>(&self, keys: impl IntoIterator<Item = &'a v1::SessionKey>) -> Vec<Call> {
+        let append = |key: &v1::SessionKey| {
+            Call::Append(Box::new(v1::AppendEventRequest {
+                key: Some(key.clone()),
+                event: Some(self.event.clone()),
+                json_form: JSON_FORM,
+                ..Default::default()
+            }))
+        };
+        keys.into_iter().map(append).collect()
     }
 
     /// A read of the session's state and its newest events.
     pub fn read(&self, key: &v1::SessionKey) -> Call {
         let events = Some(v1::EventSelection { recent: Some(RECENT), ..Default::default() });
-        Call::Read(v1::GetSessionRequest {
-            key: Some(key.clone()),
-            events,
-            json_form: JSON_FORM,
-            ..Default::default()
-        })
+        Call::Read(v1::GetSessionRequest { events, ..get_request(key) })
     }
 
     /// The first page of the application's sessions, most recently used first.
@@ -142,8 +131,7 @@ impl Fixture {
 
     /// Deletes all sessions, and the keys that they leave in wider scopes.
     pub async fn remove(&mut self) -> Result<(), Failure> {
-        self.stop.store(false, Ordering::Relaxed);
-        let sessions = std::mem::take(&mut self.sessions);
+        let sessions = mem::take(&mut self.sessions);
         let mut wider = scoped_keys(KEYS);
         wider.retain(|key| key.contains(':'));
         self.for_all(&sessions, async |server, key| {
@@ -169,26 +157,14 @@ impl Fixture {
     ) -> Result<(), Failure> {
         let servers = self.servers.iter().cycle();
         let calls = keys.iter().zip(servers).map(|(key, server)| act(server.clone(), key.clone()));
-        let mut running = stream::iter(calls).buffer_unordered(IN_FLIGHT);
-        while let Some(outcome) = running.next().await {
-            outcome?;
-            self.check_stop()?;
-        }
-        Ok(())
-    }
-
-    fn check_stop(&self) -> Result<(), Failure> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::Failed("interrupted".to_owned()));
-        }
-        Ok(())
+        Ok(stream::iter(calls).buffer_unordered(IN_FLIGHT).try_collect().await?)
     }
 }
 
 fn event(body_bytes: usize) -> v1::Event {
-    let frame = r#"{"content":{"role":"model","parts":[{"text":""}]}}"#.len();
-    let text = "x".repeat(body_bytes.saturating_sub(frame));
-    let body = format!(r#"{{"content":{{"role":"model","parts":[{{"text":"{text}"}}]}}}}"#);
+    let body =
+        |text: &str| format!(r#"{{"content":{{"role":"model","parts":[{{"text":"{text}"}}]}}}}"#);
+    let body = body(&"x".repeat(body_bytes.saturating_sub(body("").len())));
     let set = r#"{"app:key-0":"value","user:key-0":12345,"key-0":{"step":"done"}}"#;
     let set_form = Some(SetForm::SetJson(set.to_owned()));
     v1::Event {
@@ -232,9 +208,10 @@ mod tests {
     fn an_append_changes_a_key_of_each_scope() {
         let fixture = Fixture::new(Vec::new(), "bench-app".to_owned(), 1024);
         let key = fixture.key("s", 3);
-        let request = fixture.append(&key);
+        let calls = fixture.appends([&key]);
+        let [Call::Append(request)] = calls.as_slice() else { panic!("{calls:?}") };
         assert_eq!(request.key, Some(key));
-        let delta = request.event.and_then(|event| event.state_delta).unwrap();
+        let delta = request.event.clone().and_then(|event| event.state_delta).unwrap();
         let Some(SetForm::SetJson(set)) = delta.set_form else { panic!("not as text") };
         assert_eq!(Json::object(set).unwrap().members().len(), 3);
     }

@@ -1,27 +1,33 @@
-//! Workers that send their next call as soon as the last is answered.
+//! Workers that send their next call as soon as the last is answered, and their results.
 
 use std::{
     collections::VecDeque,
-    future::Future,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use tokio::{sync::mpsc, task::JoinSet};
+use hdrhistogram::Histogram;
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::histogram::Results;
 use crate::{
-    cli::{connect::Server, system::instant},
+    cli::connect::Server,
     proto::v1::{self, append_event_stream_response::Outcome},
 };
 
 /// The wait after an error, so that a server that is down is not flooded.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
+/// The slowest latency that is kept exactly. Latencies are microseconds with three significant digits.
+const SLOWEST_MICROS: u64 = 60_000_000;
+
+#[expect(clippy::disallowed_methods, reason = "the client's one use of the monotonic clock")]
+fn instant() -> Instant {
+    Instant::now()
+}
 
 /// A call that is sent many times.
 #[derive(Debug, Clone)]
@@ -41,129 +47,134 @@ impl Call {
     }
 }
 
-/// How long a round lasts.
-#[derive(Debug, Clone, Copy)]
-pub enum Limit {
-    Time(Duration),
-    Calls(u64),
+#[derive(Debug)]
+pub struct Results {
+    /// Of the calls that succeeded.
+    pub latencies: Histogram<u64>,
+    pub errors: u64,
+    /// A sample of the errors.
+    pub first_error: Option<String>,
 }
 
-/// The bound that the workers of one measurement share.
+impl Results {
+    pub fn new() -> Self {
+        let latencies = Histogram::new_with_bounds(1, SLOWEST_MICROS, 3);
+        #[expect(clippy::expect_used, reason = "the bounds are constants that the crate takes")]
+        let latencies = latencies.expect("bounds are in order");
+        Self { latencies, errors: 0, first_error: None }
+    }
+
+    pub fn add(&mut self, outcome: Result<Duration, String>) {
+        match outcome {
+            Ok(latency) => {
+                let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+                self.latencies.saturating_record(micros);
+            }
+            Err(error) => {
+                self.errors += 1;
+                self.first_error.get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// What the workers of one measurement share.
 #[derive(Debug)]
 pub struct Round {
-    started: Instant,
+    pub started: Instant,
     until: Option<Instant>,
     calls_left: AtomicU64,
-    /// Set by an interrupt.
-    stop: Arc<AtomicBool>,
+    results: Mutex<Results>,
 }
 
 impl Round {
-    pub fn start(limit: Limit, stop: &Arc<AtomicBool>) -> Arc<Self> {
+    /// A round of some time, or of a number of calls.
+    pub fn start(time: Option<Duration>, calls: Option<u64>) -> Self {
         let started = instant();
-        let (until, calls) = match limit {
-            Limit::Time(time) => (Some(started + time), u64::MAX),
-            Limit::Calls(calls) => (None, calls),
-        };
-        let (calls_left, stop) = (AtomicU64::new(calls), Arc::clone(stop));
-        Arc::new(Self { started, until, calls_left, stop })
+        let until = time.map(|time| started + time);
+        let calls_left = AtomicU64::new(calls.unwrap_or(u64::MAX));
+        Self { started, until, calls_left, results: Mutex::new(Results::new()) }
     }
 
     /// Whether one more call may begin `now`.
     fn take(&self, now: Instant) -> bool {
-        if self.stop.load(Ordering::Relaxed) || self.until.is_some_and(|until| now >= until) {
-            return false;
-        }
         let less = |left: u64| left.checked_sub(1);
-        self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        self.until.is_none_or(|until| now < until)
+            && self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
-}
 
-/// Runs all workers to their end. Returns how long that took and their results.
-pub async fn gather<F>(round: &Round, workers: impl Iterator<Item = F>) -> (Duration, Results)
-where
-    F: Future<Output = Results> + Send + 'static,
-{
-    let mut running: JoinSet<Results> = workers.collect();
-    let mut all = Results::new();
-    while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok(results) => all.add(results),
-            Err(error) => all.error(|| error.to_string()),
-        }
+    /// Adds the outcome of a call that was sent at `sent`. Returns the time of the answer.
+    fn record(&self, sent: Instant, outcome: Result<(), String>) -> Instant {
+        let now = instant();
+        self.results().add(outcome.map(|()| now.duration_since(sent)));
+        now
     }
-    (instant().duration_since(round.started), all)
-}
 
-/// Sends one call after the other. The workers of a round go through `calls` together: each sends every `workers`-th,
-/// beginning at its own number, again and again.
-pub async fn one_by_one(
-    round: Arc<Round>,
-    server: Server,
-    calls: Arc<[Call]>,
-    worker: usize,
-    workers: usize,
-) -> Results {
-    let mut results = Results::new();
-    let mut sent = instant();
-    let mut next = worker;
-    while round.take(sent) {
-        let outcome = calls[next % calls.len()].send(&server).await;
-        let answered = instant();
-        match outcome {
-            Ok(()) => results.success(answered.duration_since(sent)),
-            Err(status) => {
-                results.error(|| text_of(&status));
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends one call after the other. The workers of a round go through `calls` together: each sends every `workers`-th,
+    /// beginning at its own number, again and again.
+    pub async fn one_by_one(
+        self: Arc<Self>,
+        server: Server,
+        calls: Arc<[Call]>,
+        worker: usize,
+        workers: usize,
+    ) {
+        let mut sent = instant();
+        let mut next = worker;
+        while self.take(sent) {
+            let outcome = calls[next % calls.len()].send(&server).await;
+            let failed = outcome.is_err();
+            sent = self.record(sent, outcome.map_err(|status| text_of(&status)));
+            if failed {
                 tokio::time::sleep(AFTER_ERROR).await;
             }
+            next += workers;
         }
-        sent = answered;
-        next += workers;
     }
-    results
-}
 
-/// Sends the same append over one stream, with `outstanding` unanswered requests at a time.
-pub async fn pipelined(
-    round: Arc<Round>,
-    server: Server,
-    append: v1::AppendEventRequest,
-    outstanding: usize,
-) -> Results {
-    let mut results = Results::new();
-    let request = v1::AppendEventStreamRequest { append: Some(append) };
-    let (requests, stream) = mpsc::channel(outstanding);
-    // When each unanswered request was sent. Answers come in the order of the requests.
-    let mut unanswered = VecDeque::with_capacity(outstanding);
-    let send = |unanswered: &mut VecDeque<Instant>, now| {
-        let sent = round.take(now) && requests.try_send(request.clone()).is_ok();
-        if sent {
-            unanswered.push_back(now);
-        }
-        sent
-    };
-    while unanswered.len() < outstanding && send(&mut unanswered, instant()) {}
-    let exchange = async {
-        let answers = server.events().append_event_stream(ReceiverStream::new(stream)).await?;
-        let mut answers = answers.into_inner();
-        while let Some(sent) = unanswered.pop_front() {
-            let answer = answers.message().await?;
-            let now = instant();
-            match answer.map(|answer| answer.outcome) {
-                None => return Err(Status::unavailable("the server ended the stream")),
-                Some(Some(Outcome::Failure(failure))) => {
-                    results.error(|| format!("{}: {}", failure.reason, failure.message));
-                }
-                Some(_) => results.success(now.duration_since(sent)),
+    /// Sends the same append over one stream, with `outstanding` unanswered requests at a time.
+    pub async fn pipelined(
+        self: Arc<Self>,
+        server: Server,
+        append: v1::AppendEventRequest,
+        outstanding: usize,
+    ) {
+        let request = v1::AppendEventStreamRequest { append: Some(append) };
+        let (requests, stream) = mpsc::channel(outstanding);
+        // When each unanswered request was sent. Answers come in the order of the requests.
+        let mut unanswered = VecDeque::with_capacity(outstanding);
+        let send = |unanswered: &mut VecDeque<Instant>, now| {
+            let sent = self.take(now) && requests.try_send(request.clone()).is_ok();
+            if sent {
+                unanswered.push_back(now);
             }
-            send(&mut unanswered, now);
+            sent
+        };
+        while unanswered.len() < outstanding && send(&mut unanswered, instant()) {}
+        let exchange = async {
+            let answers = server.events().append_event_stream(ReceiverStream::new(stream)).await?;
+            let mut answers = answers.into_inner();
+            while let Some(sent) = unanswered.pop_front() {
+                let outcome = match answers.message().await?.map(|answer| answer.outcome) {
+                    None => return Err(Status::unavailable("the server ended the stream")),
+                    Some(Some(Outcome::Failure(failure))) => {
+                        Err(format!("{}: {}", failure.reason, failure.message))
+                    }
+                    Some(_) => Ok(()),
+                };
+                let now = self.record(sent, outcome);
+                send(&mut unanswered, now);
+            }
+            Ok(())
+        };
+        if let Err(status) = exchange.await {
+            self.results().add(Err(text_of(&status)));
         }
-        Ok(())
-    };
-    if let Err(status) = exchange.await {
-        results.error(|| text_of(&status));
     }
-    results
 }
 
 fn text_of(status: &Status) -> String {
@@ -172,31 +183,52 @@ fn text_of(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+
     use super::*;
 
     #[tokio::test]
     async fn workers_share_the_number_of_calls() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let round = Round::start(Limit::Calls(10), &stop);
+        let round = Arc::new(Round::start(None, Some(10)));
         let worker = |round: Arc<Round>| async move {
-            let mut results = Results::new();
             while round.take(instant()) {
-                results.success(Duration::from_micros(5));
+                round.record(round.started, Ok(()));
                 tokio::task::yield_now().await;
             }
-            results
         };
-        let (_, results) = gather(&round, (0..3).map(|_| worker(Arc::clone(&round)))).await;
-        assert_eq!(results.operations(), 10);
+        let workers: JoinSet<()> = (0..3).map(|_| worker(Arc::clone(&round))).collect();
+        workers.join_all().await;
+        assert_eq!(round.results().latencies.len(), 10);
     }
 
     #[test]
-    fn time_and_an_interrupt_end_a_round() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let round = Round::start(Limit::Time(Duration::from_secs(3600)), &stop);
+    fn time_ends_a_round() {
+        let round = Round::start(Some(Duration::from_secs(3600)), None);
         assert!(round.take(round.started));
         assert!(!round.take(round.started + Duration::from_secs(3600)));
-        stop.store(true, Ordering::Relaxed);
-        assert!(!round.take(round.started));
+    }
+
+    #[test]
+    fn latencies_and_errors_add_up() {
+        let mut all = Results::new();
+        for micros in (1..=1000).chain(1..=1000) {
+            all.add(Ok(Duration::from_micros(micros)));
+        }
+        all.add(Err("gone".to_owned()));
+        all.add(Err("again".to_owned()));
+        assert_eq!(all.first_error.as_deref(), Some("gone"));
+        assert_eq!((all.latencies.len(), all.errors), (2000, 2));
+        assert_eq!(
+            (all.latencies.value_at_quantile(0.5), all.latencies.value_at_quantile(0.99)),
+            (500, 990)
+        );
+        assert_eq!(all.latencies.max(), 1000);
+    }
+
+    #[test]
+    fn a_latency_beyond_the_bounds_counts_as_the_slowest() {
+        let mut results = Results::new();
+        results.add(Ok(Duration::from_secs(3600)));
+        assert!((SLOWEST_MICROS..SLOWEST_MICROS * 2).contains(&results.latencies.max()));
     }
 }

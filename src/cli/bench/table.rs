@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::histogram::Results;
-use crate::cli::{failure::Failure, output};
+use super::load::Results;
 
 /// The parameters of a measurement.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -16,14 +15,16 @@ pub struct Setting {
     pub streams: Option<usize>,
     /// Events in the session before the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub events: Option<u64>,
+    pub events: Option<usize>,
     /// Sessions in the application.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<u64>,
+    pub sessions: Option<usize>,
     /// Sessions that are appended to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub active: Option<u64>,
+    pub active: Option<usize>,
 }
+
+pub const HEADINGS: &str = "workload      setting                 calls      per s    p50 ms    p99 ms  p99.9 ms    max ms  errors\n";
 
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -37,7 +38,7 @@ pub struct Row {
     p99_micros: u64,
     p99_9_micros: u64,
     max_micros: u64,
-    errors: u64,
+    pub errors: u64,
 }
 
 impl Row {
@@ -47,29 +48,24 @@ impl Row {
         elapsed: Duration,
         results: &Results,
     ) -> Self {
-        let operations = results.operations();
-        #[expect(clippy::cast_precision_loss, reason = "a rate of less than 2^53 operations")]
-        let per_second = operations as f64 / elapsed.as_secs_f64().max(f64::EPSILON);
+        let (latencies, seconds) = (&results.latencies, elapsed.as_secs_f64());
+        let operations = latencies.len();
         Self {
             workload,
             setting,
-            seconds: elapsed.as_secs_f64(),
+            seconds,
             operations,
-            per_second,
-            p50_micros: results.quantile_micros(0.5),
-            p99_micros: results.quantile_micros(0.99),
-            p99_9_micros: results.quantile_micros(0.999),
-            max_micros: results.max_micros(),
+            per_second: operations as f64 / seconds.max(f64::EPSILON),
+            p50_micros: latencies.value_at_quantile(0.5),
+            p99_micros: latencies.value_at_quantile(0.99),
+            p99_9_micros: latencies.value_at_quantile(0.999),
+            max_micros: latencies.max(),
             errors: results.errors,
         }
     }
 
-    fn cells(&self) -> [String; 9] {
-        let millis = |micros: u64| {
-            #[expect(clippy::cast_precision_loss, reason = "less than a minute")]
-            let millis = micros as f64 / 1000.0;
-            format!("{millis:.2}")
-        };
+    /// Wide enough for all rows, because each is printed before the next is known.
+    pub fn line(&self) -> String {
         let in_flight = self.setting.in_flight;
         let setting = match self.setting {
             Setting { streams: Some(streams), .. } => format!("{streams} streams x {in_flight}"),
@@ -80,60 +76,13 @@ impl Row {
             Setting { sessions: Some(sessions), .. } => format!("{sessions} sessions"),
             _ => format!("{in_flight} in flight"),
         };
-        [
-            self.workload.to_owned(),
-            setting,
-            self.operations.to_string(),
-            format!("{:.0}", self.per_second),
-            millis(self.p50_micros),
-            millis(self.p99_micros),
-            millis(self.p99_9_micros),
-            millis(self.max_micros),
-            self.errors.to_string(),
-        ]
+        let Self { workload, operations, per_second, errors, .. } = self;
+        let micros = [self.p50_micros, self.p99_micros, self.p99_9_micros, self.max_micros];
+        let [p50, p99, p99_9, max] = micros.map(|micros| micros as f64 / 1000.0);
+        format!(
+            "{workload:<14}{setting:<18} {operations:>10} {per_second:>10.0} {p50:>9.2} {p99:>9.2} {p99_9:>9.2} {max:>9.2} {errors:>7}\n"
+        )
     }
-}
-
-const HEADINGS: [&str; 9] =
-    ["workload", "setting", "calls", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors"];
-/// Wide enough for all rows, because each is printed before the next is known.
-const WIDTHS: [usize; 9] = [14, 18, 10, 10, 9, 9, 9, 9, 7];
-
-/// Prints each row when it is measured.
-#[derive(Debug)]
-pub struct Table {
-    json: bool,
-    begun: bool,
-}
-
-impl Table {
-    pub fn new(json: bool) -> Self {
-        Self { json, begun: false }
-    }
-
-    pub fn row(&mut self, row: &Row) -> Result<(), Failure> {
-        if self.json {
-            return output::print(row);
-        }
-        if !std::mem::replace(&mut self.begun, true) {
-            output::print_text(&line(&HEADINGS.map(str::to_owned)))?;
-        }
-        output::print_text(&line(&row.cells()))
-    }
-}
-
-/// Words to the left, numbers to the right.
-fn line(cells: &[String; 9]) -> String {
-    let mut text = String::new();
-    for (position, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
-        if position < 2 {
-            text.push_str(&format!("{cell:<width$}"));
-        } else {
-            text.push_str(&format!(" {cell:>width$}"));
-        }
-    }
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]
@@ -142,14 +91,14 @@ mod tests {
 
     fn results() -> Results {
         let mut results = Results::new();
-        (1..=1000).for_each(|micros| results.success(Duration::from_micros(micros)));
+        (1..=1000).for_each(|micros| results.add(Ok(Duration::from_micros(micros))));
         results
     }
 
     #[test]
     fn a_row_sums_up_the_results() {
         let mut results = results();
-        results.error(|| "gone".to_owned());
+        results.add(Err("gone".to_owned()));
         let setting = Setting { in_flight: 4, ..Setting::default() };
         let row = Row::new("append", setting, Duration::from_secs(2), &results);
         assert_eq!((row.operations, row.errors), (1000, 1));
@@ -161,14 +110,14 @@ mod tests {
     fn columns_stand_below_their_headings() {
         let setting = Setting { in_flight: 32, streams: Some(16), ..Setting::default() };
         let row = Row::new("stream", setting, Duration::from_secs(1), &results());
-        let (heading, text) = (line(&HEADINGS.map(str::to_owned)), line(&row.cells()));
+        let (heading, text) = (HEADINGS, row.line());
         assert_eq!(heading.len(), text.len());
         assert!(text.starts_with("stream        16 streams x 32"), "{text}");
         assert_eq!(heading.find("p50 ms").map(|at| at + 6), text.find("0.50").map(|at| at + 4));
         let (active, sessions) = (Some(10_000), Some(100_000));
         let setting = Setting { in_flight: 64, sessions, active, ..Setting::default() };
         let row = Row::new("spread", setting, Duration::from_secs(1), &results());
-        assert_eq!(heading.len(), line(&row.cells()).len());
+        assert_eq!(heading.len(), row.line().len());
     }
 
     #[test]

@@ -1,32 +1,24 @@
 //! `sessiond import`: creates sessions from files of ADK or of `export`.
 
-mod existing;
 mod plan;
 mod send;
 
-use std::{
-    fs,
-    io::{self, Read as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 
 use self::{
-    existing::Existing,
     plan::Plan,
     send::{Counts, Sender},
 };
 use super::{
-    adk_file::{Extra, SessionFile, Step, state_of},
+    adk_file::{Metadata, SessionFile, state_of},
     args::JSON_FORM,
-    connect::{ConnectArgs, Server},
-    failure::Failure,
-    output,
-    retry::retry,
-    system::{now, tell},
-    time,
+    connect::{ConnectArgs, Server, get_request, retry},
+    failure::{Failure, tell},
+    message::AsJson,
+    output, parse, time,
 };
 use crate::{
     domain::json::Json,
@@ -67,9 +59,8 @@ pub struct ImportArgs {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     file: &'a Path,
-    app_name: String,
-    user_id: String,
-    session_id: String,
+    #[serde(flatten)]
+    key: AsJson<v1::SessionKey>,
     created: bool,
     #[serde(flatten)]
     counts: Counts,
@@ -96,50 +87,34 @@ async fn import<'a>(
     path: &'a Path,
     args: &ImportArgs,
 ) -> Result<Report<'a>, Failure> {
-    let text = read(path)?;
+    let text = parse::file_or_input(path)
+        .map_err(|error| Failure::Failed(format!("cannot read the file: {error}")))?;
     let file = SessionFile::read(&text).map_err(Failure::Failed)?;
-    let key = key_of(&file, path, args)?;
-    let plan = Plan::of(&file).map_err(Failure::Failed)?;
-    let request = create_request(&key, &plan, file.extra.as_ref(), args.no_expiry)?;
+    drop(text);
+    let key = key_of(&file.key, path, args)?;
+    let plan = Plan::of(&file);
+    let metadata = file.exported.map(|exported| exported.metadata);
+    let request = create_request(&key, &plan, metadata, args.no_expiry)?;
     let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
     let created = answer.created;
-    let existing = if created { Existing::default() } else { Existing::load(server, &key).await? };
-    let mut sender = Sender::new(server, key.clone(), &existing, file.extra.is_some());
-    for step in file.steps() {
-        match step.map_err(Failure::Failed)? {
-            Step::Event(entry) => sender.event(entry).await?,
-            Step::Rewind(rewind) => sender.rewind(rewind).await?,
-            Step::Fragment => sender.counts.fragments_skipped += 1,
-        }
+    let mut sender = Sender::new(server, &key, created).await?;
+    for event in file.events {
+        sender.send(event).await?;
     }
     sender.flush().await?;
-    let Sender { newest, counts, .. } = sender;
+    let Sender { newest, mut counts, .. } = sender;
+    counts.fragments_skipped = file.fragments;
     let mut state_keys_corrected = 0;
     // Otherwise the session has gone on since, and the file's end is no longer its end.
     if newest == plan.last_id {
         state_keys_corrected = correct_wider(server, &key, &plan).await?;
         state_keys_corrected += correct_own(server, &key, &plan).await?;
     }
-    let v1::SessionKey { app_name, user_id, session_id } = key;
-    Ok(Report { file: path, app_name, user_id, session_id, created, counts, state_keys_corrected })
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(path)
-    };
-    text.map_err(|error| Failure::Failed(format!("cannot read the file: {error}")))
+    Ok(Report { file: path, key: AsJson(key), created, counts, state_keys_corrected })
 }
 
 /// The file's own ids first, then the arguments and the file's name.
-fn key_of(
-    file: &SessionFile<'_>,
-    path: &Path,
-    args: &ImportArgs,
-) -> Result<v1::SessionKey, Failure> {
+fn key_of(own: &v1::SessionKey, path: &Path, args: &ImportArgs) -> Result<v1::SessionKey, Failure> {
     let pick = |own: &str, default: Option<&str>, what: &str, remedy: &str| {
         let id = [Some(own), default].into_iter().flatten().find(|id| !id.is_empty());
         let missing = || Failure::Failed(format!("the file names no {what}. {remedy}"));
@@ -150,33 +125,33 @@ fn key_of(
     let stem = stem.strip_suffix(".session").unwrap_or(stem);
     let stem = (path != Path::new("-")).then_some(stem);
     Ok(v1::SessionKey {
-        app_name: pick(&file.app_name, args.app.as_deref(), "application", "Pass --app")?,
-        user_id: pick(&file.user_id, args.user.as_deref(), "user", "Pass --user")?,
-        session_id: pick(&file.session_id, stem, "session", "Give it a member `id`")?,
+        app_name: pick(&own.app_name, args.app.as_deref(), "application", "Pass --app")?,
+        user_id: pick(&own.user_id, args.user.as_deref(), "user", "Pass --user")?,
+        session_id: pick(&own.session_id, stem, "session", "Give it a member `id`")?,
     })
 }
 
 fn create_request(
     key: &v1::SessionKey,
     plan: &Plan,
-    extra: Option<&Extra<'_>>,
+    metadata: Option<Metadata>,
     no_expiry: bool,
 ) -> Result<v1::CreateSessionRequest, Failure> {
-    let mut session = v1::Session::default();
-    if let Some(Extra { session: metadata, .. }) = extra {
-        session.display_name.clone_from(&metadata.display_name);
-        session.labels = metadata.labels.clone().into_iter().collect();
-        if let Some(text) = metadata.expire_time.as_deref().filter(|_| !no_expiry) {
-            let expire_time = time::parse(text).map_err(Failure::Failed)?;
-            let now = now();
-            if (expire_time.seconds, expire_time.nanos) <= (now.seconds, now.nanos) {
-                return Err(Failure::Failed(format!(
-                    "the session expired at {text}. Pass --no-expiry to import it without expiration"
-                )));
-            }
-            session.expiration = Some(session::Expiration::ExpireTime(expire_time));
-        }
-    }
+    let metadata = metadata.unwrap_or_default();
+    let expire_time = metadata.expire_time.filter(|_| !no_expiry);
+    let expiration = expire_time.map(|text| match time::parse(&text) {
+        Err(error) => Err(Failure::Failed(error)),
+        Ok(time) if time::is_past(&time) => Err(Failure::Failed(format!(
+            "the session expired at {text}. Pass --no-expiry to import it without expiration"
+        ))),
+        Ok(time) => Ok(session::Expiration::ExpireTime(time)),
+    });
+    let session = v1::Session {
+        display_name: metadata.display_name,
+        labels: metadata.labels.into_iter().collect(),
+        expiration: expiration.transpose()?,
+        ..Default::default()
+    };
     Ok(v1::CreateSessionRequest {
         app_name: key.app_name.clone(),
         user_id: key.user_id.clone(),
@@ -194,20 +169,15 @@ async fn correct_wider(
     key: &v1::SessionKey,
     plan: &Plan,
 ) -> Result<usize, Failure> {
-    let Some(delta) = plan.wider.delta() else {
-        return Ok(0);
-    };
+    let Some(delta) = plan.wider.delta() else { return Ok(0) };
+    let v1::SessionKey { app_name, user_id, session_id } = key.clone();
     let request = v1::UpdateStateRequest {
-        scope: Some(v1::Scope {
-            app_name: key.app_name.clone(),
-            user_id: key.user_id.clone(),
-            session_id: String::new(),
-        }),
+        scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
         delta: Some(delta),
-        precondition: None,
         author: AUTHOR.to_owned(),
-        request_id: plan.wider_request_id(&key.session_id),
+        request_id: plan.wider_request_id(&session_id),
         json_form: JSON_FORM,
+        ..Default::default()
     };
     let answer = retry(async || server.state().update_state(request.clone()).await).await?;
     Ok(if answer.replayed { 0 } else { plan.wider.len() })
@@ -215,18 +185,12 @@ async fn correct_wider(
 
 /// Brings the session's own state to the end of the file's, by one more event. Returns the number of keys that changed.
 async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Result<usize, Failure> {
-    let request = v1::GetSessionRequest {
-        key: Some(key.clone()),
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
+    let request = get_request(key);
     let answer = retry(async || server.sessions().get_session(request.clone()).await).await?;
     let session = answer.session.unwrap_or_default();
+    let changes = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
+    let Some(delta) = changes.delta() else { return Ok(0) };
     let expected_sequence = Some(session.last_sequence);
-    let changes = plan.own_changes(Json::from_stored(state_of(&session)?));
-    let Some(delta) = changes.delta() else {
-        return Ok(0);
-    };
     let request = v1::AppendEventRequest {
         key: Some(key.clone()),
         event: Some(v1::Event {
@@ -257,7 +221,7 @@ mod tests {
             no_expiry: false,
         };
         let file = SessionFile::read(text).unwrap();
-        key_of(&file, Path::new(path), &args).map_err(|failure| failure.text())
+        key_of(&file.key, Path::new(path), &args).map_err(|failure| failure.text())
     }
 
     #[test]
@@ -297,8 +261,8 @@ mod tests {
         let request = |expires: &str, no_expiry| {
             let text = text(expires);
             let file = SessionFile::read(&text).unwrap();
-            let plan = Plan::of(&file).unwrap();
-            create_request(&v1::SessionKey::default(), &plan, file.extra.as_ref(), no_expiry)
+            let metadata = file.exported.map(|exported| exported.metadata);
+            create_request(&v1::SessionKey::default(), &Plan::default(), metadata, no_expiry)
         };
         let late = request("9999-01-01T00:00:00.000000001Z", false).unwrap();
         let about = late.session.unwrap();
@@ -311,10 +275,5 @@ mod tests {
             request("2001-01-01T00:00:00Z", true).unwrap().session.unwrap().expiration,
             None
         );
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_read_is_an_error_of_its_own() {
-        assert!(read(Path::new("/nowhere/at/all")).unwrap_err().text().contains("cannot read"));
     }
 }

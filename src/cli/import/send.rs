@@ -1,24 +1,25 @@
-//! Sends the steps of a file into a session, events in batches.
+//! Sends the events of a file into a session, in batches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use prost::Message as _;
 use serde::Serialize;
 
-use super::existing::{Existing, Stored};
 use crate::{
     cli::{
-        adk_file::{Entry, Rewind, state_text},
+        adk_file::{body_of, set_of},
         args::JSON_FORM,
-        connect::Server,
+        connect::{Server, for_each_event, get_request, retry},
         failure::Failure,
-        retry::retry,
     },
-    domain::limits::{BATCH_BYTES, BATCH_EVENTS},
-    proto::v1::{self, event::BodyForm, state_delta::SetForm},
+    domain::{
+        json::{Json, same_value},
+        limits::{BATCH_BYTES, BATCH_EVENTS},
+    },
+    proto::v1,
 };
 
-/// Steps by their outcome.
+/// Events by their outcome.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
     /// New events and rewinds.
@@ -31,44 +32,72 @@ pub struct Counts {
 /// Appends to one session.
 pub struct Sender<'a> {
     server: &'a Server,
-    key: v1::SessionKey,
-    existing: &'a Existing,
-    /// The sequence of the next step. Set for an export, whose log must become that of the session.
-    next_sequence: Option<i64>,
+    key: &'a v1::SessionKey,
+    /// The session's log before the import, by event id.
+    existing: HashMap<String, v1::Event>,
     batch: Batch,
     last_sequence: i64,
-    /// Id of the session's newest event.
+    /// Id of the session's newest event; empty if there is none.
     pub newest: String,
     pub counts: Counts,
 }
 
 impl<'a> Sender<'a> {
-    /// `existing` is the session's log before the import. With `exact` the log must become the file's.
-    pub fn new(
+    /// Reads the log of a session that is not `new`, so that a second import changes nothing.
+    pub async fn new(
         server: &'a Server,
-        key: v1::SessionKey,
-        existing: &'a Existing,
-        exact: bool,
-    ) -> Self {
-        Self {
+        key: &'a v1::SessionKey,
+        new: bool,
+    ) -> Result<Self, Failure> {
+        let mut sender = Self {
             server,
             key,
-            existing,
-            next_sequence: exact.then_some(1),
+            existing: HashMap::new(),
             batch: Batch::default(),
-            last_sequence: existing.last_sequence,
-            newest: existing.newest.clone(),
+            last_sequence: 0,
+            newest: String::new(),
             counts: Counts::default(),
+        };
+        if !new {
+            let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
+            let request = v1::GetSessionRequest { events, without_state: true, ..get_request(key) };
+            let first = retry(async || server.sessions().get_session(request.clone()).await);
+            for_each_event(server, first.await?, events, |event| {
+                sender.newest.clone_from(&event.event_id);
+                sender.last_sequence = event.sequence;
+                sender.existing.insert(event.event_id.clone(), event);
+                Ok(())
+            })
+            .await?;
         }
+        Ok(sender)
     }
 
-    pub async fn event(&mut self, entry: Entry) -> Result<(), Failure> {
-        let event_id = &entry.event_id;
-        if let Some(stored) = self.lookup(event_id)? {
-            return self.found(event_id, stored.is(&entry));
+    /// Sends an event or rewind, unless the session has it. Events of an export have a sequence, and must have it in the
+    /// session, too.
+    pub async fn send(&mut self, event: v1::Event) -> Result<(), Failure> {
+        let (event_id, sequence) = (&event.event_id, event.sequence);
+        let existing = self.existing.get(event_id);
+        let expected = (sequence <= self.existing.len() as i64).then_some(sequence);
+        if sequence > 0 && existing.map(|existing| existing.sequence) != expected {
+            return Err(Failure::Failed(format!(
+                "the session has another log: its event {sequence} is not the file's `{event_id}`. Delete the session first"
+            )));
+        }
+        if let Some(existing) = existing {
+            if !is_same(existing, &event) {
+                return Err(Failure::Failed(format!(
+                    "the session has another event with the id `{event_id}`. Import the file into another session"
+                )));
+            }
+            self.counts.events_already_there += 1;
+            return Ok(());
         }
         self.newest.clone_from(event_id);
-        let event = event_of(entry);
+        if event.rewind_to_sequence.is_some() {
+            self.flush().await?;
+            return self.rewind(event).await;
+        }
         if !self.batch.takes(&event) {
             self.flush().await?;
         }
@@ -76,92 +105,72 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    pub async fn rewind(&mut self, rewind: Rewind) -> Result<(), Failure> {
-        let Rewind { event_id, to_sequence, author, .. } = rewind;
-        if let Some(stored) = self.lookup(&event_id)? {
-            return self.found(&event_id, stored.rewind_to == Some(to_sequence));
-        }
-        self.flush().await?;
-        self.newest.clone_from(&event_id);
+    async fn rewind(&mut self, marker: v1::Event) -> Result<(), Failure> {
         let request = v1::RewindSessionRequest {
             key: Some(self.key.clone()),
-            to_sequence: Some(to_sequence),
-            event_id,
-            author,
-            precondition: self.precondition(),
+            to_sequence: marker.rewind_to_sequence,
+            precondition: exact(&marker),
+            event_id: marker.event_id,
+            author: marker.author,
             json_form: JSON_FORM,
         };
-        let server = self.server;
-        let answer =
-            retry(async || server.sessions().rewind_session(request.clone()).await).await?;
+        let call = async || self.server.sessions().rewind_session(request.clone()).await;
+        self.last_sequence = retry(call).await?.event.unwrap_or_default().sequence;
         self.counts.events_imported += 1;
-        self.advance_to(answer.event.unwrap_or_default().sequence);
         Ok(())
     }
 
     /// Sends the batch.
     pub async fn flush(&mut self) -> Result<(), Failure> {
-        if self.batch.events.is_empty() {
-            return Ok(());
-        }
         let events = std::mem::take(&mut self.batch).events;
+        let Some(first) = events.first() else { return Ok(()) };
         let sent = events.len();
         let request = v1::AppendEventsRequest {
             key: Some(self.key.clone()),
+            precondition: exact(first),
             events,
-            precondition: self.precondition(),
             return_state: false,
             json_form: JSON_FORM,
         };
-        let server = self.server;
-        let answer = retry(async || server.events().append_events(request.clone()).await).await?;
+        let call = async || self.server.events().append_events(request.clone()).await;
         // Not `replayed`: the answer to a repeated call consists of replays of its own writes, and a duplicate in the
         // file has the sequence of the first.
-        let sequences = answer.events.into_iter().map(|event| event.sequence);
-        let new: BTreeSet<i64> =
-            sequences.filter(|sequence| *sequence > self.last_sequence).collect();
+        let sequences = retry(call).await?.events.into_iter().map(|event| event.sequence);
+        let new: BTreeSet<_> = sequences.filter(|it| *it > self.last_sequence).collect();
         let imported = new.len().min(sent);
         self.counts.events_imported += imported as u64;
         self.counts.events_already_there += (sent - imported) as u64;
-        self.advance_to(new.last().copied().unwrap_or(self.last_sequence));
+        self.last_sequence = new.last().copied().unwrap_or(self.last_sequence);
         Ok(())
     }
+}
 
-    fn advance_to(&mut self, last_sequence: i64) {
-        self.last_sequence = last_sequence;
-        self.next_sequence = self.next_sequence.map(|_| last_sequence + 1);
-    }
+/// An event of an export goes to its sequence or nowhere.
+fn exact(event: &v1::Event) -> Option<v1::Precondition> {
+    let expected_sequence = (event.sequence > 0).then_some(event.sequence - 1);
+    let precondition = v1::Precondition { expected_sequence, keys: Vec::new() };
+    expected_sequence.is_some().then_some(precondition)
+}
 
-    /// The event of that id, if the session has it. In an export it must stand in the same place of both logs.
-    fn lookup(&self, event_id: &str) -> Result<Option<&'a Stored>, Failure> {
-        let stored = self.existing.get(event_id);
-        if let Some(next) = self.next_sequence {
-            let expected = (next <= self.existing.last_sequence).then_some(next);
-            if stored.map(|stored| stored.sequence) != expected {
-                return Err(Failure::Failed(format!(
-                    "the session has another log: its event {next} is not the file's `{event_id}`. Delete the session first"
-                )));
-            }
-        }
-        Ok(stored)
+/// Whether appending `event` made the `existing` one, however its JSON is written. The removal of a missing key leaves no
+/// trace, and an event without a time has the server's.
+fn is_same(existing: &v1::Event, event: &v1::Event) -> bool {
+    if existing.rewind_to_sequence.is_some() || event.rewind_to_sequence.is_some() {
+        return existing.rewind_to_sequence == event.rewind_to_sequence;
     }
-
-    /// Counts a step whose event the session has.
-    fn found(&mut self, event_id: &str, same: bool) -> Result<(), Failure> {
-        if !same {
-            return Err(Failure::Failed(format!(
-                "the session has another event with the id `{event_id}`. Import the file into another session"
-            )));
-        }
-        self.counts.events_already_there += 1;
-        self.next_sequence = self.next_sequence.map(|next| next + 1);
-        Ok(())
-    }
-
-    fn precondition(&self) -> Option<v1::Precondition> {
-        let expected_sequence = Some(self.next_sequence? - 1);
-        Some(v1::Precondition { expected_sequence, keys: Vec::new() })
-    }
+    let json = |text: &str| Json::from_stored(text.to_owned());
+    let same_json = |one: Option<&str>, other: Option<&str>| match (one, other) {
+        (Some(one), Some(other)) => same_value(&json(one), &json(other)),
+        (one, other) => one == other,
+    };
+    let removed = |event: &v1::Event| event.state_delta.clone().unwrap_or_default().remove;
+    existing.author == event.author
+        && existing.invocation_id == event.invocation_id
+        && existing.branch == event.branch
+        && same_json(set_of(existing), set_of(event))
+        && same_json(body_of(existing), body_of(event))
+        && (event.event_time.is_none() || event.event_time == existing.event_time)
+        && removed(existing).iter().all(|key| removed(event).contains(key))
 }
 
 /// Events of one call.
@@ -185,29 +194,16 @@ impl Batch {
     }
 }
 
-fn event_of(entry: Entry) -> v1::Event {
-    let Entry { event_id, invocation_id, author, branch, event_time, set, remove, body } = entry;
-    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(state_text(&set)));
-    let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
-    v1::Event {
-        event_id,
-        invocation_id,
-        author,
-        branch,
-        event_time,
-        state_delta: (delta != v1::StateDelta::default()).then_some(delta),
-        body_form: body.map(BodyForm::BodyJson),
-        ..Default::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use prost_types::Timestamp;
+
     use super::*;
-    use crate::domain::json::Json;
+    use crate::proto::v1::{event::BodyForm, state_delta::SetForm};
 
     fn sized(bytes: usize) -> v1::Event {
-        event_of(Entry { body: Some("x".repeat(bytes)), ..Default::default() })
+        let body_form = Some(BodyForm::BodyJson("x".repeat(bytes)));
+        v1::Event { body_form, ..Default::default() }
     }
 
     #[test]
@@ -225,19 +221,60 @@ mod tests {
         assert!(!batch.takes(&sized(1)));
     }
 
-    #[test]
-    fn an_entry_is_sent_as_it_is() {
-        let json = |text: &str| Json::parse(text.to_owned()).unwrap();
-        let event = event_of(Entry {
+    fn event(set: &str, body: &str) -> v1::Event {
+        v1::Event {
             event_id: "e".to_owned(),
-            set: vec![("a".to_owned(), json("1.0")), ("app:b".to_owned(), json("{ }"))],
-            body: Some("{ \"x\": 1.00 }".to_owned()),
+            sequence: 3,
+            author: "a".to_owned(),
+            event_time: Some(Timestamp { seconds: 1, nanos: 2 }),
+            state_delta: Some(v1::StateDelta {
+                set_form: Some(SetForm::SetJson(set.to_owned())),
+                remove: vec!["gone".to_owned()],
+                operations: Vec::new(),
+            }),
+            body_form: Some(BodyForm::BodyJson(body.to_owned())),
             ..Default::default()
-        });
-        let delta = event.state_delta.unwrap();
-        assert_eq!(delta.set_form, Some(SetForm::SetJson(r#"{"a":1.0,"app:b":{ }}"#.to_owned())));
-        assert_eq!(event.body_form, Some(BodyForm::BodyJson("{ \"x\": 1.00 }".to_owned())));
-        assert_eq!(event_of(Entry::default()).state_delta, None);
-        assert_eq!(event_of(Entry::default()).body_form, None);
+        }
+    }
+
+    #[test]
+    fn an_event_is_recognized_however_it_is_written() {
+        let existing = event(r#"{"k":1,"l":[2]}"#, r#"{"x":1.0}"#);
+        let same = event(r#"{ "l":[ 2 ],"k":1}"#, r#"{ "x": 1.0 }"#);
+        assert!(is_same(&existing, &same));
+        assert!(is_same(&existing, &v1::Event { event_time: None, ..same.clone() }));
+        let mut removes_more = same;
+        let delta = removes_more.state_delta.as_mut().unwrap();
+        delta.remove = vec!["never there".to_owned(), "gone".to_owned()];
+        assert!(is_same(&existing, &removes_more));
+    }
+
+    #[test]
+    fn any_difference_is_seen() {
+        let set = r#"{"k":1,"l":[2]}"#;
+        let same = event(set, r#"{"x":1.0}"#);
+        assert!(is_same(&same, &same));
+        let mut removes_less = same.clone();
+        removes_less.state_delta.as_mut().unwrap().remove.clear();
+        let others = [
+            v1::Event { author: "b".to_owned(), ..same.clone() },
+            v1::Event { invocation_id: "b".to_owned(), ..same.clone() },
+            v1::Event { branch: "b".to_owned(), ..same.clone() },
+            v1::Event { event_time: Some(Timestamp { seconds: 1, nanos: 3 }), ..same.clone() },
+            removes_less,
+            v1::Event { body_form: None, ..same.clone() },
+            event(set, r#"{"x":2}"#),
+            event("{}", r#"{"x":1.0}"#),
+        ];
+        for other in others {
+            assert!(!is_same(&same, &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_is_no_event_of_a_file() {
+        let event = event("{}", "{}");
+        let marker = v1::Event { rewind_to_sequence: Some(1), ..event.clone() };
+        assert!(!is_same(&marker, &event));
     }
 }

@@ -12,7 +12,7 @@ fn json(text: &str) -> Json {
 
 fn resolve(delta: &Delta, state: &[(&str, &str)]) -> Result<Vec<(String, Option<String>)>, Error> {
     let state: Vec<(&str, Json)> = state.iter().map(|(name, value)| (*name, json(value))).collect();
-    let results = delta.resolve(&FieldPath::new("delta"), |key| {
+    let results = delta.resolve(&FieldPath::from("delta"), |key| {
         let found = state.iter().find(|(name, _)| *name == key.as_str());
         found.map(|(_, value)| value)
     })?;
@@ -63,18 +63,27 @@ fn a_removed_key_that_was_there_is_a_change() {
 
 #[test]
 fn an_operation_on_the_wrong_type_names_key_and_types() {
-    let delta = Delta {
-        operations: vec![(key("a"), Operation::Increment(Amount::Whole(1)))],
-        ..Delta::default()
-    };
-    assert_eq!(
-        resolve(&delta, &[("a", "\"x\"")]),
-        Err(Error::TypeMismatch {
-            key: key("a"),
-            wanted: JsonType::Number,
-            found: JsonType::String
-        })
-    );
+    let values = [
+        ("null", JsonType::Null),
+        ("true", JsonType::Bool),
+        ("1", JsonType::Number),
+        ("\"{}\"", JsonType::String),
+        ("[1,2]", JsonType::Array),
+        ("{}", JsonType::Object),
+    ];
+    for (operation, wanted) in [
+        (Operation::Increment(Amount::Whole(1)), JsonType::Number),
+        (Operation::Increment(Amount::Fraction(1.0)), JsonType::Number),
+        (Operation::ListAppend { values: json("[1]"), max_length: 0 }, JsonType::Array),
+        (Operation::ListAppend { values: json("[1]"), max_length: 1 }, JsonType::Array),
+        (Operation::MergePatch(json("{\"a\":null}")), JsonType::Object),
+    ] {
+        let delta = Delta { operations: vec![(key("a"), operation)], ..Delta::default() };
+        for (text, found) in values {
+            let mismatch = Err(Error::TypeMismatch { key: key("a"), wanted, found });
+            assert_eq!(resolve(&delta, &[("a", text)]) == mismatch, found != wanted, "{text}");
+        }
+    }
 }
 
 #[test]
@@ -84,8 +93,7 @@ fn every_overflow_is_reported_with_its_place() {
     let max = i64::MAX.to_string();
     let error = resolve(&delta, &[("a", &max), ("c", &max)]).unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
-    let found: Vec<_> =
-        violations.iter().map(|fault| (fault.field.as_str(), fault.reason)).collect();
+    let found: Vec<_> = violations.iter().map(|fault| (&*fault.field, fault.reason)).collect();
     assert_eq!(
         found,
         [
@@ -127,10 +135,7 @@ fn what_a_delta_resolves_to_is_bounded_as_a_whole() {
     let state: Vec<_> = ["k0", "k1", "k2", "k3", "k4"].map(|name| (name, big.as_str())).into();
     let error = resolve(&delta, &state).unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
-    assert_eq!(
-        (violations[0].reason, violations[0].field.as_str()),
-        (Reason::ValueTooLarge, "delta")
-    );
+    assert_eq!((violations[0].reason, &*violations[0].field), (Reason::ValueTooLarge, "delta"));
 }
 
 #[test]
@@ -182,5 +187,5 @@ fn the_work_of_operations_is_bounded_as_a_whole() {
     let error = resolve(&delta(30), &[("list", &big)]).unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
     assert_eq!(violations[0].reason, Reason::ValueTooLarge);
-    assert_eq!(violations[0].field.as_str(), "delta.operations");
+    assert_eq!(&*violations[0].field, "delta.operations");
 }

@@ -1,8 +1,13 @@
-//! Operations on the current value: adding to a number, appending to a list.
+//! Operations on values whose types the caller has checked: adding to a number, appending to a list, and merging an object with a
+//! patch (RFC 7396), where members that the patch does not name keep their bytes.
 
-use super::number::is_integer;
-use super::read::{Head, Reader};
-use super::{Json, JsonType, OperationFault, value::WHITE_SPACE};
+use std::borrow::Cow;
+
+use super::{
+    Json,
+    read::{Head, Reader, is_integer},
+    value::{Map, WHITE_SPACE},
+};
 
 /// The amount of an increment.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -12,82 +17,46 @@ pub enum Amount {
     Fraction(f64),
 }
 
-/// Adds to a number; a missing value counts as 0.
+/// Adds to a number; a missing value counts as 0. `None` if the result, or the current integer, is out of range.
 ///
 /// A number with a point or an exponent is a double, any other an integer of 64 bits. An integer and a whole amount make an
 /// integer; everything else makes a double, which is written so that it stays one.
-///
-/// # Errors
-///
-/// [`OperationFault::TypeMismatch`] if the value is not a number, [`OperationFault::NumberOverflow`] if the result, or the current
-/// integer, is out of range.
-pub fn increment(current: Option<&Json>, by: Amount) -> Result<Json, OperationFault> {
-    let found = current.map_or(JsonType::Number, Json::json_type);
-    if found != JsonType::Number {
-        return Err(OperationFault::TypeMismatch { found });
-    }
+pub fn increment(current: Option<&Json>, by: Amount) -> Option<Json> {
     let text = current.map_or("0", Json::as_str);
-    let sum = match by {
-        Amount::Whole(amount) if is_integer(text) => text
-            .parse::<i64>()
-            .ok()
-            .and_then(|number| number.checked_add(amount))
-            .map(Json::integer),
-        Amount::Whole(amount) => add_double(text, amount as f64),
-        Amount::Fraction(amount) => add_double(text, amount),
+    let by = match by {
+        Amount::Whole(by) if is_integer(text) => {
+            return text.parse::<i64>().ok()?.checked_add(by).map(Json::integer);
+        }
+        Amount::Whole(by) => by as f64,
+        Amount::Fraction(by) => by,
     };
-    sum.ok_or(OperationFault::NumberOverflow)
-}
-
-/// `None` if the sum is not finite.
-fn add_double(text: &str, amount: f64) -> Option<Json> {
-    let number: f64 = text.parse().ok()?;
     // serde_json writes a finite double with a point or an exponent.
-    serde_json::Number::from_f64(number + amount).map(|sum| Json::from_stored(sum.to_string()))
+    let sum = serde_json::Number::from_f64(text.parse::<f64>().ok()? + by)?;
+    Some(Json::from_stored(sum.to_string()))
 }
 
 /// Appends the items of the array `values` to a list and drops the oldest until at most `max_length` are left (0: drops none). A
 /// missing value counts as an empty list. Items keep their bytes.
-///
-/// # Errors
-///
-/// [`OperationFault::TypeMismatch`] if the value or `values` is not an array.
-pub fn list_append(
-    current: Option<&Json>,
-    values: &Json,
-    max_length: usize,
-) -> Result<Json, OperationFault> {
-    let old = current.map_or(Ok(""), content)?;
-    let new = content(values)?;
-    let kept = if max_length == 0 {
+pub fn list_append(current: Option<&Json>, values: &Json, max_length: usize) -> Json {
+    let lists = current.into_iter().chain([values]);
+    let parts: Vec<&str> = if max_length == 0 {
         // Whole contents, because copying them is much faster than splitting them into items.
-        [old, new].into_iter().filter(|content| !content.is_empty()).collect()
+        lists.map(content).filter(|content| !content.is_empty()).collect()
     } else {
-        let mut items = current.map(item_texts).unwrap_or_default();
-        items.append(&mut item_texts(values));
+        let mut items: Vec<&str> = lists.flat_map(items).collect();
         items.drain(..items.len().saturating_sub(max_length));
         items
     };
-    let mut text = String::with_capacity(old.len() + new.len() + 3);
-    text.push('[');
-    for (position, part) in kept.iter().enumerate() {
-        if position > 0 {
-            text.push(',');
-        }
-        text.push_str(part);
-    }
-    text.push(']');
-    Ok(Json::from_stored(text))
+    Json::from_stored(format!("[{}]", parts.join(",")))
 }
 
 /// The text between an array's brackets.
-fn content(list: &Json) -> Result<&str, OperationFault> {
+fn content(list: &Json) -> &str {
     let inner = list.as_str().strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
-    let inner = inner.ok_or(OperationFault::TypeMismatch { found: list.json_type() })?;
-    Ok(inner.trim_matches(WHITE_SPACE))
+    inner.unwrap_or_default().trim_matches(WHITE_SPACE)
 }
 
-fn item_texts(list: &Json) -> Vec<&str> {
+fn items(list: &Json) -> Vec<&str> {
     let mut reader = Reader::new(list.as_str());
     let mut items = Vec::new();
     if let Head::Array = reader.head() {
@@ -96,6 +65,100 @@ fn item_texts(list: &Json) -> Vec<&str> {
         }
     }
     items
+}
+
+/// Merges the object `patch` into an object; a missing value counts as `{}`.
+///
+/// Members that the patch does not name keep their bytes and their order, new ones follow in the patch's order. If the patch, or
+/// the object at a key of the patch, has a key twice, the last value counts. One pass over each text. The result never nests deeper
+/// than the deeper of the two.
+pub fn merge_patch(current: Option<&Json>, patch: &Json) -> Json {
+    let patch = read_patch(&mut Reader::new(patch.as_str()));
+    match current {
+        Some(current) if patch.is_empty() => current.clone(),
+        _ => {
+            let target = current.map_or(EMPTY, Json::as_str);
+            Json::from_stored(patched(&mut Reader::new(target), &patch))
+        }
+    }
+}
+
+const EMPTY: &str = "{}";
+
+/// The effect of a patch at each of its keys.
+type Patch<'t> = Map<Cow<'t, str>, Change<'t>>;
+
+enum Change<'t> {
+    Remove,
+    Put(&'t str),
+    Merge(Patch<'t>),
+}
+
+fn read_patch<'t>(reader: &mut Reader<'t>) -> Patch<'t> {
+    reader.head();
+    let mut patch = Patch::default();
+    while let Some(key) = reader.next_key() {
+        let change = match reader.peek() {
+            b'{' => Change::Merge(read_patch(reader)),
+            _ => match reader.skip_value() {
+                "null" => Change::Remove,
+                value => Change::Put(value),
+            },
+        };
+        patch.insert(key.decode(), change);
+    }
+    patch
+}
+
+/// The text after a patch of the object that is next in `target`. The recursion is as deep as the patch.
+fn patched<'t>(target: &mut Reader<'t>, patch: &Patch<'t>) -> String {
+    target.head();
+    // The keys as JSON text, and the values that are not removed.
+    let mut members: Vec<(Cow<'_, str>, Option<Cow<'_, str>>)> = Vec::new();
+    // The member of each change, so that a key that comes again takes the same place.
+    let mut places: Vec<Option<usize>> = vec![None; patch.len()];
+    while let Some(key) = target.next_key() {
+        let (place, value) = match patch.get_full(&key.decode()) {
+            None => (members.len(), Some(target.skip_value().into())),
+            Some((index, _, change)) => {
+                (*places[index].get_or_insert(members.len()), change.apply(target))
+            }
+        };
+        if place == members.len() {
+            members.push((key.quoted.into(), value));
+        } else {
+            members[place].1 = value;
+        }
+    }
+    for ((key, change), place) in patch.iter().zip(places) {
+        if place.is_none() {
+            let value = change.apply(&mut Reader::new(EMPTY));
+            members.push((Json::string(key).into_string().into(), value));
+        }
+    }
+    let mut text = String::from("{");
+    for (key, value) in &members {
+        let Some(value) = value else { continue };
+        text.extend([if text.len() > 1 { "," } else { "" }, key, ":", value]);
+    }
+    text + "}"
+}
+
+impl<'t> Change<'t> {
+    /// Reads the old value, which is next in `target`. Returns the new one; `None`: it is removed.
+    fn apply(&self, target: &mut Reader<'t>) -> Option<Cow<'t, str>> {
+        match self {
+            Change::Merge(patch) if target.peek() == b'{' => {
+                return Some(patched(target, patch).into());
+            }
+            _ => target.skip_value(),
+        };
+        match self {
+            Change::Remove => None,
+            Change::Put(text) => Some(Cow::Borrowed(text)),
+            Change::Merge(patch) => Some(patched(&mut Reader::new(EMPTY), patch).into()),
+        }
+    }
 }
 
 #[cfg(test)]

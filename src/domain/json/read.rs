@@ -6,6 +6,8 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
+use super::MAX_NESTING;
+
 /// The beginning of a value.
 pub enum Head<'a> {
     /// `{` was read: [`Reader::next_key`] is next.
@@ -14,7 +16,7 @@ pub enum Head<'a> {
     Array,
     String(RawString<'a>),
     Number(&'a str),
-    /// `true`, `false` or `null`.
+    /// `true`, `false` or `null`; also an array or object beyond [`MAX_NESTING`], so that recursion over a value ends.
     Literal(&'a str),
 }
 
@@ -22,11 +24,13 @@ pub enum Head<'a> {
 pub struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Arrays and objects that are open.
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(text: &'a str) -> Reader<'a> {
-        Reader { text, at: 0 }
+        Reader { text, at: 0, depth: 0 }
     }
 
     /// The first byte of the next token; 0 at the end.
@@ -40,13 +44,11 @@ impl<'a> Reader<'a> {
     /// Reads a scalar, or the bracket that opens an array or object.
     pub fn head(&mut self) -> Head<'a> {
         match self.peek() {
-            b'{' => {
+            b'{' | b'[' if self.depth == MAX_NESTING => Head::Literal(self.skip_value()),
+            bracket @ (b'{' | b'[') => {
                 self.at += 1;
-                Head::Object
-            }
-            b'[' => {
-                self.at += 1;
-                Head::Array
+                self.depth += 1;
+                if bracket == b'{' { Head::Object } else { Head::Array }
             }
             b'"' => Head::String(self.string()),
             b'-' | b'0'..=b'9' => Head::Number(self.word()),
@@ -59,7 +61,7 @@ impl<'a> Reader<'a> {
         if self.peek() == b'"' {
             return Some(self.string());
         }
-        self.at += 1;
+        self.close();
         None
     }
 
@@ -67,9 +69,14 @@ impl<'a> Reader<'a> {
     pub fn has_item(&mut self) -> bool {
         let ended = matches!(self.peek(), b']' | b'}' | 0);
         if ended {
-            self.at += 1;
+            self.close();
         }
         !ended
+    }
+
+    fn close(&mut self) {
+        self.at += 1;
+        self.depth = self.depth.saturating_sub(1);
     }
 
     /// The whole next value, byte for byte.
@@ -136,25 +143,89 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Checks text that follows the grammar for what the grammar allows and [`super::Json`] does not.
+pub(super) fn check(text: &str) -> Result<(), String> {
+    let mut reader = Reader::new(text);
+    loop {
+        match reader.peek() {
+            0 => return Ok(()),
+            b']' | b'}' => reader.close(),
+            _ => match reader.head() {
+                Head::Literal(text) if text.starts_with(['[', '{']) => {
+                    return Err(format!(
+                        "nests arrays and objects more than {MAX_NESTING} levels deep"
+                    ));
+                }
+                Head::Number(number) if !is_finite(number) => {
+                    let shown = &number[..number.len().min(SHOWN_NUMBER_BYTES)];
+                    let rest = if shown.len() < number.len() { "…" } else { "" };
+                    return Err(format!(
+                        "has the number {shown}{rest}, which is beyond the range of a double"
+                    ));
+                }
+                Head::String(string) => {
+                    if let Some(at) = string.lone_surrogate() {
+                        let offset = reader.at - string.quoted.len() + at;
+                        return Err(format!("has an unpaired surrogate escape at byte {offset}"));
+                    }
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+/// Bytes of an overflowing number that a message shows; the number itself may have a megabyte.
+const SHOWN_NUMBER_BYTES: usize = 40;
+
+/// A number of this many bytes without an exponent is below 1e308, which a double can hold.
+const ALWAYS_FINITE_BYTES: usize = 308;
+
+fn is_finite(number: &str) -> bool {
+    (number.len() <= ALWAYS_FINITE_BYTES && !number.contains(['e', 'E']))
+        || number.parse().is_ok_and(f64::is_finite)
+}
+
+/// Whether a number's text has neither point nor exponent.
+pub(super) fn is_integer(text: &str) -> bool {
+    !text.contains(['.', 'e', 'E'])
+}
+
 /// A string with its quotes and escapes.
 #[derive(Clone, Copy, PartialEq)]
 pub struct RawString<'a> {
-    quoted: &'a str,
+    pub(super) quoted: &'a str,
     escaped: bool,
 }
 
 impl<'a> RawString<'a> {
-    /// The text with its quotes.
-    pub(super) fn quoted(&self) -> &'a str {
-        self.quoted
-    }
-
     /// The characters; copied only if there are escapes.
     pub fn decode(&self) -> Cow<'a, str> {
         if self.escaped {
             Cow::Owned(serde_json::from_str(self.quoted).unwrap_or_default())
         } else {
             Cow::Borrowed(self.quoted.get(1..self.quoted.len() - 1).unwrap_or_default())
+        }
+    }
+
+    /// Position of an escape such as `\ud800` that is half of a surrogate pair.
+    fn lone_surrogate(&self) -> Option<usize> {
+        let unit = |at: usize| {
+            let digits = self.quoted.get(at..)?.strip_prefix(r"\u")?.get(..4)?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        if !self.escaped {
+            return None;
+        }
+        let mut at = 0;
+        loop {
+            at += self.quoted[at..].find('\\')?;
+            at += match (unit(at), unit(at + 6)) {
+                (None, _) => 2,
+                (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+                (Some(0xD800..=0xDFFF), _) => return Some(at),
+                _ => 6,
+            };
         }
     }
 }

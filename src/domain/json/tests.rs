@@ -1,5 +1,7 @@
 //! What is taken as JSON, what comes back, and that hostile stored text does no harm.
 
+mod fingerprint;
+mod merge;
 pub(super) mod samples;
 
 use proptest::prelude::*;
@@ -7,6 +9,8 @@ use serde_json::Value;
 
 use super::*;
 use samples::{json, nested, tree, value, write_styled};
+
+const SYNTAX: &str = "is not valid JSON: ";
 
 #[test]
 fn a_string_takes_as_many_bytes_as_it_is_written_with() {
@@ -16,7 +20,7 @@ fn a_string_takes_as_many_bytes_as_it_is_written_with() {
     }
 }
 
-fn fault(text: &str) -> JsonFault {
+fn fault(text: &str) -> String {
     Json::parse(text.to_owned()).unwrap_err()
 }
 
@@ -44,11 +48,11 @@ fn every_type_comes_back_byte_for_byte_without_outer_space() {
 
 #[test]
 fn empty_text_is_not_json() {
-    assert_eq!(fault(""), JsonFault::Empty);
-    assert_eq!(fault(" \t\r\n"), JsonFault::Empty);
+    assert_eq!(fault(""), "is empty");
+    assert_eq!(fault(" \t\r\n"), "is empty");
     // Only JSON's own white space is dropped.
-    assert!(matches!(fault("\u{a0}"), JsonFault::Syntax(_)));
-    assert!(matches!(fault("\u{feff}1"), JsonFault::Syntax(_)));
+    assert!(fault("\u{a0}").starts_with(SYNTAX));
+    assert!(fault("\u{feff}1").starts_with(SYNTAX));
 }
 
 #[test]
@@ -81,9 +85,9 @@ fn the_grammar_is_kept() {
         "\0",
         "\"\\",
     ] {
-        assert!(matches!(fault(text), JsonFault::Syntax(_)), "{text}");
+        assert!(fault(text).starts_with(SYNTAX), "{text}");
     }
-    let syntax = JsonFault::Syntax("expected value at line 2 column 3".to_owned());
+    let syntax = format!("{SYNTAX}expected value at line 2 column 3");
     assert_eq!(fault("\n[1x".replace("1x", " x]").as_str()), syntax);
 }
 
@@ -91,11 +95,11 @@ fn the_grammar_is_kept() {
 fn objects_and_arrays_are_told_apart() {
     assert_eq!(Json::object("{}".to_owned()), Ok(json("{}")));
     assert_eq!(Json::array("[]".to_owned()), Ok(json("[]")));
-    let fault = JsonFault::NotOfType { wanted: JsonType::Object, found: JsonType::Array };
-    assert_eq!(Json::object("[]".to_owned()), Err(fault));
-    let fault = JsonFault::NotOfType { wanted: JsonType::Array, found: JsonType::String };
-    assert_eq!(Json::array(r#""[]""#.to_owned()), Err(fault));
-    assert_eq!(Json::array(String::new()), Err(JsonFault::Empty));
+    let fault = "must be a JSON value of type object but is of type array";
+    assert_eq!(Json::object("[]".to_owned()), Err(fault.to_owned()));
+    let fault = "must be a JSON value of type array but is of type string";
+    assert_eq!(Json::array(r#""[]""#.to_owned()), Err(fault.to_owned()));
+    assert_eq!(Json::array(String::new()), Err("is empty".to_owned()));
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn nesting_ends_at_the_limit() {
     for kind in [JsonType::Array, JsonType::Object] {
         let deepest = nested(kind, MAX_NESTING);
         assert_eq!(json(&deepest).as_str(), deepest);
-        let beyond = JsonFault::TooDeep;
+        let beyond = "nests arrays and objects more than 100 levels deep";
         assert_eq!(fault(&nested(kind, MAX_NESTING + 1)), beyond);
         // A million levels must not exhaust the stack.
         assert_eq!(fault(&nested(kind, 1_000_000)), beyond);
@@ -136,7 +140,8 @@ fn surrogates_come_in_pairs() {
         (r#"  ["\uD800"]"#, 4),
         (r#"[1, "\\", "\uD800x"]"#, 11),
     ] {
-        assert_eq!(fault(text), JsonFault::LoneSurrogate { offset }, "{text}");
+        let expected = format!("has an unpaired surrogate escape at byte {offset}");
+        assert_eq!(fault(text), expected, "{text}");
     }
 }
 
@@ -155,9 +160,10 @@ fn numbers_fit_into_a_double() {
     json(&format!("1{}", "0".repeat(308)));
     json(&format!("0.{}", "9".repeat(100_000)));
     for text in ["1e400", "-1e309", "1.8E308", "[1, 2e+999]", r#"{"a":1e99999999999999999999}"#] {
-        assert!(matches!(fault(text), JsonFault::NumberOverflow { .. }), "{text}");
+        assert!(fault(text).starts_with("has the number "), "{text}");
     }
-    let overflow = |number: &str| JsonFault::NumberOverflow { number: number.to_owned() };
+    let overflow =
+        |number: &str| format!("has the number {number}, which is beyond the range of a double");
     assert_eq!(fault("[1e400]"), overflow("1e400"));
     assert_eq!(fault("-9e999,"), fault("-9e999,"));
     let cut = format!("{}…", "9".repeat(40));
@@ -183,10 +189,10 @@ fn faults_tell_what_is_wrong_in_bounded_sentences() {
         (fault("1e400"), "has the number 1e400, which is beyond the range of a double"),
     ];
     for (fault, text) in cases {
-        assert_eq!(fault.to_string(), text);
+        assert_eq!(fault, text);
     }
-    assert!(fault(&"9".repeat(1 << 20)).to_string().len() < 200);
-    assert!(fault(&"x".repeat(1 << 20)).to_string().len() < 200);
+    assert!(fault(&"9".repeat(1 << 20)).len() < 200);
+    assert!(fault(&"x".repeat(1 << 20)).len() < 200);
 }
 
 #[test]
@@ -224,7 +230,7 @@ fn members_of_large_objects_are_found_as_well() {
         assert!(same_value(&twice, &ascending));
         let changed = json(&ascending.as_str().replace(":0", ":1"));
         assert!(!same_value(&twice, &changed));
-        assert_eq!(merge_patch(Some(&changed), &twice).unwrap(), ascending);
+        assert_eq!(merge_patch(Some(&changed), &twice), ascending);
     }
 }
 
@@ -242,15 +248,9 @@ fn plain_values_are_written() {
 
 #[test]
 fn objects_are_written_from_parts() {
-    assert_eq!(ObjectWriter::new().finish().as_str(), "{}");
-    let mut object = ObjectWriter::with_capacity(64);
-    object.member("app:", "a\"b", "[ 1]");
-    object.member("", "", "null");
-    object.member("u\n", "", "2");
-    let object = object.finish();
+    assert_eq!(object_text([]).as_str(), "{}");
+    let object = object_text([("app:a\"b", "[ 1]"), ("", "null"), ("u\n", "2")]);
     assert_eq!(object.as_str(), r#"{"app:a\"b":[ 1],"":null,"u\n":2}"#);
-    let same = object_text([("app:a\"b", "[ 1]"), ("", "null"), ("u\n", "2")]);
-    assert_eq!(same, object);
 }
 
 proptest! {
@@ -323,9 +323,9 @@ proptest! {
             json.decoded();
             fingerprint(&json);
             same_value(&json, &patch);
-            let _ = merge_patch(Some(&json), &patch);
-            let _ = merge_patch(Some(&patch), &json);
-            let _ = list_append(Some(&json), &Json::from_stored(format!("[{b}]")), 2);
+            merge_patch(Some(&json), &patch);
+            merge_patch(Some(&patch), &json);
+            list_append(Some(&json), &Json::from_stored(format!("[{b}]")), 2);
             let _ = increment(Some(&json), Amount::Whole(1));
         }
     }
@@ -342,9 +342,8 @@ fn stored_text_that_is_too_deep_does_no_harm() {
         assert!(deep.members().len() < 2);
     }
     let deep = Json::from_stored(nested(JsonType::Object, 1_000_000));
-    let merged = merge_patch(Some(&deep), &json(r#"{"b":1}"#)).unwrap();
+    let merged = merge_patch(Some(&deep), &json(r#"{"b":1}"#));
     assert_eq!(merged.len(), deep.len() + r#","b":1"#.len());
-    assert_eq!(merge_patch(None, &deep), Err(OperationFault::TooDeep));
     let array = Json::from_stored(nested(JsonType::Array, 1_000_000));
-    assert_eq!(list_append(None, &array, 1).unwrap(), array);
+    assert_eq!(list_append(None, &array, 1), array);
 }

@@ -1,4 +1,4 @@
-//! The type of JSON values.
+//! The type of JSON values, and how strings and objects are written.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,16 +7,24 @@ use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 use serde::de::IgnoredAny;
 
-use super::escape::push_string;
-use super::fault::{JsonFault, JsonType};
-use super::read::{Head, Reader};
-use super::scan;
+use super::read::{Head, Reader, check};
 
 /// White space as JSON defines it.
 pub(super) const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Members in order of first appearance. hashbrown's hash is seeded like std's, and faster on short keys.
 pub(super) type Map<K, V> = IndexMap<K, V, DefaultHashBuilder>;
+
+named! {
+    JsonType {
+        Null = "null",
+        Bool = "boolean",
+        Number = "number",
+        String = "string",
+        Array = "array",
+        Object = "object",
+    }
+}
 
 /// One JSON value as the text that came, without the white space around it.
 ///
@@ -30,28 +38,32 @@ pub(super) type Map<K, V> = IndexMap<K, V, DefaultHashBuilder>;
 pub struct Json(String);
 
 impl Json {
-    pub fn parse(text: String) -> Result<Json, JsonFault> {
+    /// An error is a predicate of at most about 200 bytes that follows the name of the field: "is empty", "is not valid JSON: …".
+    pub fn parse(text: String) -> Result<Json, String> {
         let trimmed = text.trim_matches(WHITE_SPACE);
         if trimmed.is_empty() {
-            return Err(JsonFault::Empty);
+            return Err("is empty".to_owned());
         }
         let _: IgnoredAny =
-            serde_json::from_str(&text).map_err(|error| JsonFault::Syntax(error.to_string()))?;
-        scan::check(&text)?;
+            serde_json::from_str(&text).map_err(|error| format!("is not valid JSON: {error}"))?;
+        check(&text)?;
         Ok(Json(if trimmed.len() == text.len() { text } else { trimmed.to_owned() }))
     }
 
-    pub fn object(text: String) -> Result<Json, JsonFault> {
+    pub fn object(text: String) -> Result<Json, String> {
         Json::parse(text)?.of_type(JsonType::Object)
     }
 
-    pub fn array(text: String) -> Result<Json, JsonFault> {
+    pub fn array(text: String) -> Result<Json, String> {
         Json::parse(text)?.of_type(JsonType::Array)
     }
 
-    fn of_type(self, wanted: JsonType) -> Result<Json, JsonFault> {
+    fn of_type(self, wanted: JsonType) -> Result<Json, String> {
         let found = self.json_type();
-        if found == wanted { Ok(self) } else { Err(JsonFault::NotOfType { wanted, found }) }
+        if found == wanted {
+            return Ok(self);
+        }
+        Err(format!("must be a JSON value of type {wanted} but is of type {found}"))
     }
 
     /// Trusts text that was a `Json` before it was stored.
@@ -67,7 +79,7 @@ impl Json {
 
     pub fn string(value: &str) -> Json {
         let mut text = String::with_capacity(value.len() + 2);
-        push_string(&mut text, "", value);
+        push_string(&mut text, value);
         Json(text)
     }
 
@@ -130,4 +142,52 @@ impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Appends a string in quotes.
+pub fn push_string(text: &mut String, value: &str) {
+    if is_plain(value) {
+        text.push('"');
+        text.push_str(value);
+        text.push('"');
+    } else {
+        text.push_str(&quoted(value));
+    }
+}
+
+/// Bytes of a string as JSON text, without its quotes.
+pub fn text_bytes(value: &str) -> usize {
+    if is_plain(value) { value.len() } else { quoted(value).len() - 2 }
+}
+
+/// Whether a string needs no escapes. Has no early exit, so that the compiler vectorises it.
+fn is_plain(value: &str) -> bool {
+    value
+        .bytes()
+        .fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
+}
+
+fn quoted(value: &str) -> String {
+    // serde_json can write every string.
+    serde_json::to_string(value).unwrap_or_else(|_| "\"\"".to_owned())
+}
+
+/// Writes an object from its keys, each once, and the JSON texts of their values.
+pub fn object_text<'a>(
+    members: impl IntoIterator<Item = (&'a str, &'a str), IntoIter: Clone>,
+) -> Json {
+    let members = members.into_iter();
+    let bytes: usize = members.clone().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut text = String::with_capacity(bytes + 2);
+    text.push('{');
+    for (key, value) in members {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        push_string(&mut text, key);
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push('}');
+    Json(text)
 }

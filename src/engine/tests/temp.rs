@@ -96,8 +96,7 @@ async fn what_is_refused_changes_nothing_in_either_place() {
 async fn a_replay_does_not_change_temp_keys_again() {
     let world = world();
     let session = world.create("alice", "s").await;
-    let event_id = Some(crate::domain::id::EventId::new("e").unwrap());
-    let event = EventRequest { event_id, ..event(Some("turn"), add("temp:n")) };
+    let event = named("e", "turn", add("temp:n"));
     for replayed in [false, true, true] {
         let answer = world.append_all(&session, vec![event.clone()]).await.unwrap();
         assert_eq!(answer.events[0].replayed, replayed);
@@ -130,8 +129,8 @@ async fn a_session_created_anew_has_no_temp_keys_of_its_former_life() {
 
 #[tokio::test]
 async fn bytes_and_number_of_invocations_are_bounded() {
-    let invocations = InvocationLimits { bytes: 10, count: 2, ..InvocationLimits::default() };
-    let world = world_with(EngineOptions { invocations, ..EngineOptions::default() });
+    let options = EngineOptions { temp_bytes: 10, temp_invocations: 2, ..Default::default() };
+    let world = world_with(options);
     let session = world.create("alice", "s").await;
     // A name of one byte and a value of nine.
     let full = set(&[("temp:x", "\"1234567\"")]);
@@ -162,16 +161,18 @@ async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
         operations: vec![(key("c"), Operation::Increment(Amount::Whole(i64::MAX)))],
         ..Delta::default()
     };
-    let field = FieldPath::new("events[1].state_delta");
-    let wrong = EventRequest { field, ..event(None, wrong) };
+    let field = FieldPath::from("events[1].state_delta");
+    let mut wrong = event(None, wrong);
+    wrong.event.field = field;
     let error = world.append_all(&session, vec![partial, wrong]).await.unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
-    assert!(violations[0].field.as_str().starts_with("events[1]."), "{violations:?}");
+    assert!(violations[0].field.starts_with("events[1]."), "{violations:?}");
 }
 
 fn named(id: &str, turn: &str, delta: Delta) -> EventRequest {
-    let event_id = Some(crate::domain::id::EventId::new(id).unwrap());
-    EventRequest { event_id, ..event(Some(turn), delta) }
+    let mut event = event(Some(turn), delta);
+    event.event.event_id = EventId::new(id).unwrap();
+    event
 }
 
 #[tokio::test]
@@ -195,7 +196,7 @@ async fn nothing_is_refused_that_is_committed() {
     world.append(&session, Some("turn"), set(&[("temp:x", "\"text\"")])).await.unwrap();
     // Would work behind the first event, which turns out to be a replay and does not set the key again.
     let mut new = named("e2", "turn", add("temp:x"));
-    new.delta.set.push((key("stored"), json("1")));
+    new.event.delta.set.push((key("stored"), json("1")));
     let answer = world.append_all(&session, vec![replay, new]).await.unwrap();
     let replayed: Vec<_> = answer.events.iter().map(|event| event.replayed).collect();
     assert_eq!(replayed, [true, false]);
@@ -204,8 +205,7 @@ async fn nothing_is_refused_that_is_committed() {
 
 #[tokio::test]
 async fn refused_appends_take_no_place_among_the_invocations() {
-    let invocations = InvocationLimits { count: 1, ..InvocationLimits::default() };
-    let world = world_with(EngineOptions { invocations, ..EngineOptions::default() });
+    let world = world_with(EngineOptions { temp_invocations: 1, ..EngineOptions::default() });
     let session = world.create("alice", "s").await;
     for turn in ["a", "b", "c"] {
         let mut refused = set(&[("temp:x", "1"), ("word", "\"text\"")]);
@@ -218,8 +218,7 @@ async fn refused_appends_take_no_place_among_the_invocations() {
 
 #[tokio::test]
 async fn a_retry_is_a_replay_also_where_there_is_no_room_for_its_temp_part() {
-    let invocations = InvocationLimits { count: 1, ..InvocationLimits::default() };
-    let world = world_with(EngineOptions { invocations, ..EngineOptions::default() });
+    let world = world_with(EngineOptions { temp_invocations: 1, ..EngineOptions::default() });
     let session = world.create("alice", "s").await;
     let first = named("e1", "a", set(&[("temp:x", "1")]));
     world.append_all(&session, vec![first.clone()]).await.unwrap();

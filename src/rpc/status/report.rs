@@ -1,78 +1,212 @@
-//! The content of a status, before it is truncated to the size that clients accept.
+//! The content of a status, truncated to the size that clients take: they accept 8 KiB of trailers, and details travel as base64.
+//!
+//! Each part has a fixed budget. Whole ids come before descriptions, since programs read them.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use tonic::Code;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
-use crate::domain::error::{Reason, Violation};
+use crate::domain::{
+    error::{Reason, Violation},
+    json::{Json, text_bytes},
+    limits::VIOLATIONS,
+};
 
-/// Whether a client may repeat the call, as `ErrorInfo.metadata["retryable"]` says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retryable {
-    /// The same call, later. It was certainly not applied.
-    Yes,
-    /// Only with the same event or request id. It may have been applied.
-    SameId,
-    /// The caller has to decide again.
-    No,
+/// The domain of every `ErrorInfo`.
+pub const DOMAIN: &str = "sessiond";
+
+/// Bytes of a whole status on the wire. The rest of the 8 KiB is for what proxies add to the trailers.
+const STATUS_BYTES: usize = 5 * 1024 - 1;
+
+/// Bytes of the names of the three trailers, the code, and their framing.
+const TRAILER_BYTES: usize = 128;
+
+/// Bytes of a message as it is sent in `grpc-message`. It is sent a second time within the details.
+const MESSAGE_BYTES: usize = 900;
+
+/// Bytes of the details beside the message, the metadata and the violations: type URLs, reason, domain, retryability and delay.
+const DETAILS_BYTES: usize = 300;
+
+/// Bytes of all metadata: three of the longest ids.
+const METADATA_BYTES: usize = 1650;
+
+/// Bytes of all metadata if violations follow: a field, one of the longest keys, and what else its fault names.
+const METADATA_BESIDE_VIOLATIONS_BYTES: usize = 900;
+
+/// Bytes of a text in metadata: the longest id or key.
+const TEXT_BYTES: usize = 512;
+
+/// Bytes of a list in metadata, which leaves what is beside a list.
+const LIST_BYTES: usize = 1500;
+
+/// Bytes of a violation's field: a path of the contract with a quoted key in it.
+const FIELD_BYTES: usize = 160;
+
+/// Bytes of a violation's description, at least and at most.
+const DESCRIPTION_BYTES: std::ops::RangeInclusive<usize> = 10..=500;
+
+/// Bytes of tags and lengths of an entry of metadata, and of a violation with its reason.
+const ENTRY_OVERHEAD_BYTES: usize = 10;
+const VIOLATION_OVERHEAD_BYTES: usize = 36;
+
+/// The code of an error on the wire.
+const fn code(reason: Reason) -> Code {
+    match reason {
+        Reason::SessionNotFound => Code::NotFound,
+        Reason::SessionExists | Reason::EventIdReused | Reason::RequestIdReused => {
+            Code::AlreadyExists
+        }
+        Reason::SequenceConflict | Reason::KeyConflict => Code::Aborted,
+        Reason::AmbiguousSessionId
+        | Reason::TypeMismatch
+        | Reason::MissingStateKey
+        | Reason::CursorOfOtherStore
+        | Reason::TooDeep => Code::FailedPrecondition,
+        Reason::BeyondLastSequence => Code::OutOfRange,
+        Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded => {
+            Code::ResourceExhausted
+        }
+        Reason::Starting | Reason::Draining | Reason::StoreUnavailable => Code::Unavailable,
+        Reason::OutcomeUnknown => Code::Unknown,
+        Reason::ExpiredInQueue => Code::DeadlineExceeded,
+        Reason::Internal => Code::Internal,
+        // The faults of a request.
+        _ => Code::InvalidArgument,
+    }
 }
 
-impl Retryable {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::SameId => "same_id",
-            Self::No => "no",
-        }
+/// Whether a client may repeat the call, as `ErrorInfo.metadata["retryable"]` says it.
+const fn retryable(reason: Reason) -> &'static str {
+    match reason {
+        // The same call, later. It was certainly not applied.
+        Reason::Overloaded
+        | Reason::Starting
+        | Reason::Draining
+        | Reason::StoreUnavailable
+        | Reason::ExpiredInQueue => "yes",
+        // Only with the same event or request id. It may have been applied.
+        Reason::OutcomeUnknown => "same_id",
+        // The caller has to decide again.
+        _ => "no",
     }
 }
 
 #[derive(Debug)]
 pub struct Report {
-    pub code: Code,
     pub reason: Reason,
-    pub retryable: Retryable,
     /// One or two sentences: what is wrong, and what to do.
     pub message: String,
     /// Every variable part of the message.
-    pub metadata: Vec<(&'static str, Detail)>,
+    pub metadata: Vec<(&'static str, String)>,
     pub violations: Vec<Violation>,
     pub retry_after: Option<Duration>,
 }
 
-/// A variable part of a message.
-#[derive(Debug)]
-pub enum Detail {
-    Text(String),
-    /// Written as a JSON array.
-    List(Vec<String>),
-}
-
 impl Report {
-    pub fn new(
-        code: Code,
-        reason: Reason,
-        retryable: Retryable,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            code,
-            reason,
-            retryable,
-            message: message.into(),
-            metadata: Vec::new(),
-            violations: Vec::new(),
-            retry_after: None,
-        }
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let (metadata, violations, message) = (Vec::new(), Vec::new(), message.into());
+        Self { reason, message, metadata, violations, retry_after: None }
     }
 
     pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.metadata.push((name, Detail::Text(value.to_string())));
+        let value = truncated(&value.to_string(), TEXT_BYTES, str::len);
+        self.metadata.push((name, value));
         self
     }
 
-    pub fn with_list(mut self, name: &'static str, items: Vec<String>) -> Self {
-        self.metadata.push((name, Detail::List(items)));
+    /// Adds a JSON array of the first items, at least one, then how many there are more.
+    pub fn with_list(mut self, name: &'static str, items: &[String]) -> Self {
+        // Brackets, and the text that counts the rest. An item has quotes and a comma.
+        let mut left = LIST_BYTES - 32;
+        let mut shown = Vec::new();
+        for item in items.iter().take(VIOLATIONS) {
+            let mut item = truncated(item, TEXT_BYTES, str::len);
+            if shown.is_empty() {
+                item = truncated(&item, left - 3, text_bytes);
+            }
+            let Some(rest) = left.checked_sub(text_bytes(&item) + 3) else { break };
+            left = rest;
+            shown.push(item);
+        }
+        let more = items.len() - shown.len();
+        shown.extend((more > 0).then(|| format!("and {more} more")));
+        let shown: Vec<_> = shown.iter().map(|item| Json::string(item).into_string()).collect();
+        self.metadata.push((name, format!("[{}]", shown.join(","))));
         self
     }
+
+    pub fn into_status(self) -> Status {
+        let Self { reason, message, metadata, violations, retry_after } = self;
+        let message = truncated(&message, MESSAGE_BYTES, encoded_bytes);
+        let details = (STATUS_BYTES - TRAILER_BYTES - encoded_bytes(&message)) / 4 * 3;
+        let of_metadata = match violations.as_slice() {
+            [] => METADATA_BYTES,
+            _ => METADATA_BESIDE_VIOLATIONS_BYTES,
+        };
+        let mut left = of_metadata;
+        let mut info = HashMap::from([("retryable".to_owned(), retryable(reason).to_owned())]);
+        for (name, value) in metadata {
+            let Some(rest) = left.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) else { break };
+            let value = truncated(&value, rest, str::len);
+            left = rest.saturating_sub(value.len());
+            info.insert(name.to_owned(), value);
+        }
+        let budget = details - message.len() - DETAILS_BYTES - (of_metadata - left);
+        let mut details = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, info);
+        if !violations.is_empty() {
+            details.set_bad_request(field_violations(&violations, budget));
+        }
+        if retry_after.is_some() {
+            details.set_retry_info(retry_after);
+        }
+        Status::with_error_details(code(reason), message, details)
+    }
 }
+
+/// The fields at fault that `budget` allows, then how many there are more. What the fields leave is for the descriptions.
+fn field_violations(violations: &[Violation], budget: usize) -> Vec<FieldViolation> {
+    let least = VIOLATION_OVERHEAD_BYTES + DESCRIPTION_BYTES.start();
+    let mut left = budget - least;
+    let fits = |violation: &&Violation| {
+        let bytes = violation.field.len().min(FIELD_BYTES) + least;
+        let rest = left.checked_sub(bytes);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    let shown = violations.iter().take(VIOLATIONS).take_while(fits).count();
+    let share = DESCRIPTION_BYTES.start() + left / shown.max(1);
+    let description = share.min(*DESCRIPTION_BYTES.end());
+    let named = violations.iter().take(shown).map(|violation| FieldViolation {
+        field: truncated(&violation.field, FIELD_BYTES, str::len),
+        description: truncated(&violation.message, description, str::len),
+        reason: violation.reason.as_str().to_owned(),
+        localized_message: None,
+    });
+    let more = violations.len() - shown;
+    let rest = (more > 0).then(|| FieldViolation::new("", format!("and {more} more")));
+    named.chain(rest).collect()
+}
+
+/// A text of at most `limit` bytes, as `bytes` counts them. One that was truncated ends with `…`.
+fn truncated(text: &str, limit: usize, bytes: fn(&str) -> usize) -> String {
+    if bytes(text) <= limit {
+        return text.to_owned();
+    }
+    let mut left = limit.saturating_sub(bytes("…"));
+    let fits = |character: &char| {
+        let rest = left.checked_sub(bytes(character.encode_utf8(&mut [0; 4])));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// Bytes of a text in `grpc-message`, never fewer than tonic makes of it: all but plain ASCII takes three bytes a byte.
+fn encoded_bytes(text: &str) -> usize {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b",;.:'_-[]()/".contains(byte);
+    text.bytes().map(|byte| if plain(&byte) { 1 } else { 3 }).sum()
+}
+
+#[cfg(test)]
+mod tests;

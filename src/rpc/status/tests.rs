@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::{outline, status, truncate::DOMAIN};
+use super::{outline, report::DOMAIN, status};
 use crate::domain::{
     error::{Bounded, Cause, Error, Reason, SequenceConflict, Violation},
     field::Path,
@@ -182,10 +182,8 @@ fn a_fault_of_the_request_names_its_field_and_keeps_the_first_reason() {
         let expected = [("bytes", "9"), ("field", "events[2].event_id"), ("more", "1")];
         assert_eq!(metadata(&status), expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
         let fields = status.get_details_bad_request().unwrap().field_violations;
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|f| (f.field.as_str(), f.reason.as_str(), f.description.as_str()))
-            .collect();
+        let fields: Vec<_> =
+            fields.iter().map(|f| (&*f.field, f.reason.as_str(), f.description.as_str())).collect();
         assert_eq!(
             fields,
             [

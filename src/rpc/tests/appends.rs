@@ -13,7 +13,7 @@ use crate::{
         Event, Increment, JsonForm, ListEventsRequest, StateOperation,
         append_event_stream_response::Outcome, increment, session::StateForm, state_operation,
     },
-    rpc::RpcOptions,
+    rpc::BareIds,
 };
 
 type Items = mpsc::Sender<AppendEventStreamRequest>;
@@ -110,7 +110,7 @@ async fn items_are_answered_in_order_and_one_that_fails_does_not_end_the_stream(
 #[tokio::test]
 async fn many_items_are_on_their_way_at_once_and_in_the_order_sent() {
     let store = Arc::new(GatedStore::new());
-    let server = serve(store.clone(), RpcOptions::default()).await;
+    let server = serve(store.clone(), BareIds::Allowed).await;
     server.create("s", "{}").await;
     let (items, mut answers) = open(&server).await;
     for at in 0..100 {
@@ -134,7 +134,7 @@ async fn many_items_are_on_their_way_at_once_and_in_the_order_sent() {
 #[tokio::test]
 async fn a_stream_holds_no_more_than_its_bounds() {
     let store = Arc::new(GatedStore::new());
-    let server = serve(store.clone(), RpcOptions::default()).await;
+    let server = serve(store.clone(), BareIds::Allowed).await;
     server.create("s", "{}").await;
     let (items, mut answers) = open(&server).await;
     for at in 0..300 {
@@ -163,7 +163,7 @@ async fn a_stream_holds_no_more_than_its_bounds() {
 #[tokio::test]
 async fn what_reaches_the_store_late_holds_back_its_own_session_alone() {
     let store = Arc::new(GatedStore::new());
-    let server = serve(store.clone(), RpcOptions::default()).await;
+    let server = serve(store.clone(), BareIds::Allowed).await;
     server.create("s", "{}").await;
     server.create("t", "{}").await;
     let (items, mut answers) = open(&server).await;
@@ -207,7 +207,7 @@ async fn items_of_one_session_are_committed_in_the_order_sent_whatever_they_chan
 #[tokio::test]
 async fn a_server_that_stops_finishes_what_has_begun_and_says_so() {
     let store = Arc::new(GatedStore::new());
-    let server = serve(store.clone(), RpcOptions::default()).await;
+    let server = serve(store.clone(), BareIds::Allowed).await;
     server.create("s", "{}").await;
     let (items, mut answers) = open(&server).await;
     send(&items, append("e0", "{}")).await;

@@ -8,11 +8,11 @@ use tokio::sync::Semaphore;
 use super::memory;
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
+    domain::{error::Error, token::StoreId},
     store::{
-        EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
-        WatchQuery, memory::MemoryStore,
+        KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
+        SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+        memory::MemoryStore,
     },
 };
 
@@ -84,10 +84,6 @@ impl Store for GatedStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         self.inner.list_sessions(query).await
-    }
-
-    async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        self.inner.list_events(query).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

@@ -15,7 +15,7 @@ use crate::{
         UpdateStateRequest, event::BodyForm, increment::Amount, key_check::Condition,
         state_operation::Operation,
     },
-    rpc::RpcOptions,
+    rpc::BareIds,
 };
 
 fn metadata(status: &Status, name: &str) -> String {
@@ -100,7 +100,7 @@ async fn a_bare_id_is_enough_where_it_is_alone_and_where_the_server_takes_it() {
     let ambiguous = open.events().append_event(ambiguous).await;
     assert_eq!(refusal(ambiguous), (Code::FailedPrecondition, "AMBIGUOUS_SESSION_ID".into()));
 
-    let strict = serve(Arc::new(memory()), RpcOptions { require_full_keys: true }).await;
+    let strict = serve(Arc::new(memory()), BareIds::Refused).await;
     strict.create("s", "{}").await;
     let status = strict.sessions().get_session(get(bare("s"))).await.unwrap_err();
     assert_eq!(fields(&status), ["key.app_name", "key.user_id"]);

@@ -3,20 +3,12 @@
 //! One lock around plain data. Every request is a group of its own: it loads copies of what it needs, is decided on them, and its
 //! change set is applied to the data. So a decision that is refused, or panics, cannot leave anything behind.
 
-mod backend;
-mod events;
 mod history;
-mod load;
 mod read;
 mod scope;
-mod session;
-mod sessions;
 mod world;
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -24,13 +16,13 @@ use tokio::sync::oneshot;
 
 use self::world::World;
 use super::{
-    Clock, EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
+    SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
     group::{self, Submission},
 };
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
+    domain::{error::Error, token::StoreId},
 };
 
 /// Sessions and state for as long as the process lives.
@@ -75,10 +67,6 @@ impl Store for MemoryStore {
         let mut world = self.open()?;
         // It never waits here. A failure is also the answer.
         let _ = group::execute(&mut *world, &mut group, &self.notifier).now_or_never();
-        let removed = mem::take(&mut world.removed);
-        // Others go on while a long log is dropped.
-        drop(world);
-        drop(removed);
         answer.try_recv().unwrap_or_else(|_| Err(group::abandoned()))
     }
 
@@ -88,10 +76,6 @@ impl Store for MemoryStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         Ok(self.open()?.list_sessions(&query))
-    }
-
-    async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        self.open()?.list_events(&query)
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

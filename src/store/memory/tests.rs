@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::{scope::ScopeRecord, *};
 use crate::{
-    commit::{CopyEvents, CreateSession, DeleteSession, Fork, ForkSession, ScopeKey, StateUpdate},
+    commit::{CopyEvents, CreateSession, Fork, ForkSession, ScopeKey, StateUpdate},
     domain::{
         delta::{Delta, ScopeDelta},
         id::{AppName, Author, DisplayName, SessionId, UserId},
@@ -81,7 +81,7 @@ async fn asking_leaves_nothing_behind() {
     let scope = || Scope::User(AppName::new("a").unwrap(), UserId::new("u").unwrap());
     store.read_state(StateQuery { scope: scope(), keys: None }).await.unwrap();
     commit(&store, update(scope(), Delta::default())).await.unwrap();
-    let delete = Request::Delete(DeleteSession { key: session("s") });
+    let delete = Request::Delete(session("s"));
     assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(false))));
     assert!(store.lock().scopes.is_empty());
 }
@@ -118,7 +118,7 @@ async fn a_panic_harms_nobody_else() {
     tokio::spawn(async move { commit(&other, create("t", "k")).await }).await.unwrap_err();
     clock.panics.store(false, Ordering::SeqCst);
     commit(&store, create("t", "k")).await.unwrap();
-    assert!(store.lock().sessions.at(&session("s")).is_some());
+    assert!(store.lock().sessions.contains_key(&session("s")));
 }
 
 #[tokio::test]

@@ -1,67 +1,70 @@
-//! The data of the store, and what is visible from each scope.
+//! The data of the store: a map for each table. Decisions are made on copies of rows, and change sets are applied as they are.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
-use super::{
-    scope::ScopeRecord,
-    session::{Log, Session},
-    sessions::Sessions,
-};
+use super::scope::ScopeRecord;
 use crate::{
-    commit::{Loaded, ScopeKey},
-    domain::{
-        Version,
-        error::Error,
-        event::ScopeVersions,
-        json::Json,
-        scope::{Scope, ScopeKind, StateKey},
-        session::{Incarnation, State, StateEntry},
-        time::Time,
+    commit::{
+        Address, ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, Loaded, Needs, PastState,
+        ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
     },
-    store::Clock,
+    domain::{
+        Sequence,
+        error::Error,
+        id::{AppName, EventId, SessionId, UserId},
+        scope::{Scope, ScopeKind, SessionKey, SessionRef},
+        session::{Incarnation, SessionInfo},
+        time::Time,
+        visible::{Marker, Visible},
+    },
+    store::{Clock, group::Backend},
 };
 
-/// Everything. `backend.rs` writes it, the other files read it.
+/// Sessions that one sweep ends at most, so that others need not wait long.
+const SWEEP_SESSIONS: usize = 100;
+
+/// Events that are copied at a time into a fork, so that others need not wait long.
+const PIECE_EVENTS: u64 = 1_000;
+
 pub(super) struct World {
     clock: Arc<dyn Clock>,
-    pub(super) sessions: Sessions,
-    /// Applications and users that were written to.
+    /// Expired sessions stay until they are swept.
+    pub(super) sessions: BTreeMap<SessionKey, SessionInfo>,
+    /// Their addresses, by session id.
+    bare: BTreeSet<(SessionId, SessionKey)>,
+    /// Of sessions, and of forks that are not finished.
+    logs: HashMap<Incarnation, Log>,
+    /// Of those with a log, and of applications and users that were written to.
     pub(super) scopes: HashMap<ScopeKey, ScopeRecord>,
-    /// Targets of forks that are not finished. No read finds them.
-    pub(super) forks: BTreeMap<Incarnation, PendingFork>,
-    /// The next incarnation.
-    pub(super) next_id: u64,
+    /// Targets of forks that are not finished, with the time at which they are given up. No read finds them.
+    pub(super) forks: BTreeMap<Incarnation, Time>,
     /// Loaded for the current request.
-    pub(super) loaded: Loaded,
-    /// Removed by the current request, to be dropped after the lock is released.
-    pub(super) removed: Vec<Log>,
+    loaded: Loaded,
     pub(super) closed: bool,
 }
 
-pub(super) struct PendingFork {
-    pub(super) log: Log,
-    /// When it is given up unless another piece is copied before.
-    pub(super) lease_end: Time,
+/// The events of a session, that of sequence 1 first.
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) events: Vec<EventRow>,
+    ids: HashMap<EventId, Sequence>,
+    pub(super) markers: Vec<Marker>,
 }
-
-/// The scopes that are visible from one, from wide to narrow. `None`: never written to, or no scope of that kind.
-#[derive(Clone, Copy)]
-pub(super) struct VisibleScopes<'a>(pub(super) [Option<&'a ScopeRecord>; 3]);
 
 impl World {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let loaded = Loaded::new(clock.now(), 1);
         Self {
             clock,
-            sessions: Sessions::default(),
+            sessions: BTreeMap::new(),
+            bare: BTreeSet::new(),
+            logs: HashMap::new(),
             scopes: HashMap::new(),
             forks: BTreeMap::new(),
-            next_id: 1,
             loaded,
-            removed: Vec::new(),
             closed: false,
         }
     }
@@ -70,72 +73,261 @@ impl World {
         self.clock.now()
     }
 
+    /// The live session at an address. Errors: [`Error::SessionNotFound`].
+    pub(super) fn live(&self, key: &SessionKey) -> Result<&SessionInfo, Error> {
+        let session = self.sessions.get(key).filter(|info| !info.expired(self.now()));
+        session.ok_or_else(|| Error::not_found(key))
+    }
+
+    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
+    pub(super) fn find(&self, session: &SessionRef) -> Result<&SessionInfo, Error> {
+        let id = match session {
+            SessionRef::Full(key) => return self.live(key),
+            SessionRef::Bare(id) => id,
+        };
+        only_live(id, self.with_id(id).filter_map(|key| self.live(key).ok()))
+    }
+
+    /// Every address with a session id.
+    pub(super) fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
+        let first = (id.clone(), before_all(AppName::from_stored(""), None));
+        self.bare.range(first..).take_while(move |(it, _)| it == id).map(|(_, key)| key)
+    }
+
     /// The live session that a scope is, if it is one. Errors: [`Error::SessionNotFound`].
-    pub(super) fn session_of(&self, scope: &Scope) -> Result<Option<&Session>, Error> {
+    pub(super) fn session_of(&self, scope: &Scope) -> Result<Option<&SessionInfo>, Error> {
         match scope {
-            Scope::Session(key) => self.sessions.live(key, self.now()).map(Some),
+            Scope::Session(key) => self.live(key).map(Some),
             Scope::User(..) | Scope::Application(_) => Ok(None),
         }
     }
 
-    /// The keys that are visible from a scope; `session` is the session that it is.
-    pub(super) fn visible<'a>(
-        &'a self,
-        scope: &Scope,
-        session: Option<&'a Session>,
-    ) -> VisibleScopes<'a> {
-        let [application, user] = wide_keys(scope).map(|key| self.scopes.get(&key?));
-        VisibleScopes([application, user, session.map(|session| &session.log.own)])
+    pub(super) fn log(&self, incarnation: Incarnation) -> &Log {
+        &self.logs[&incarnation]
     }
 
-    /// The keys that are visible from a session.
-    pub(super) fn visible_from<'a>(&'a self, session: &'a Session) -> VisibleScopes<'a> {
-        self.visible(&Scope::Session(session.info.key.clone()), Some(session))
+    fn push(&mut self, row: EventRow) {
+        let EventRow { incarnation, event, .. } = &row;
+        let own = self.scopes.entry(ScopeKey::Session(*incarnation)).or_default();
+        own.put_changes(&event.changes, ScopeKind::Session, event.sequence);
+        let log = self.logs.entry(*incarnation).or_default();
+        let marker = event.rewind_to.map(|to| Marker { sequence: event.sequence, to });
+        log.markers.extend(marker);
+        log.ids.insert(event.event_id.clone(), event.sequence);
+        log.events.push(row);
+    }
+
+    /// Copies events into a fork, with what they changed. With the first piece comes the state at creation, which has version 0.
+    fn copy(&mut self, piece: &CopiedEvents) {
+        let CopiedEvents { from, to, after, up_to } = *piece;
+        if let Some(source) = self.scopes.get(&ScopeKey::Session(from)).filter(|_| after == 0) {
+            let mut own = ScopeRecord::default();
+            source.entries(0).for_each(|(name, value, _)| own.put(name, Some(value.clone()), 0));
+            self.scopes.insert(ScopeKey::Session(to), own);
+        }
+        for row in self.log(from).between(after, up_to).to_vec() {
+            self.push(EventRow { incarnation: to, ..row });
+        }
+    }
+
+    fn remove_log(&mut self, incarnation: Incarnation) {
+        self.logs.remove(&incarnation);
+        self.scopes.remove(&ScopeKey::Session(incarnation));
     }
 }
 
-impl<'a> VisibleScopes<'a> {
-    pub(super) fn scope(&self, kind: ScopeKind) -> Option<&'a ScopeRecord> {
-        self.0[kind as usize]
+/// A key before all of an application or of one of its users, because no id is empty.
+pub(super) fn before_all(app_name: AppName, user_id: Option<UserId>) -> SessionKey {
+    let user_id = user_id.unwrap_or_else(|| UserId::from_stored(""));
+    SessionKey { app_name, user_id, session_id: SessionId::from_stored("") }
+}
+
+impl Log {
+    pub(super) fn event(&self, sequence: Sequence) -> Option<&EventRow> {
+        self.events.get(usize::try_from(sequence.checked_sub(1)?).ok()?)
     }
 
-    pub(super) fn entry(&self, key: StateKey) -> Option<StateEntry> {
-        let (value, version) = self.scope(key.scope()?)?.get(key.name())?;
-        let value = value.clone();
-        Some(StateEntry { key, value, version })
+    /// The event of an id.
+    pub(super) fn stored(&self, id: &EventId) -> Option<&EventRow> {
+        self.event(*self.ids.get(id)?)
     }
 
-    /// All keys now.
-    pub(super) fn state(&self) -> State {
-        self.state_at([Version::MAX; 3])
+    /// The events in `(after, up_to]`.
+    pub(super) fn between(&self, after: Sequence, up_to: Sequence) -> &[EventRow] {
+        let place = |sequence| usize::try_from(sequence).unwrap_or(usize::MAX);
+        self.events.get(place(after)..place(up_to)).unwrap_or_default()
     }
 
-    /// All keys, each scope as it was at a version.
-    pub(super) fn state_at(&self, versions: [Version; 3]) -> State {
-        let parts = ScopeKind::ALL.into_iter().filter_map(|kind| {
-            let entries = self.scope(kind)?.entries(versions[kind as usize]);
-            Some(entries.map(move |(name, value, version)| entry(kind, name, value, version)))
+    /// The events that a read shows as of one of them.
+    pub(super) fn visible(&self, as_of: Sequence) -> Visible {
+        Visible::new(&self.markers, as_of)
+    }
+}
+
+/// Copies of what decisions need.
+impl World {
+    /// Everything that one request needs.
+    fn load_request(&self, needs: &Needs<'_>, loaded: &mut Loaded) {
+        match needs.address {
+            None => {}
+            Some(Address::Wide(scope)) => self.load_scopes(scope, None, needs, loaded),
+            Some(Address::Session(key)) => self.load_session(key, needs, loaded),
+            Some(Address::Bare(id)) => {
+                let keys: Vec<SessionKey> = self.with_id(id).cloned().collect();
+                for key in &keys {
+                    self.load_address(key, loaded);
+                }
+                // An id of several sessions is refused, whatever else the request needs.
+                let mut live = keys.iter().filter(|key| loaded.live(key).is_some());
+                if let (Some(only), None) = (live.next(), live.next()) {
+                    self.load_session(only, needs, loaded);
+                }
+                loaded.bare.insert(id.clone(), keys);
+            }
+        }
+        loaded.forks.extend(needs.fork.filter(|fork| self.forks.contains_key(fork)));
+        if needs.sweep {
+            let now = loaded.now;
+            let expired = self.sessions.values().filter(|info| info.expired(now));
+            loaded.expired = expired.take(SWEEP_SESSIONS).cloned().collect();
+            let mut abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
+            loaded.tombstone = abandoned.next().map(|(fork, _)| *fork);
+        }
+    }
+
+    /// Everything that is needed at a session's address.
+    fn load_session(&self, key: &SessionKey, needs: &Needs<'_>, loaded: &mut Loaded) {
+        if let Some(id) = needs.target {
+            let target = SessionKey { session_id: id.clone(), ..key.clone() };
+            self.load_address(&target, loaded);
+        }
+        let session = self.load_address(key, loaded);
+        let incarnation = session.map(|info| info.incarnation);
+        self.load_scopes(&Scope::Session(key.clone()), incarnation, needs, loaded);
+        let Some(SessionInfo { incarnation, last_sequence, .. }) = session else { return };
+        let log = self.log(*incarnation);
+        for &id in &needs.event_ids {
+            loaded.events.insert((*incarnation, id.clone()), log.stored(id).cloned());
+        }
+        if let Some(at) = needs.past.filter(|at| at <= last_sequence) {
+            let own = self.scopes.get(&ScopeKey::Session(*incarnation));
+            let state = own.into_iter().flat_map(|own| own.entries(at));
+            let state = state.map(|(name, value, version)| (name.into(), (value.clone(), version)));
+            let times = log.event(at).map(|row| (row.event.event_time, row.event.commit_time));
+            loaded.past.insert((*incarnation, at), PastState { state: state.collect(), times });
+        }
+        if let Some((from, after, up_to)) = needs.copy {
+            loaded.pieces.insert((from, after), up_to.min(after.saturating_add(PIECE_EVENTS)));
+        }
+    }
+
+    /// A session without its state, if the address has one.
+    fn load_address(&self, key: &SessionKey, loaded: &mut Loaded) -> Option<&SessionInfo> {
+        let session = self.sessions.get(key);
+        loaded.addresses.insert(key.clone(), session.map(|info| info.incarnation));
+        let info = session?;
+        loaded.sessions.entry(info.incarnation).or_insert_with(|| SessionState {
+            info: info.clone(),
+            own: ScopeState::default(),
+            markers: self.log(info.incarnation).markers.clone(),
         });
-        State(parts.flatten().collect())
+        session
     }
 
-    /// Versions of the wider scopes; 0 for those that were never written to.
-    pub(super) fn versions(&self) -> ScopeVersions {
-        let version = |kind| self.scope(kind).map_or(0, |scope| scope.version);
-        ScopeVersions {
-            application: version(ScopeKind::Application),
-            user: version(ScopeKind::User),
+    /// Scopes that are visible from one, and whether it has seen a request.
+    fn load_scopes(
+        &self,
+        scope: &Scope,
+        session: Option<Incarnation>,
+        needs: &Needs<'_>,
+        loaded: &mut Loaded,
+    ) {
+        for kind in ScopeKind::ALL {
+            let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
+            let record = self.scopes.get(&key);
+            let Some(state) = loaded.scope_mut(&key) else { continue };
+            state.complete = needs.all_state || record.is_none();
+            if let Some(record) = record {
+                (state.version, state.state_bytes) = (record.version, record.state_bytes);
+                let needed = needs.keys().filter(|key| key.scope() == Some(kind));
+                for name in needed.map(|key| key.name()) {
+                    let value = record.get(name);
+                    state.put(name, value.map(|(value, version)| (value.clone(), version)));
+                }
+                let all = needs.all_state.then(|| record.entries(u64::MAX));
+                for (name, value, version) in all.into_iter().flatten() {
+                    state.put(name, Some((value.clone(), version)));
+                }
+            }
+            if let Some(id) = needs.request_id.filter(|_| kind == scope.kind()) {
+                let fingerprint = record.and_then(|record| record.requests.get(id).copied());
+                loaded.requests.insert((key, id.clone()), fingerprint);
+            }
         }
     }
 }
 
-/// The application and the user that a scope is, or belongs to.
-pub(super) fn wide_keys(scope: &Scope) -> [Option<ScopeKey>; 2] {
-    let app = scope.app_name();
-    let user = scope.user_id().map(|user| ScopeKey::User(app.clone(), user.clone()));
-    [Some(ScopeKey::Application(app.clone())), user]
-}
+impl Backend for World {
+    fn loaded(&mut self) -> &mut Loaded {
+        &mut self.loaded
+    }
 
-fn entry(kind: ScopeKind, name: &str, value: &Json, version: Version) -> StateEntry {
-    StateEntry { key: StateKey::in_scope(kind, name), value: value.clone(), version }
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+        let mut loaded = Loaded::new(self.now(), self.loaded.next_id);
+        needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
+        self.loaded = loaded;
+        Ok(())
+    }
+
+    async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
+        let lease_end = self.loaded.now.plus(FORK_LEASE_SECS, 0).unwrap_or(Time::LAST);
+        for info in &changes.removed {
+            self.sessions.remove(&info.key);
+            self.bare.remove(&(info.key.session_id.clone(), info.key.clone()));
+            self.remove_log(info.incarnation);
+        }
+        self.forks.extend(changes.begun_forks.iter().map(|fork| (*fork, lease_end)));
+        for piece in &changes.copied {
+            self.forks.insert(piece.to, lease_end);
+            self.copy(piece);
+        }
+        for (incarnation, row) in &changes.sessions {
+            let key = &row.info.key;
+            self.sessions.insert(key.clone(), row.info.clone());
+            if row.is_new {
+                self.bare.insert((key.session_id.clone(), key.clone()));
+                self.logs.entry(*incarnation).or_default();
+                let own = self.scopes.entry(ScopeKey::Session(*incarnation)).or_default();
+                row.initial.iter().for_each(|(name, it)| own.put(name, Some(it.clone()), 0));
+            }
+        }
+        self.forks.retain(|fork, _| !changes.finished_forks.contains(fork));
+        changes.events.iter().for_each(|row| self.push(row.clone()));
+        for (key, change) in &changes.scopes {
+            // The log tells every change of every key. A session's came with its events.
+            let ScopeChange { before: _, version, state_bytes, state: _, log } = change;
+            let scope = self.scopes.entry(key.clone()).or_default();
+            (scope.version, scope.state_bytes) = (*version, *state_bytes);
+            for row in log {
+                scope.put_changes(&row.changes, key.kind(), row.version);
+                scope.log.push(row.clone());
+            }
+        }
+        for row in &changes.requests {
+            let scope = self.scopes.entry(row.scope.clone()).or_default();
+            scope.requests.insert(row.id.clone(), row.fingerprint);
+        }
+        if let Some(fork) = changes.purged {
+            self.forks.remove(&fork);
+            self.remove_log(fork);
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Decisions are made on copies: there is nothing to undo.
+    async fn roll_back(&mut self, _changed: bool) {}
 }

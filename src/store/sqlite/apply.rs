@@ -1,23 +1,20 @@
 //! Writing a change set. Each of its parts is rows of one table. The index of event ids and the snapshots follow.
 
-use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+
+use rusqlite::params;
 
 use super::{
-    known::{ENTRY_BYTES, id_hash},
-    row::{labels_text, removed_text},
-    schema::{KEY_STEP, NodeId, PURGED},
-    snapshot::{Log, Past},
+    load::{ID_BYTES, id_hash, indexed, names},
+    prelude::*,
+    row::{EVENT_BYTES, EVENT_COLUMNS, SESSION_COLUMNS, labels_text, removed_text},
+    schema::{KEY_STEP, PURGED},
+    snapshot::Log,
     writer::Writer,
 };
-use crate::{
-    commit::{
-        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, RequestRow, ScopeChange,
-        ScopeKey, ScopeLogRow, SessionRow,
-    },
-    domain::{
-        error::Error, id::InvocationId, json::Json, scope::ScopeKind, session::Incarnation,
-        time::Time,
-    },
+use crate::commit::{
+    ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, RequestRow, ScopeChange,
+    ScopeKey, ScopeLogRow, SessionRow,
 };
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a millisecond or two of the writer's time.
@@ -27,17 +24,25 @@ const PURGED_BYTES: usize = 1 << 20;
 /// Pages that one piece of a sweep gives back to the file system: more than it empties.
 const FREED_PAGES: usize = 512;
 
-/// Tables with short rows of a session, with the column of its number.
-const TABLES: [(&str, &str); 6] = [
-    ("event_key", "session"),
-    ("marker", "session"),
-    ("state", "node"),
-    ("removed", "node"),
-    ("request", "node"),
-    ("tombstone", "id"),
+/// Tables with long rows of a session: with the columns of its number and of the position, and a row's bytes.
+const LONG_ROWS: [(&str, &str, &str, &str); 2] = [
+    ("event", "session", "sequence", EVENT_BYTES),
+    ("snapshot", "node", "version", "octet_length(state)"),
 ];
 
-impl Writer<'_> {
+/// Tables with short rows of a session: with the column of its number, and with all columns of their key. The tombstone is the last
+/// to go.
+const SHORT_ROWS: [(&str, &str, &str); 5] = [
+    ("event_key", "session", "session, id_hash, sequence"),
+    ("state", "node", "node, name"),
+    ("removed", "node", "node, name"),
+    ("request", "node", "node, request_id"),
+    ("tombstone", "id", "id"),
+];
+
+const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
+
+impl Writer {
     pub(super) fn apply_changes(&mut self, changes: &ChangeSet) -> Result<(), Error> {
         let ChangeSet {
             sessions,
@@ -52,56 +57,35 @@ impl Writer<'_> {
         } = changes;
         // First, so that an address is free for the next session there.
         for info in removed {
-            let id = node(info.incarnation);
-            self.writes.delete_session.execute([id])?;
-            self.writes.put_tombstone.execute((id, PURGED))?;
+            self.tables.run("DELETE FROM session WHERE id = ?1", [info.incarnation.0])?;
+            self.put_tombstone(info.incarnation, PURGED)?;
             self.known.remove(&info.incarnation);
         }
-        for row in sessions.values() {
-            self.put_session(row)?;
-        }
-        for row in events {
-            self.insert_event(row)?;
-        }
-        for (key, change) in scopes {
-            self.put_scope(key, change)?;
-        }
+        sessions.values().try_for_each(|row| self.put_session(row))?;
+        self.insert_events(events)?;
+        scopes.iter().try_for_each(|(key, change)| self.put_scope(key, change))?;
         for RequestRow { scope, id, fingerprint } in requests {
-            let scope = self.node_of(scope)?;
-            self.writes.insert_request.execute((
-                scope,
-                id.as_str(),
-                fingerprint.0.to_le_bytes(),
-            ))?;
+            let row = (self.node_of(scope)?, id, fingerprint.0.to_le_bytes());
+            self.tables.run("INSERT INTO request VALUES (?1, ?2, ?3)", row)?;
         }
-        for fork in begun_forks {
-            self.lease(*fork)?;
-        }
-        for piece in copied {
-            self.copy_events(piece)?;
-        }
-        for fork in finished_forks {
-            self.finish_fork(*fork)?;
-        }
-        if let Some(incarnation) = purged {
-            self.purge(node(*incarnation))?;
-        }
-        Ok(())
+        begun_forks.iter().try_for_each(|fork| self.lease(*fork))?;
+        copied.iter().try_for_each(|piece| self.copy_events(piece))?;
+        finished_forks.iter().try_for_each(|fork| self.finish_fork(*fork))?;
+        purged.map_or(Ok(()), |incarnation| self.purge(incarnation))
     }
 
     /// The number of a scope, which gets a row if it has none.
     fn node_of(&mut self, key: &ScopeKey) -> Result<NodeId, Error> {
-        let (app, user) = match key {
-            ScopeKey::Session(incarnation) => return Ok(node(*incarnation)),
-            ScopeKey::Application(app) => (app, ""),
-            ScopeKey::User(app, user) => (app, user.as_str()),
-        };
+        if let ScopeKey::Session(incarnation) = key {
+            return Ok(incarnation.0);
+        }
         let known = self.loaded.scope(key).map_or(0, |scope| scope.row);
         if known != 0 {
             return Ok(known);
         }
-        let id = self.loaded.take_id().cast_signed();
-        self.writes.insert_scope.execute((id, app.as_str(), user))?;
+        let id = self.loaded.take_id();
+        let (app, user) = names(key);
+        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3)", (id, app, user))?;
         if let Some(scope) = self.loaded.scope_mut(key) {
             scope.row = id;
         }
@@ -110,27 +94,31 @@ impl Writer<'_> {
 
     fn put_session(&mut self, row: &SessionRow) -> Result<(), Error> {
         let SessionRow { is_new, metadata, info, state_bytes, initial } = row;
-        let id = node(info.incarnation);
+        let id = info.incarnation.0;
         let expire = info.expire_time;
         if !is_new {
             // Touches no index but those of lists.
-            self.writes.touch_session.execute(params![
-                id,
-                info.last_sequence.cast_signed(),
-                size(*state_bytes),
-                info.last_event_time.secs(),
-                info.last_event_time.nanos(),
-                info.update_time.secs(),
-                info.update_time.nanos(),
-            ])?;
-            if *metadata {
-                self.writes.update_metadata.execute(params![
+            let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
+                last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7
+                WHERE id = ?1";
+            self.tables.run(
+                touch,
+                params![
                     id,
-                    expire.map(Time::secs),
-                    expire.map(Time::nanos),
-                    info.display_name.as_str(),
-                    labels_text(&info.labels),
-                ])?;
+                    info.last_sequence,
+                    state_bytes,
+                    info.last_event_time.secs(),
+                    info.last_event_time.nanos(),
+                    info.update_time.secs(),
+                    info.update_time.nanos(),
+                ],
+            )?;
+            if *metadata {
+                let sql = "UPDATE session SET expire_secs = ?2, expire_nanos = ?3,
+                    display_name = ?4, labels = ?5 WHERE id = ?1";
+                let labels = labels_text(&info.labels);
+                let expire = (expire.map(Time::secs), expire.map(Time::nanos));
+                self.tables.run(sql, (id, expire.0, expire.1, &info.display_name, labels))?;
             }
             return Ok(());
         }
@@ -138,232 +126,220 @@ impl Writer<'_> {
         let app = self.node_of(&ScopeKey::Application(key.app_name.clone()))?;
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
-        self.writes.insert_session.execute(params![
-            id,
-            app,
-            user,
-            key.user_id.as_str(),
-            key.session_id.as_str(),
-            info.last_sequence.cast_signed(),
-            size(*state_bytes),
-            info.last_event_time.secs(),
-            info.last_event_time.nanos(),
-            info.update_time.secs(),
-            info.update_time.nanos(),
-            info.create_time.secs(),
-            info.create_time.nanos(),
-            expire.map(Time::secs),
-            expire.map(Time::nanos),
-            info.created_versions.application.cast_signed(),
-            info.created_versions.user.cast_signed(),
-            info.display_name.as_str(),
-            labels_text(&info.labels),
-            origin.map(|origin| origin.key.session_id.as_str()),
-            origin.map(|origin| origin.sequence.cast_signed()),
-        ])?;
+        let insert = format!(
+            "INSERT INTO session ({SESSION_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+             ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+        );
+        self.tables.run(
+            &insert,
+            params![
+                id,
+                app,
+                user,
+                key.user_id,
+                key.session_id,
+                info.last_sequence,
+                state_bytes,
+                info.last_event_time.secs(),
+                info.last_event_time.nanos(),
+                info.update_time.secs(),
+                info.update_time.nanos(),
+                info.create_time.secs(),
+                info.create_time.nanos(),
+                expire.map(Time::secs),
+                expire.map(Time::nanos),
+                info.created_versions.application,
+                info.created_versions.user,
+                info.display_name,
+                labels_text(&info.labels),
+                origin.map(|origin| &origin.key.session_id),
+                origin.map(|origin| origin.sequence),
+            ],
+        )?;
         if let Some(session) = self.loaded.sessions.get_mut(&info.incarnation) {
             session.own.row = id;
         }
         if !initial.is_empty() {
-            let state = initial.iter().map(|(name, value)| (name.clone(), (value.clone(), 0)));
-            let state = Past { state: state.collect(), ..Past::default() };
-            self.writes.insert_snapshot.execute((id, 0, state.to_stored()?))?;
+            let keys = initial.iter().map(|(name, value)| (&**name, (value.as_str(), 0)));
+            let keys = serde_json::json!(keys.collect::<BTreeMap<_, _>>()).to_string();
+            self.tables.run("INSERT INTO snapshot VALUES (?1, 0, ?2)", (id, keys))?;
         }
         Ok(())
     }
 
-    fn insert_event(&mut self, row: &EventRow) -> Result<(), Error> {
-        let EventRow { incarnation, event, fingerprint } = row;
-        let (session, sequence) = (node(*incarnation), event.sequence);
-        let hash = id_hash(event.event_id.as_str());
-        let rewind_to = event.rewind_to.map(u64::cast_signed);
-        self.writes.insert_event.execute(params![
-            session,
-            hash,
-            sequence.cast_signed(),
-            event.event_id.as_str(),
-            event.invocation_id.as_ref().map(InvocationId::as_str),
-            event.author.as_str(),
-            event.branch.as_str(),
-            event.event_time.secs(),
-            event.event_time.nanos(),
-            event.commit_time.secs(),
-            event.commit_time.nanos(),
-            event.versions.application.cast_signed(),
-            event.versions.user.cast_signed(),
-            rewind_to,
-            removed_text(&event.changes.remove),
-            event.changes.set.as_ref().map(Json::as_str),
-            event.body.as_ref().map(Json::as_str),
-            fingerprint.0.to_le_bytes(),
-        ])?;
-        if let Some(to) = rewind_to {
-            self.writes.insert_marker.execute((session, sequence.cast_signed(), to))?;
+    fn insert_events(&mut self, events: &[EventRow]) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
         }
-        if let Some(known) = self.known.get_mut(incarnation) {
-            known.add(hash, sequence);
-            self.grown += ENTRY_BYTES;
+        let mut insert = self.tables.prepare(&format!(
+            "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
+        ))?;
+        for EventRow { incarnation, event, fingerprint } in events {
+            let hash = id_hash(&event.event_id);
+            insert.execute(params![
+                incarnation.0,
+                hash,
+                event.sequence,
+                event.event_id,
+                event.invocation_id,
+                event.author,
+                event.branch,
+                event.event_time.secs(),
+                event.event_time.nanos(),
+                event.commit_time.secs(),
+                event.commit_time.nanos(),
+                event.versions.application,
+                event.versions.user,
+                event.rewind_to,
+                removed_text(&event.changes.remove),
+                event.changes.set,
+                event.body,
+                fingerprint.0.to_le_bytes(),
+            ])?;
+            self.index_ids(*incarnation, event.sequence - 1, event.sequence)?;
+            if let Some(known) = self.known.get_mut(incarnation) {
+                if event.sequence.is_multiple_of(KEY_STEP) {
+                    known.clear();
+                }
+                known.insert((hash, event.sequence));
+                self.grown += ID_BYTES;
+            }
         }
-        self.index_step(session, sequence)
+        Ok(())
     }
 
-    /// Indexes the ids of a step of events that ends with this one.
-    fn index_step(&mut self, session: NodeId, sequence: u64) -> Result<(), Error> {
-        if sequence.is_multiple_of(KEY_STEP) {
-            let step = (session, (sequence - KEY_STEP).cast_signed(), sequence.cast_signed());
-            self.writes.insert_keys.execute(step)?;
+    /// Indexes the ids of the steps of events that end in `(after, up_to]`.
+    fn index_ids(&self, session: Incarnation, after: u64, up_to: u64) -> Result<(), Error> {
+        if indexed(after) == indexed(up_to) {
+            return Ok(());
         }
+        let sql = "INSERT INTO event_key SELECT session, id_hash, sequence FROM event
+            WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3 ORDER BY id_hash";
+        self.tables.run(sql, (session.0, indexed(after), indexed(up_to)))?;
         Ok(())
     }
 
     fn put_scope(&mut self, key: &ScopeKey, change: &ScopeChange) -> Result<(), Error> {
         let ScopeChange { before, version, state_bytes, state, log } = change;
-        let node = self.node_of(key)?;
+        let (node, kind) = (self.node_of(key)?, key.kind());
+        let Self { tables, grown, .. } = self;
         for row in log {
-            self.insert_log(node, key.kind(), row)?;
+            let ScopeLogRow { version, commit_time, author, source, changes, state_bytes } = row;
+            // A user's log is that user's.
+            let user = source.as_ref().filter(|_| kind == ScopeKind::Application);
+            let insert = "INSERT INTO scope_log
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+            tables.run(
+                insert,
+                params![
+                    node,
+                    version,
+                    state_bytes,
+                    commit_time.secs(),
+                    commit_time.nanos(),
+                    author,
+                    source.as_ref().map(|source| source.incarnation.0),
+                    user.map(|source| &source.key.user_id),
+                    source.as_ref().map(|source| &source.key.session_id),
+                    source.as_ref().map(|source| source.sequence),
+                    removed_text(&changes.remove),
+                    changes.set,
+                ],
+            )?;
         }
         for (name, (value, version)) in state {
-            let version = version.cast_signed();
-            self.grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
+            *grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
+            let update = "UPDATE state SET value = ?3, version = ?4 WHERE node = ?1 AND name = ?2";
             match value {
-                Some(value) => {
-                    let row = (node, &**name, value.as_str(), version);
-                    if self.writes.update_state.execute(row)? == 0 {
-                        self.writes.insert_state.execute(row)?;
-                        self.writes.delete_removed.execute((node, &**name))?;
-                    }
-                }
                 None => {
-                    self.writes.delete_state.execute((node, &**name))?;
-                    self.writes.put_removed.execute((node, &**name, version))?;
+                    tables.run("DELETE FROM state WHERE node = ?1 AND name = ?2", (node, name))?;
+                    tables.run(PUT_REMOVED, (node, name, version))?;
+                }
+                Some(value) if tables.run(update, (node, name, value, version))? > 0 => {}
+                Some(value) => {
+                    let row = (node, name, value, version);
+                    tables.run("INSERT INTO state VALUES (?1, ?2, ?3, ?4)", row)?;
+                    tables
+                        .run("DELETE FROM removed WHERE node = ?1 AND name = ?2", (node, name))?;
                 }
             }
         }
-        let log = Log { node, kind: key.kind(), version: *version };
-        self.snapshot_if_due(log, *before, *state_bytes)
+        Ok(tables.snapshot_if_due(Log { node, kind }, *before, *version, *state_bytes)?)
     }
 
-    fn insert_log(
-        &mut self,
-        node: NodeId,
-        kind: ScopeKind,
-        row: &ScopeLogRow,
-    ) -> Result<(), Error> {
-        let ScopeLogRow { version, commit_time, author, source, changes, state_bytes } = row;
-        // A user's log is that user's.
-        let user = source.as_ref().filter(|_| kind == ScopeKind::Application);
-        self.writes.insert_log.execute(params![
-            node,
-            version.cast_signed(),
-            size(*state_bytes),
-            commit_time.secs(),
-            commit_time.nanos(),
-            author.as_str(),
-            source.as_ref().map(|source| self::node(source.incarnation)),
-            user.map(|source| source.key.user_id.as_str()),
-            source.as_ref().map(|source| source.key.session_id.as_str()),
-            source.as_ref().map(|source| source.sequence.cast_signed()),
-            removed_text(&changes.remove),
-            changes.set.as_ref().map(Json::as_str),
-        ])?;
+    fn put_tombstone(&self, incarnation: Incarnation, lease_until: i64) -> Result<(), Error> {
+        let put = "INSERT OR REPLACE INTO tombstone VALUES (?1, ?2)";
+        self.tables.run(put, (incarnation.0, lease_until))?;
         Ok(())
     }
 
-    fn lease(&mut self, fork: Incarnation) -> Result<(), Error> {
-        let until = self.loaded.now.secs() + FORK_LEASE_SECS;
-        self.writes.put_tombstone.execute((node(fork), until))?;
-        Ok(())
+    fn lease(&self, fork: Incarnation) -> Result<(), Error> {
+        self.put_tombstone(fork, self.loaded.now.secs() + FORK_LEASE_SECS)
     }
 
-    fn copy_events(&mut self, piece: &CopiedEvents) -> Result<(), Error> {
+    fn copy_events(&self, piece: &CopiedEvents) -> Result<(), Error> {
         let CopiedEvents { from, to, after, up_to } = *piece;
         self.lease(to)?;
-        let (from, to) = (node(from), node(to));
-        let range = (to, from, after.cast_signed(), up_to.cast_signed());
-        self.writes.copy_events.execute(range)?;
-        self.writes.copy_markers.execute(range)?;
+        let events = format!(
+            "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
+             SELECT ?1, id_hash, {EVENT_COLUMNS} FROM event
+             WHERE session = ?2 AND sequence > ?3 AND sequence <= ?4 ORDER BY sequence"
+        );
+        self.tables.run(&events, (to.0, from.0, after, up_to))?;
         // The first piece also copies the state at creation, which is the snapshot of version 0.
-        let snapshots_after = if after == 0 { -1 } else { after.cast_signed() };
-        self.writes.copy_snapshots.execute((to, from, snapshots_after, up_to.cast_signed()))?;
-        for sequence in after + 1..=up_to {
-            self.index_step(to, sequence)?;
-        }
-        Ok(())
+        let snapshots = "INSERT INTO snapshot SELECT ?1, version, state FROM snapshot
+            WHERE node = ?2 AND version >= ?3 AND version <= ?4";
+        let first = if after == 0 { 0 } else { after + 1 };
+        self.tables.run(snapshots, (to.0, from.0, first, up_to))?;
+        self.index_ids(to, after, up_to)
     }
 
     /// Writes the rest of a fork whose row and state are written.
     fn finish_fork(&mut self, fork: Incarnation) -> Result<(), Error> {
-        let id = node(fork);
-        self.writes.delete_tombstone.execute([id])?;
+        self.tables.run("DELETE FROM tombstone WHERE id = ?1", [fork.0])?;
         let Some(session) = self.loaded.sessions.get(&fork) else { return Ok(()) };
-        let version = session.info.last_sequence;
-        let log = Log { node: id, kind: ScopeKind::Session, version };
-        for (name, version) in self.reads.past(log, version)?.removed {
-            self.writes.put_removed.execute((id, &*name, version.cast_signed()))?;
+        let log = Log { node: fork.0, kind: ScopeKind::Session };
+        for (name, (value, version)) in self.tables.past(log, session.info.last_sequence)? {
+            if value.is_none() {
+                self.tables.run(PUT_REMOVED, (fork.0, name, version))?;
+            }
         }
         Ok(())
     }
 
     /// Removes some rows of a session that is gone, and its tombstone when nothing else is left.
-    fn purge(&mut self, id: NodeId) -> Result<(), Error> {
+    fn purge(&mut self, session: Incarnation) -> Result<(), Error> {
         // A fork cannot go on without these rows.
-        self.writes.put_tombstone.execute((id, PURGED))?;
-        let Self { connection, reads, writes, .. } = self;
-        for (sizes, delete) in [
-            (&mut reads.event_sizes, &mut writes.delete_events),
-            (&mut reads.snapshot_sizes, &mut writes.delete_snapshots),
-        ] {
-            let mut rows = sizes.query((id, -1, i64::MAX, PURGED_ROWS as i64))?;
-            let (mut last, mut bytes) = (None, 0);
-            while bytes < PURGED_BYTES
-                && let Some(row) = rows.next()?
-            {
-                last = Some(row.get::<_, i64>(0)?);
-                bytes += super::row::bytes(row, 1)?;
-            }
-            drop(rows);
-            if let Some(last) = last {
-                delete.execute((id, last))?;
-                return free_pages(connection);
+        self.put_tombstone(session, PURGED)?;
+        let tables = &self.tables;
+        for (table, node, position, bytes) in LONG_ROWS {
+            let sizes = format!(
+                "SELECT {position}, {bytes} FROM {table} WHERE {node} = ?1
+                 ORDER BY {position} LIMIT {PURGED_ROWS}"
+            );
+            if let Some(end) = tables.end_of_piece(&sizes, [session.0], PURGED_BYTES)? {
+                let delete = format!("DELETE FROM {table} WHERE {node} = ?1 AND {position} <= ?2");
+                tables.run(&delete, (session.0, end))?;
+                return self.free_pages();
             }
         }
-        for (table, column) in TABLES {
-            let delete = match table {
-                "tombstone" => format!("DELETE FROM {table} WHERE {column} = ?1"),
-                _ => {
-                    let order = match table {
-                        "event_key" => "id_hash, sequence",
-                        "marker" => "sequence",
-                        "request" => "request_id",
-                        _ => "name",
-                    };
-                    format!(
-                        "DELETE FROM {table} WHERE {column} = ?1 AND ({order}) IN
-                         (SELECT {order} FROM {table} WHERE {column} = ?1 LIMIT {PURGED_ROWS})"
-                    )
-                }
-            };
-            if self.connection.prepare_cached(&delete)?.execute([id])? == PURGED_ROWS {
+        for (table, node, key) in SHORT_ROWS {
+            let delete = format!(
+                "DELETE FROM {table} WHERE ({key}) IN
+                 (SELECT {key} FROM {table} WHERE {node} = ?1 LIMIT {PURGED_ROWS})"
+            );
+            if tables.run(&delete, [session.0])? == PURGED_ROWS {
                 break;
             }
         }
-        free_pages(self.connection)
+        self.free_pages()
     }
-}
 
-/// Gives pages that nothing uses back to the file system.
-fn free_pages(connection: &Connection) -> Result<(), Error> {
-    let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
-    let mut statement = connection.prepare_cached(&pragma)?;
-    let mut rows = statement.query(())?;
-    while rows.next()?.is_some() {}
-    Ok(())
-}
-
-fn node(incarnation: Incarnation) -> NodeId {
-    incarnation.0.cast_signed()
-}
-
-fn size(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+    /// Gives pages that nothing uses back to the file system.
+    fn free_pages(&self) -> Result<(), Error> {
+        let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
+        self.tables.each(&pragma, (), |_| Ok::<_, Error>(true))?;
+        Ok(())
+    }
 }

@@ -1,279 +1,188 @@
 //! Changes behind a position, for watches, and the changes of a key.
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::OptionalExtension;
 
 use super::{
-    row::{self, EventReader},
-    schema::NodeId,
-    snapshot::Log,
-    statements::Reads,
+    connection::Tables,
+    events::select,
+    prelude::*,
+    row,
+    snapshot::{self, Log},
 };
 use crate::{
-    domain::{
-        Sequence, Version,
-        delta::changes,
-        error::Error,
-        event::Changes,
-        id::{AppName, Author, SessionId, UserId},
-        json::Json,
-        limits::PAGE_SCANNED,
-        scope::{Scope, ScopeKind, SessionKey, StateKey},
-        session::Incarnation,
-        time::Time,
-    },
-    store::{
-        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
-        budget::Budget,
-    },
+    domain::delta::changes,
+    store::{Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery},
 };
 
-impl Reads<'_> {
+/// No version is greater, whatever a client sends.
+const LAST: Version = i64::MAX.cast_unsigned();
+
+impl Tables {
     /// Reads what happened in a scope after a position.
-    pub(super) fn read_changes(
-        &mut self,
-        query: &WatchQuery,
-        now: Time,
-    ) -> Result<WatchPage, Error> {
-        let WatchQuery { scope, position: from, max_items, max_bytes } = query;
+    pub(super) fn read_changes(&self, query: &WatchQuery, now: Time) -> Result<WatchPage, Error> {
+        let WatchQuery { scope, position, max_items, max_bytes } = query;
+        let (nodes, found) = self.visible_from(scope, now)?;
         let mut page = WatchPage {
             events: Vec::new(),
             changes: Vec::new(),
-            position: *from,
-            complete: false,
-            expire_time: None,
+            position: *position,
+            complete: true,
+            expire_time: found.as_ref().and_then(|found| found.info.expire_time),
         };
         let mut budget = Budget::new(*max_items, *max_bytes);
-        let mut rows_left = PAGE_SCANNED;
-        let mut own = None;
-        let (app, user) = match scope {
-            Scope::Session(key) => {
-                let found = self.live(key, now)?;
-                if found.info.incarnation != from.incarnation {
-                    return Err(Error::not_found(key));
-                }
-                page.expire_time = found.info.expire_time;
-                if !self.events_after(
-                    found.id(),
-                    found.info.last_sequence,
-                    &mut page,
-                    &mut budget,
-                )? {
-                    return Ok(page);
-                }
-                own = Some(found.id());
-                (Some(found.app), Some(found.user))
+        if let Some(found) = &found {
+            if found.info.incarnation != position.incarnation {
+                return Err(Error::not_found(&found.info.key));
             }
-            Scope::User(app, _) | Scope::Application(app) => {
-                let mut node = |user| Ok::<_, Error>(self.scope_row(app, user)?.map(|row| row.0));
-                let user = scope.user_id().map(|user| node(Some(user))).transpose()?.flatten();
-                (node(None)?, user)
+            let (session, last) = (found.id(), found.info.last_sequence);
+            if position.sequence < last {
+                let visible = self.visible(session, last)?;
+                let range = (session, position.sequence, last);
+                page.complete = self.each(&select("ASC"), range, |row| {
+                    let sequence = row.get(0)?;
+                    let event = row::event(row, !visible.contains(sequence))?;
+                    let fits = budget.take(event.bytes());
+                    if fits {
+                        page.events.push(event);
+                        page.position.sequence = sequence;
+                    }
+                    Ok::<_, Error>(fits)
+                })?;
             }
-        };
-        page.complete = true;
-        for (kind, node) in [(ScopeKind::Application, app), (ScopeKind::User, user)] {
-            if let Some(node) = node
+        }
+        let own = found.map(|found| found.id());
+        for kind in [ScopeKind::Application, ScopeKind::User] {
+            if let Some(node) = nodes[kind as usize]
                 && page.complete
             {
-                page.complete = self.scope_changes_after(
-                    node,
-                    kind,
-                    own,
-                    &mut page,
-                    &mut budget,
-                    &mut rows_left,
-                )?;
+                let log = Log { node, kind };
+                page.complete = self.scope_changes_after(log, own, &mut page, &mut budget)?;
             }
         }
         Ok(page)
-    }
-
-    /// Puts events on the page; whether all are there.
-    fn events_after(
-        &mut self,
-        session: NodeId,
-        last: Sequence,
-        page: &mut WatchPage,
-        budget: &mut Budget,
-    ) -> Result<bool, Error> {
-        let after = page.position.sequence;
-        if after >= last {
-            return Ok(true);
-        }
-        let visible = self.visible(session, last)?;
-        let mut reader = EventReader::default();
-        let mut rows = self.events_up.query((session, after.cast_signed(), last.cast_signed()))?;
-        while let Some(row) = rows.next()? {
-            let sequence = row::count(row, 0)?;
-            let event = reader.event(row, !visible.contains(sequence))?;
-            if !budget.take(event.bytes()) {
-                return Ok(false);
-            }
-            page.events.push(event);
-            page.position.sequence = sequence;
-        }
-        Ok(true)
     }
 
     /// Puts changes of a wider scope on the page; whether all are there.
     fn scope_changes_after(
-        &mut self,
-        node: NodeId,
-        kind: ScopeKind,
+        &self,
+        log: Log,
         own: Option<NodeId>,
         page: &mut WatchPage,
         budget: &mut Budget,
-        rows_left: &mut usize,
     ) -> Result<bool, Error> {
         let versions = &mut page.position.versions;
-        let at = match kind {
+        let at = match log.kind {
             ScopeKind::Application => &mut versions.application,
             ScopeKind::User | ScopeKind::Session => &mut versions.user,
         };
-        let newest = self.version_of(node)?;
-        let Self { scope_log, state_version, removed_version, .. } = self;
-        let mut rows = scope_log.query((node, at.cast_signed()))?;
-        while let Some(row) = rows.next()? {
-            if *rows_left == 0 {
+        let mut rows_left = PAGE_SCANNED;
+        let mut newest = self.prepare(
+            "SELECT version FROM state WHERE node = ?1 AND name = ?2
+             UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2",
+        )?;
+        let sql = log.select(", commit_secs, commit_nanos, source", "ASC");
+        self.each(&sql, (log.node, (*at).min(LAST), LAST), |row| {
+            if rows_left == 0 {
                 return Ok(false);
             }
-            *rows_left -= 1;
-            let version = row::count(row, 0)?;
-            let mut kept =
-                Changes { remove: row::removed(row, 1)?, set: row::optional_json(row, 2)? };
+            rows_left -= 1;
+            let version = row.get(0)?;
             let source: Option<NodeId> = row.get(5)?;
-            if own.is_some() && source == own {
-                kept = Changes::default();
-            } else if version < newest {
+            let mut kept = Vec::new();
+            if source.is_none() || source != own {
                 // The keys that nothing has changed since. Each is looked up, which counts as a row.
-                let mut results = Vec::new();
-                for (key, value) in kept.set.as_ref().map(Json::members).unwrap_or_default() {
-                    results.push((StateKey::from_stored(key), Some(value)));
-                }
-                results.extend(kept.remove.into_iter().map(|key| (key, None)));
-                *rows_left = rows_left.saturating_sub(results.len());
-                let mut newest = Vec::new();
-                for (key, value) in results {
-                    let lookup =
-                        if value.is_some() { &mut *state_version } else { &mut *removed_version };
-                    let last = lookup.query_row((node, key.name()), |row| row::count(row, 0));
+                for (key, value) in snapshot::keys(row::changes(row, 1)?) {
+                    rows_left = rows_left.saturating_sub(1);
+                    let last = newest.query_row((log.node, key.name()), |row| row.get(0));
                     if last.optional()? == Some(version) {
-                        newest.push((key, value));
+                        kept.push((key, value));
                     }
                 }
-                kept = changes(newest.iter());
             }
-            if !kept.is_empty() {
-                if !budget.take(kept.text_len()) {
+            let changes: Changes = changes(kept.iter());
+            if !changes.is_empty() {
+                if !budget.take(changes.text_len()) {
                     return Ok(false);
                 }
                 let commit_time = row::time(row, 3)?;
-                page.changes.push(ScopeChange { scope: kind, version, changes: kept, commit_time });
+                page.changes.push(ScopeChange { scope: log.kind, version, changes, commit_time });
             }
             *at = version;
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Lists how a key came to its value, newest first.
     pub(super) fn list_key_changes(
-        &mut self,
+        &self,
         query: &KeyChangeQuery,
         now: Time,
     ) -> Result<KeyChangePage, Error> {
         let KeyChangeQuery { scope, key, before, max_items, max_bytes } = query;
-        let mut page =
-            KeyChangePage { changes: Vec::new(), more: false, incarnation: Incarnation(0) };
-        let session = match scope {
-            Scope::Session(address) => Some(self.live(address, now)?),
-            Scope::User(..) | Scope::Application(_) => None,
-        };
-        let log = match (key.scope(), &session) {
-            (Some(ScopeKind::Session), Some(found)) => {
-                page.incarnation = found.info.incarnation;
-                found.log()
-            }
-            (Some(ScopeKind::Session), None) | (None, _) => return Ok(page),
-            (Some(kind), _) => {
-                let user = scope.user_id().filter(|_| kind == ScopeKind::User);
-                if kind == ScopeKind::User && user.is_none() {
-                    return Ok(page);
-                }
-                match self.scope_row(scope.app_name(), user)? {
-                    None => return Ok(page),
-                    Some((node, version, _)) => Log { node, kind, version },
-                }
+        let (nodes, found) = self.visible_from(scope, now)?;
+        let own = found.filter(|_| key.scope() == Some(ScopeKind::Session));
+        let incarnation = own.as_ref().map_or(Incarnation(0), |own| own.info.incarnation);
+        let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
+        let Some(kind) = key.scope() else { return Ok(page) };
+        let Some(node) = nodes[kind as usize] else { return Ok(page) };
+        let log = Log { node, kind };
+        let source = match kind {
+            ScopeKind::Session => ", author, commit_secs, commit_nanos",
+            _ => {
+                ", author, commit_secs, commit_nanos, source_user, source_session, source_sequence"
             }
         };
+        let sql = log.select(source, "DESC");
         let mut budget = Budget::new(*max_items, *max_bytes);
-        let before = before.unwrap_or(Version::MAX);
-        let limit = max_items.saturating_add(1);
-        for version in self.changes_of(log, key.name(), before, limit)? {
-            let change = match (&session, version) {
-                (Some(found), 0) => KeyChange {
-                    version,
-                    value: self.past(log, 0)?.state.remove(key.name()).map(|(value, _)| value),
-                    commit_time: found.info.create_time,
-                    author: Author::from_stored(""),
-                    source: None,
-                },
-                _ => self.key_change(log, key, version, scope)?,
-            };
-            if !budget.take(change.value.as_ref().map_or(0, Json::len)) {
-                page.more = true;
+        let mut put = |change: KeyChange| {
+            page.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
+            if !page.more {
+                page.changes.push(change);
+            }
+            !page.more
+        };
+        // One snapshot tells the change before it, and serves all the changes that follow it.
+        let mut left = before.unwrap_or(LAST).min(LAST).checked_sub(1);
+        while let Some(at) = left {
+            let (mut snapshot, from) = self.snapshot_before(node, at.saturating_sub(1))?;
+            let earlier = snapshot.remove(key.name());
+            if let (0, Some(own)) = (at, &own) {
+                earlier.map(|(value, version)| {
+                    let commit_time = own.info.create_time;
+                    let author = Author::from_stored("");
+                    put(KeyChange { version, value, commit_time, author, source: None })
+                });
                 break;
             }
-            page.changes.push(change);
+            let is_whole = self.each(&sql, (node, from, at), |row| {
+                let mut keys = snapshot::keys(row::changes(row, 1)?);
+                let Some((_, value)) = keys.find(|(changed, _)| changed == key) else {
+                    return Ok(true);
+                };
+                let version = row.get(0)?;
+                let source = match scope {
+                    Scope::Session(own) if kind == ScopeKind::Session => {
+                        Some((own.clone(), version))
+                    }
+                    _ => source_of(row, scope)?,
+                };
+                let (author, commit_time) = (row.get(3)?, row::time(row, 4)?);
+                Ok::<_, Error>(put(KeyChange { version, value, commit_time, author, source }))
+            })?;
+            left = earlier.map(|(_, version)| version).filter(|_| is_whole);
         }
         Ok(page)
-    }
-
-    /// The change of a key by one version of a log.
-    fn key_change(
-        &mut self,
-        log: Log,
-        key: &StateKey,
-        version: Version,
-        scope: &Scope,
-    ) -> rusqlite::Result<KeyChange> {
-        let change = |row: &Row<'_>, source| {
-            let set = row::optional_json(row, 0)?;
-            let members = set.as_ref().map(Json::members).unwrap_or_default();
-            let value = members.into_iter().find(|(name, _)| name == key.as_str());
-            Ok(KeyChange {
-                version,
-                value: value.map(|(_, value)| value),
-                author: Author::from_stored(row::text(row, 1)?),
-                commit_time: row::time(row, 2)?,
-                source,
-            })
-        };
-        let at = (log.node, version.cast_signed());
-        match (log.kind, scope) {
-            (ScopeKind::Session, Scope::Session(own)) => {
-                self.event_change.query_row(at, |row| change(row, Some((own.clone(), version))))
-            }
-            _ => self.scope_change.query_row(at, |row| {
-                let source = source(row, scope.app_name(), scope.user_id())?;
-                change(row, source)
-            }),
-        }
     }
 }
 
 /// The event that made a change of an application or a user. A user's log does not name that user.
-fn source(
-    row: &Row<'_>,
-    app: &AppName,
-    user: Option<&UserId>,
-) -> rusqlite::Result<Option<(SessionKey, Sequence)>> {
-    let user_id = match row::optional_text(row, 4)? {
-        Some(text) => Some(UserId::from_stored(text)),
-        None => user.cloned(),
-    };
-    let session_id = row::optional_text(row, 5)?.map(SessionId::from_stored);
-    let (Some(user_id), Some(session_id)) = (user_id, session_id) else {
+fn source_of(row: &Row<'_>, scope: &Scope) -> Result<Option<(SessionKey, Sequence)>> {
+    let user: Option<UserId> = row.get(6)?;
+    let session: Option<SessionId> = row.get(7)?;
+    let (Some(user_id), Some(session_id)) = (user.or_else(|| scope.user_id().cloned()), session)
+    else {
         return Ok(None);
     };
-    let key = SessionKey { app_name: app.clone(), user_id, session_id };
-    Ok(Some((key, row::count(row, 6)?)))
+    let key = SessionKey { app_name: scope.app_name().clone(), user_id, session_id };
+    Ok(Some((key, row.get(8)?)))
 }

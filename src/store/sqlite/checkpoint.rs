@@ -4,20 +4,16 @@
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
-    },
+    path::PathBuf,
     thread::{self, JoinHandle},
 };
 
-use rusqlite::{Connection, hooks::Wal};
-use tracing::warn;
+use tracing::{error, warn};
 
-use super::file::connect_writer;
+use super::{
+    connection::{Tables, connect},
+    prelude::*,
+};
 
 /// Pages in the log at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
 const BEGIN_PAGES: u32 = 4_000;
@@ -33,112 +29,80 @@ const ROUNDS: u32 = 3;
 const MAX_PAGES: u32 = 64_000;
 
 /// What the writer knows of the log, and its checkpointer.
+#[derive(Default)]
 pub(super) struct Checkpoints {
-    /// Pages in the log after the last commit.
-    pages: Arc<AtomicU32>,
-    /// Asks for a round.
-    begin: SyncSender<()>,
-    /// Tells how many pages of the log have been moved after a round.
-    done: Receiver<u32>,
-    /// The round under way.
-    round: Option<u32>,
-    /// Pages of this log that have been moved, or tried to: a reader may keep the log from being begun anew.
-    moved: u32,
+    path: PathBuf,
+    /// The checkpointer.
+    round: Option<JoinHandle<()>>,
+    /// Rounds since the log began.
+    rounds: u32,
+    /// Pages of this log that the writer has moved, or tried to: a reader may keep the log from being begun anew.
+    tried: u32,
 }
 
 impl Checkpoints {
-    /// Starts the checkpointer, which ends when this is dropped.
-    pub(super) fn start(path: PathBuf) -> io::Result<(Self, JoinHandle<()>)> {
-        let (begin, wanted) = sync_channel(1);
-        let (finished, done) = sync_channel(1);
-        let thread = thread::Builder::new().name("sqlite-checkpoint".into());
-        let handle = thread.spawn(move || run(&path, &wanted, &finished))?;
-        Ok((Self { pages: Arc::default(), begin, done, round: None, moved: 0 }, handle))
-    }
-
-    /// Has a connection tell how long the log is after its commits.
-    pub(super) fn follow(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let pages = Arc::clone(&self.pages);
-        connection.wal_hook(Some(move |_: &mut Wal, count: i32| {
-            pages.store(count.unsigned_abs(), Ordering::Relaxed);
-            Ok(())
-        }))
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, ..Self::default() }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
-    pub(super) fn after_commit(&mut self, connection: &Connection) {
-        let pages = self.pages.load(Ordering::Relaxed);
-        if pages < self.moved {
+    pub(super) fn after_commit(&mut self, tables: &Tables) {
+        let (pages, moved) = checkpoint(tables, "NOOP");
+        if pages < self.tried {
             // SQLite began the log anew.
-            self.moved = 0;
+            self.tried = 0;
         }
-        let Some(round) = self.round else {
-            if pages - self.moved >= BEGIN_PAGES {
-                self.begin_round(1);
+        let is_long = pages >= MAX_PAGES;
+        let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
+            if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
+                self.rounds = 0;
+                self.begin_round(pages);
             }
             return;
         };
-        let moved = match pages < MAX_PAGES {
-            true => self.done.try_recv(),
-            false => self.done.recv().map_err(|_| TryRecvError::Disconnected),
-        };
-        match moved {
-            Err(TryRecvError::Empty) => {}
-            Ok(moved)
-                if pages.saturating_sub(moved) > REST_PAGES
-                    && round < ROUNDS
-                    && pages < MAX_PAGES =>
-            {
-                self.begin_round(round + 1);
-            }
-            Ok(_) | Err(TryRecvError::Disconnected) => {
-                self.round = None;
-                self.moved = pages;
-                checkpoint(connection, if pages < MAX_PAGES { "PASSIVE" } else { "RESTART" });
-            }
+        join(round);
+        if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
+            return self.begin_round(pages);
         }
+        self.tried = pages;
+        checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
     }
 
-    fn begin_round(&mut self, round: u32) {
-        self.round = Some(round);
-        // A checkpointer that is gone answers nothing, and the writer moves the pages itself.
-        let _ = self.begin.try_send(());
-    }
-}
-
-fn run(path: &Path, wanted: &Receiver<()>, finished: &SyncSender<u32>) {
-    let mut connection = None;
-    while wanted.recv().is_ok() {
-        let opened = match connection.take() {
-            Some(connection) => Ok(connection),
-            None => connect_writer(path),
+    fn begin_round(&mut self, pages: u32) {
+        self.rounds += 1;
+        let path = self.path.clone();
+        let work = move || match connect(&path).and_then(Tables::writer) {
+            Ok(tables) => drop(checkpoint(&tables, "PASSIVE")),
+            Err(error) => warn!(%error, "the checkpointer found no connection and will try again"),
         };
-        let moved = match opened {
-            Ok(opened) => checkpoint(connection.insert(opened), "PASSIVE"),
+        let thread = thread::Builder::new().name("sqlite-checkpoint".into());
+        match thread.spawn(work) {
+            Ok(round) => self.round = Some(round),
             Err(error) => {
-                warn!(%error, "the checkpointer found no connection and will try again");
-                None
+                error!(%error, "the checkpointer did not start and is tried again when the log is longer");
+                self.tried = pages;
             }
-        };
-        if finished.send(moved.unwrap_or(0)).is_err() {
-            return;
         }
+    }
+
+    /// Waits for the checkpointer, and leaves no log behind. The last connection is about to close.
+    pub(super) fn close(self, tables: &Tables) {
+        self.round.into_iter().for_each(join);
+        checkpoint(tables, "TRUNCATE");
     }
 }
 
-/// Leaves no log behind. The last connection is about to close.
-pub(super) fn at_close(connection: &Connection) {
-    checkpoint(connection, "TRUNCATE");
+fn join(round: JoinHandle<()>) {
+    if round.join().is_err() {
+        error!("the checkpointer panicked");
+    }
 }
 
-/// How many pages of the log have been moved then. A failure does no harm: the log keeps what it has.
-fn checkpoint(connection: &Connection, how: &str) -> Option<u32> {
+/// How many pages the log has and how many of them have been moved then. A failure does no harm: the log keeps what it has.
+fn checkpoint(tables: &Tables, how: &str) -> (u32, u32) {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
-    match connection.query_row(&pragma, (), |row| row.get::<_, i64>(2)) {
-        Ok(pages) => u32::try_from(pages).ok(),
-        Err(error) => {
-            warn!(%error, how, "a checkpoint failed; the log keeps what it has");
-            None
-        }
-    }
+    let log = tables.one(&pragma, (), |row| Ok((row.get(1)?, row.get(2)?)));
+    let log: Result<Option<(u32, u32)>> =
+        log.inspect_err(|error| warn!(%error, how, "a checkpoint failed"));
+    log.ok().flatten().unwrap_or_default()
 }

@@ -1,74 +1,188 @@
-//! The database file: its whole path, its lock, its connections and its version.
+//! The file: its options, its whole path, its lock and its version, and why it can be refused.
 
 use std::{
-    ffi::OsString,
+    fmt,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB};
+use tracing::error;
 
 use super::{
-    open_error::{OpenError, explain, failed},
-    schema::{self, APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
+    prelude::*,
+    schema::{APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
 };
+use crate::store::{Clock, SystemClock};
 
-pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
-    Connection::open_with_flags(path, writer_flags()).map_err(|error| explain(path, &error))
+/// Options of a store in a file.
+#[derive(Clone)]
+pub struct SqliteOptions {
+    /// The database file. It is created if it is missing; its folder is not.
+    pub path: PathBuf,
+    /// Identity of the store if the file is new.
+    pub new_id: StoreId,
+    /// Threads that read, at least 1: as many reads run side by side. Two, so that one long list does not hold up short reads.
+    pub readers: usize,
+    /// Writes that may wait for the writer: a fifth of a second's work at full speed. Beyond that callers are refused with OVERLOADED.
+    pub queue_requests: usize,
+    /// Writes of one commit at most: enough to make the flush cheap for each, few enough that the first one's answer does not wait
+    /// noticeably for the last one.
+    pub group_requests: usize,
+    /// Bytes of heads and state that the writer keeps in memory: the sessions of an hour of a busy service.
+    pub cache_bytes: usize,
+    /// The commit at which the process aborts itself, for crash tests.
+    pub crash: Option<Crash>,
+    /// The time of commits.
+    pub clock: Arc<dyn Clock>,
 }
 
-/// Another connection for the writer, after the first one broke.
-pub(super) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(path, writer_flags())?;
-    schema::set_up_writer(&connection)?;
-    Ok(connection)
+impl SqliteOptions {
+    /// The defaults, for this file.
+    pub fn new(path: impl Into<PathBuf>, new_id: StoreId) -> Self {
+        Self {
+            path: path.into(),
+            new_id,
+            readers: 2,
+            queue_requests: 4096,
+            group_requests: 512,
+            cache_bytes: 64 << 20,
+            crash: None,
+            clock: Arc::new(SystemClock),
+        }
+    }
 }
 
-fn writer_flags() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+/// A moment at which the process aborts itself as a power cut would end it. Tests of crashes use it; nothing else sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    pub point: CrashPoint,
+    /// At the n-th commit since opening, from 1. Making the file does not count.
+    pub at_commit: u64,
+}
+
+/// The moment of a [`Crash`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashPoint {
+    /// Everything is written but the commit.
+    BeforeCommit,
+    /// The commit is durable and no caller has been answered.
+    AfterCommitBeforeAck,
+}
+
+/// Why a store cannot be opened: a whole sentence that says what to do.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("The database '{path}' is in use by {}. Stop that process, or choose another file.", process(*pid))]
+    InUse { path: PathBuf, pid: Option<u32> },
+    #[error(
+        "The file '{0}' is not a SQLite database, or it is damaged. Restore it from a backup, or choose another file."
+    )]
+    Damaged(PathBuf),
+    #[error("The database '{0}' was not made by sessiond. Choose another file.")]
+    Foreign(PathBuf),
+    #[error(
+        "The database '{path}' has version {version}, and this sessiond reads versions up to {SCHEMA_VERSION}. Use a newer sessiond."
+    )]
+    Newer { path: PathBuf, version: i32 },
+    /// The file has a version that was never released.
+    #[error(
+        "The database '{path}' has version {version}, which was never released, and this sessiond reads version {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
+    )]
+    Older { path: PathBuf, version: i32 },
+    #[error(
+        "The database has to be migrated, and '{0}' already holds a copy from an earlier migration. Move that file to another folder, then start again."
+    )]
+    CopyExists(PathBuf),
+    #[error(
+        "The database '{path}' could not be copied before its migration ({cause}). Make its folder writable, with space for a copy."
+    )]
+    CopyFailed { path: PathBuf, cause: String },
+    /// `from` is the version that could not be left; of a dry run there is no copy.
+    #[error(
+        "The migration of the database '{path}' from version {from} failed ({cause}), and the file is unchanged. Use the earlier sessiond, and report this{}.",
+        copy_is_at(copy.as_deref())
+    )]
+    Migration { path: PathBuf, from: i32, copy: Option<PathBuf>, cause: String },
+    #[error(
+        "The database '{0}' is not writable. Make the file and its folder writable for this user."
+    )]
+    ReadOnly(PathBuf),
+    #[error("The folder '{0}' of the database does not exist. Create it, or choose another place.")]
+    NoFolder(PathBuf),
+    #[error("'{0}' is not a file. Choose a file for the database.")]
+    NotAFile(PathBuf),
+    #[error(
+        "The database '{path}' cannot be opened ({cause}). Check the file and its folder, or choose another file."
+    )]
+    Failed { path: PathBuf, cause: String },
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+fn copy_is_at(copy: Option<&Path>) -> String {
+    copy.map_or_else(String::new, |copy| format!(" (a copy is at '{}')", copy.display()))
+}
+
+impl OpenError {
+    pub(super) fn failed(path: &Path, error: impl fmt::Display) -> Self {
+        Self::Failed { path: path.into(), cause: error.to_string() }
+    }
+
+    /// Of the driver.
+    pub(super) fn of(path: &Path, error: &rusqlite::Error) -> Self {
+        error!(%error, "opening the database failed");
+        let path = path.to_path_buf();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged(path),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::InUse { path, pid: None }
+            }
+            _ => Self::failed(&path, error),
+        }
+    }
 }
 
 /// The path without links and dots, so that one file has one lock, however it is named.
 pub(super) fn whole_path(path: &Path) -> Result<PathBuf, OpenError> {
-    let Some(name) = path.file_name() else {
-        return Err(OpenError::NotAFile(path.into()));
-    };
-    let folder = match path.parent() {
-        None => Path::new("."),
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
-    };
-    let whole = match path.canonicalize() {
-        Ok(whole) => whole,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.canonicalize() {
-            Ok(whole) => whole.join(name),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(OpenError::NoFolder(folder.into()));
-            }
-            Err(error) => return Err(failed(path, &error)),
-        },
-        Err(error) => return Err(failed(path, &error)),
-    };
-    if whole.is_dir() {
-        return Err(OpenError::NotAFile(path.into()));
-    }
-    Ok(whole)
+    let not_a_file = || OpenError::NotAFile(path.into());
+    let name = path.file_name().ok_or_else(not_a_file)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let whole = path.canonicalize().or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => folder.canonicalize().map(|folder| folder.join(name)),
+        _ => Err(error),
+    });
+    let whole = whole.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NoFolder(folder.into()),
+        _ => OpenError::failed(path, error),
+    })?;
+    if whole.is_dir() { Err(not_a_file()) } else { Ok(whole) }
+}
+
+/// A file beside another, whose name continues that one's.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Locks a file beside the database. The database itself must never be opened past SQLite: closing it would give up SQLite's own
 /// locks.
 pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut name = OsString::from(path.as_os_str());
-    name.push("-lock");
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&name);
-    let mut file = opened.map_err(|error| match error.kind() {
+    let failed = |error: io::Error| OpenError::failed(path, error);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(beside(path, "-lock")).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::ReadOnly(path.into())
         }
-        _ => failed(path, &error),
+        _ => failed(error),
     })?;
     match file.try_lock() {
         Ok(()) => {}
@@ -78,39 +192,31 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
             let pid = read.ok().and_then(|_| text.trim().parse().ok());
             return Err(OpenError::InUse { path: path.into(), pid });
         }
-        Err(TryLockError::Error(error)) => return Err(failed(path, &error)),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
     // For people and for the message above; nothing depends on it.
-    let pid = std::process::id();
-    let written = file
-        .set_len(0)
-        .and_then(|()| file.seek(SeekFrom::Start(0)))
-        .and_then(|_| writeln!(file, "{pid}"));
-    written.map_err(|error| failed(path, &error))?;
+    file.set_len(0).map_err(failed)?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    writeln!(file, "{}", std::process::id()).map_err(failed)?;
     Ok(file)
 }
 
 /// The version of a file; `None`: it is empty. Errors: it is not to be opened by this program.
 pub(super) fn file_version(path: &Path, connection: &Connection) -> Result<Option<i32>, OpenError> {
-    let explained = |error: rusqlite::Error| explain(path, &error);
-    let number = |pragma: &str| {
-        connection.query_row(pragma, (), |row| row.get::<_, i32>(0)).map_err(explained)
-    };
+    let of = |error: rusqlite::Error| OpenError::of(path, &error);
+    let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i32>(0)).map_err(of);
     let application = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    if connection.is_readonly(MAIN_DB).map_err(explained)? {
-        return Err(OpenError::ReadOnly(path.into()));
+    let path = path.to_path_buf();
+    if connection.is_readonly(MAIN_DB).map_err(of)? {
+        return Err(OpenError::ReadOnly(path));
     }
-    let is_new = application == 0 && version == 0 && tables == 0;
-    if !is_new && application != APPLICATION_ID {
-        return Err(OpenError::Foreign(path.into()));
+    match (application, version) {
+        (0, 0) if tables == 0 => Ok(None),
+        (APPLICATION_ID, FIRST_RELEASED..=SCHEMA_VERSION) => Ok(Some(version)),
+        (APPLICATION_ID, ..FIRST_RELEASED) => Err(OpenError::Older { path, version }),
+        (APPLICATION_ID, _) => Err(OpenError::Newer { path, version }),
+        _ => Err(OpenError::Foreign(path)),
     }
-    if version > SCHEMA_VERSION {
-        return Err(OpenError::Newer { path: path.into(), version });
-    }
-    if !is_new && version < FIRST_RELEASED {
-        return Err(OpenError::Older { path: path.into(), version });
-    }
-    Ok((!is_new).then_some(version))
 }

@@ -1,4 +1,4 @@
-//! Numbered migrations: a file of an earlier version becomes one of this version, after a copy of it was made.
+//! Opening a file. Numbered migrations make one of an earlier version a file of this version, after a copy of it was made.
 //!
 //! A release that changes the tables raises `SCHEMA_VERSION`, adds a step to [`MIGRATIONS`], and keeps a file of the version before
 //! in `tests/fixtures`.
@@ -6,15 +6,17 @@
 use std::{
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rusqlite::{Connection, TransactionBehavior};
 use tracing::info;
 
 use super::{
-    file::{connect, file_version, lock, whole_path},
-    open_error::OpenError,
+    connection::{Tables, connect},
+    file::{OpenError, beside, file_version, lock, whole_path},
+    prelude::*,
+    schema,
 };
 
 /// One step, from a version to the next.
@@ -22,15 +24,33 @@ pub(super) struct Migration {
     pub(super) from: i32,
     /// What it changes, in a few words for the log.
     pub(super) title: &'static str,
-    pub(super) apply: fn(&Connection) -> rusqlite::Result<()>,
+    pub(super) apply: fn(&Connection) -> Result<()>,
 }
 
 /// Every step since the first released version, in order.
 pub(super) const MIGRATIONS: &[Migration] = &[];
 
-/// The steps that opening a file would apply, as titles. They are tried on a copy, which is removed; the file stays as it is.
+/// Migrates a locked file, or makes the tables in a new one, which gets this identity. Returns the writer's connection and the identity
+/// of the file.
+pub(super) fn open(path: &Path, new_id: StoreId) -> Result<(Tables, StoreId), OpenError> {
+    let of = |error: rusqlite::Error| OpenError::of(path, &error);
+    let mut connection = connect(path).map_err(of)?;
+    let version = file_version(path, &connection)?;
+    match version {
+        Some(version) => migrate(path, &mut connection, version, MIGRATIONS)?,
+        None => schema::set_up_file(&connection).map_err(of)?,
+    }
+    let tables = Tables::writer(connection).map_err(of)?;
+    if version.is_none() {
+        schema::create(&tables.0, new_id).map_err(of)?;
+    }
+    let id = tables.0.query_row("SELECT store_id FROM meta", (), |row| row.get(0)).map_err(of)?;
+    Ok((tables, StoreId(id)))
+}
+
+/// The steps that opening a file would apply, as titles. They are tried and rolled back; the file stays as it is.
 pub fn dry_run(path: &Path) -> Result<Vec<&'static str>, OpenError> {
-    try_on_copy(path, MIGRATIONS)
+    try_out(path, MIGRATIONS)
 }
 
 /// Applies the steps that a file needs, in one transaction. The caller has locked the file.
@@ -58,7 +78,7 @@ pub(super) fn migrate(
     Ok(())
 }
 
-pub(super) fn try_on_copy(
+pub(super) fn try_out(
     path: &Path,
     migrations: &[Migration],
 ) -> Result<Vec<&'static str>, OpenError> {
@@ -67,17 +87,11 @@ pub(super) fn try_on_copy(
         return Ok(Vec::new());
     }
     let _lock = lock(&path)?;
-    let connection = connect(&path)?;
+    let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
     let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
     let steps = pending(from, migrations);
-    if steps.is_empty() {
-        return Ok(Vec::new());
-    }
-    let copy = beside(&path, &format!(".v{from}.dry-run"));
-    copy_to(&path, &connection, &copy)?;
-    let tried = connect(&copy).and_then(|mut tried| apply(&path, &mut tried, steps, None));
-    remove(&path, &copy)?;
-    tried.map(|()| steps.iter().map(|step| step.title).collect())
+    apply(&path, &mut connection, steps, None)?;
+    Ok(steps.iter().map(|step| step.title).collect())
 }
 
 /// The steps that a file of a version needs.
@@ -86,6 +100,7 @@ fn pending(version: i32, migrations: &[Migration]) -> &[Migration] {
     at.map_or(&[], |at| &migrations[at..])
 }
 
+/// Applies steps in one transaction. Without a copy of the file it is rolled back.
 fn apply(
     path: &Path,
     connection: &mut Connection,
@@ -100,7 +115,7 @@ fn apply(
             (step.apply)(&transaction)?;
             transaction.pragma_update(None, "user_version", step.from + 1)?;
         }
-        transaction.commit()
+        if copy.is_some() { transaction.commit() } else { transaction.rollback() }
     };
     all().map_err(|error| OpenError::Migration {
         path: path.into(),
@@ -133,23 +148,9 @@ fn flush(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Removes a copy and what SQLite keeps beside it.
-fn remove(path: &Path, copy: &Path) -> Result<(), OpenError> {
-    let files = ["", "-wal", "-shm", "-journal"].map(|suffix| beside(copy, suffix));
-    let removed = files.iter().try_for_each(|file| remove_file(file));
-    removed.map_err(|error| OpenError::CopyFailed { path: path.into(), cause: error.to_string() })
-}
-
 fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// A file beside another, whose name continues that one's.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -4,35 +4,29 @@
 //!   its cache or from the tables, and `apply`s the change set that they leave.
 //! * A read is one snapshot on a thread of the `readers`.
 //! * `schema` says what the tables hold, `snapshot` how the past is read.
-//! * Nothing of the driver leaves this folder: `error` turns its errors into the domain's.
+//! * Nothing of the driver leaves this folder: `connection` turns its errors into the domain's.
 
 mod apply;
 mod changes;
 mod checkpoint;
-mod error;
-mod event_ids;
+mod connection;
 mod events;
 mod file;
-mod known;
-mod list;
 mod load;
 mod migrate;
-mod open;
-mod open_error;
-mod options;
+mod prelude;
 mod read;
 mod readers;
 mod row;
 mod schema;
 mod snapshot;
-mod statements;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
 };
 
@@ -40,28 +34,22 @@ use async_trait::async_trait;
 use tokio::{sync::oneshot, task::spawn_blocking};
 use tracing::error;
 
-use self::{events::Search, readers::Readers};
+use self::{events::Search, prelude::*, readers::Readers, writer::Writer};
 use super::{
-    Clock, EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
+    SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
     group::{Submission, abandoned},
-    queue::{Queue, Rejected},
+    queue::Queue,
 };
-use crate::{
-    commit::{Answer, Request},
-    domain::{
-        error::{Bounded, Error},
-        page::EventPage,
-        session::SessionInfo,
-        token::StoreId,
-    },
-};
+use crate::commit::{Answer, Request};
+pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
 pub use migrate::dry_run;
-pub use open_error::OpenError;
-pub use options::{Crash, CrashPoint, SqliteOptions};
 
 /// Milliseconds after which a retry makes sense when the write queue is full: the time that a full queue takes.
 const RETRY_AFTER_MILLIS: u64 = 200;
+
+/// Bytes of bodies and deltas of all writes that wait: some twenty of the largest batches.
+const QUEUE_BYTES: usize = 64 << 20;
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {
@@ -77,65 +65,40 @@ pub struct SqliteStore {
 /// Opens a store, or makes one.
 pub async fn open(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let path = options.path.clone();
-    let failed = |cause: String| OpenError::Failed { path: path.clone(), cause };
     let opened = spawn_blocking(move || start(options)).await;
-    opened.unwrap_or_else(|error| Err(failed(error.to_string())))
+    opened.unwrap_or_else(|error| Err(OpenError::failed(&path, error)))
 }
 
-fn start(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
-    let SqliteOptions {
-        path,
-        new_id,
-        readers,
-        queue_requests,
-        queue_bytes,
-        group_requests,
-        group_bytes,
-        queue_reads,
-        cache_bytes,
-        crash,
-        clock,
-    } = options;
-    let open::Opened { path, connection, store_id, lock } = open::open(&path, new_id)?;
+fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
+    let path = file::whole_path(&options.path)?;
+    options.path.clone_from(&path);
+    let lock = file::lock(&path)?;
+    let (tables, id) = migrate::open(&path, options.new_id)?;
     let notifier = Arc::new(Notifier::default());
-    let writes = Arc::new(Queue::new(queue_requests, queue_bytes));
-    let failed =
-        |error: std::io::Error| OpenError::Failed { path: path.clone(), cause: error.to_string() };
-    let (checkpoints, checkpointer) =
-        checkpoint::Checkpoints::start(path.clone()).map_err(failed)?;
-    let shared = writer::Shared {
-        path: path.clone(),
-        queue: Arc::clone(&writes),
-        notifier: Arc::clone(&notifier),
-        clock: Arc::clone(&clock),
-        group_requests,
-        group_bytes,
-        cache_bytes,
-        crash,
-        commits: 0,
-        checkpoints,
-    };
-    let (readers, mut handles) = Readers::start(&path, readers, queue_reads).map_err(failed)?;
-    let thread = thread::Builder::new().name("sqlite-write".into());
-    // Without a writer the readers end as well: they have nothing to wait for.
-    let spawned = thread.spawn(move || {
-        writer::run(connection, shared, checkpointer);
+    let full =
+        Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
+    let writes = Arc::new(Queue::new(options.queue_requests, QUEUE_BYTES, full));
+    let (clock, threads) = (Arc::clone(&options.clock), options.readers);
+    let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables);
+    let writer = writer.map_err(|error| OpenError::failed(&path, error))?;
+    let failed = |error: std::io::Error| OpenError::failed(&path, error);
+    let (readers, mut handles) = Readers::start(&path, threads).map_err(failed)?;
+    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(move || {
+        writer.run();
         // No other process may have the file before, also where the store was dropped.
         drop(lock);
     });
+    // Without a writer the readers end as well: they have nothing to wait for.
     handles.push(spawned.inspect_err(|_| readers.close()).map_err(failed)?);
-    Ok(SqliteStore { id: store_id, notifier, clock, writes, readers, threads: Mutex::new(handles) })
+    Ok(SqliteStore { id, notifier, clock, writes, readers, threads: Mutex::new(handles) })
 }
 
 impl SqliteStore {
     /// Continues a read of events until a page is complete.
     async fn finish(&self, mut search: Search) -> Result<EventPage, Error> {
         loop {
-            let step = move |reads: &mut statements::Reads<'_>| {
-                let page = search.step(reads)?;
-                Ok((page, search))
-            };
-            match self.readers.read(step).await? {
+            let step = self.readers.read(move |tables| Ok((search.step(tables)?, search)));
+            match step.await? {
                 (Some(page), _) => return Ok(page),
                 (None, unfinished) => search = unfinished,
             }
@@ -157,13 +120,7 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
         let submission = Submission { context: context.clone(), request, reply };
-        self.writes.push(submission, bytes).map_err(|rejected| match rejected {
-            Rejected::Full => Error::Overloaded {
-                what: Bounded::WriteQueue,
-                retry_after_millis: RETRY_AFTER_MILLIS,
-            },
-            Rejected::Closed => Error::Draining,
-        })?;
+        self.writes.push(submission, bytes)?;
         // The writer answers everything unless it ends in the middle of something.
         answer.await.unwrap_or_else(|_| Err(abandoned()))
     }
@@ -171,8 +128,8 @@ impl Store for SqliteStore {
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
         let now = self.clock.now();
         let (mut view, search) =
-            self.readers.read(move |reads| reads.read_session(query, now)).await?;
-        if let Some(search) = search {
+            self.readers.read(move |tables| tables.read_session(query, now)).await?;
+        if let Some(search) = search.filter(|_| view.events.is_none()) {
             view.events = Some(self.finish(search).await?);
         }
         Ok(view)
@@ -183,7 +140,7 @@ impl Store for SqliteStore {
         loop {
             let (page, asked) = self
                 .readers
-                .read(move |reads| Ok((reads.list_sessions(&query, now)?, query)))
+                .read(move |tables| Ok((tables.list_sessions(&query, now)?, query)))
                 .await?;
             // None of the sessions that were read passes: go on instead of answering an empty page.
             match (page.sessions.is_empty(), &page.rest) {
@@ -193,41 +150,30 @@ impl Store for SqliteStore {
         }
     }
 
-    async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        let EventQuery { key, as_of, selection } = query;
-        let session = crate::domain::scope::SessionRef::Full(key);
-        let events = Some(selection);
-        let query = SessionQuery { session, as_of, with_state: false, events };
-        let SessionView { info, state: _, events } = self.read_session(query).await?;
-        events.map(|page| (info, page)).ok_or_else(|| Error::internal("no events were read"))
-    }
-
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
         let now = self.clock.now();
-        self.readers.read(move |reads| reads.read_state(&query, now)).await
+        self.readers.read(move |tables| tables.read_state(&query, now)).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
         let now = self.clock.now();
-        self.readers.read(move |reads| reads.list_key_changes(&query, now)).await
+        self.readers.read(move |tables| tables.list_key_changes(&query, now)).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
         let now = self.clock.now();
-        self.readers.read(move |reads| reads.read_changes(&query, now)).await
+        self.readers.read(move |tables| tables.read_changes(&query, now)).await
     }
 
     async fn close(&self) {
         self.readers.close();
-        let mut handles =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads));
+        let mut readers = threads.unwrap_or_default();
         let writes = Arc::clone(&self.writes);
         let ended = spawn_blocking(move || {
             // The writer ends last: a reader may not remove the log when it is the last one to close the file.
-            let writer = handles.pop();
-            for handle in handles {
-                join(handle);
-            }
+            let writer = readers.pop();
+            readers.into_iter().for_each(join);
             writes.close();
             writer.into_iter().for_each(join);
         });

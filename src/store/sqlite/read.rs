@@ -1,271 +1,282 @@
-//! Reading sessions and state, now or as of an event.
+//! Reading sessions and state, now or as of an event, and lists of sessions in the order of their last events.
 
-use rusqlite::OptionalExtension;
+use std::collections::BTreeSet;
+
+use rusqlite::Params;
 
 use super::{
-    row::{self, Found},
-    schema::NodeId,
+    connection::Tables,
+    events::Search,
+    prelude::*,
+    row::{self, EVENT_COLUMNS, FINGERPRINT, Found, Nodes, SESSION_COLUMNS},
     snapshot::Log,
-    statements::Reads,
 };
 use crate::{
-    domain::{
-        Sequence, Version,
-        error::Error,
-        event::ScopeVersions,
-        id::{AppName, UserId},
-        scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-        session::{Incarnation, State, StateEntry},
-        time::Time,
-        token::Position,
-        visible::{Marker, Visible},
+    commit::{EventRow, only_live},
+    store::{
+        Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
+        StateView,
     },
-    store::{StateQuery, StateView},
 };
 
-/// The nodes that are visible from a scope, as far as they have rows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Nodes {
-    pub(super) app: Option<NodeId>,
-    pub(super) user: Option<NodeId>,
-    pub(super) session: Option<NodeId>,
-}
-
-impl Nodes {
-    pub(super) fn of(&self, kind: ScopeKind) -> Option<NodeId> {
-        match kind {
-            ScopeKind::Application => self.app,
-            ScopeKind::User => self.user,
-            ScopeKind::Session => self.session,
-        }
-    }
-}
-
-impl Found {
-    pub(super) fn nodes(&self) -> Nodes {
-        Nodes { app: Some(self.app), user: Some(self.user), session: Some(self.id()) }
-    }
-
-    pub(super) fn log(&self) -> Log {
-        let version = self.info.last_sequence;
-        Log { node: self.id(), kind: ScopeKind::Session, version }
-    }
-}
-
-/// A scope's row: its number, its version and the bytes of its state.
-pub(super) type ScopeRow = (NodeId, Version, usize);
-
-impl Reads<'_> {
-    /// An application (`user` is `None`) or a user, if it has a row.
-    pub(super) fn scope_row(
-        &mut self,
-        app: &AppName,
-        user: Option<&UserId>,
-    ) -> rusqlite::Result<Option<ScopeRow>> {
+impl Tables {
+    /// The number of an application (`user` is `None`) or of a user, if it has a row.
+    pub(super) fn scope_id(&self, app: &AppName, user: Option<&UserId>) -> Result<Option<NodeId>> {
         let user = user.map_or("", UserId::as_str);
-        let row = self.scope.query_row((app.as_str(), user), |row| {
-            Ok((row.get(0)?, row::count(row, 1)?, row::bytes(row, 2)?))
-        });
-        row.optional()
+        self.value("SELECT id FROM scope WHERE app = ?1 AND user = ?2", (app, user))
     }
 
-    pub(super) fn version_of(&mut self, scope: NodeId) -> rusqlite::Result<Version> {
-        let version = self.scope_version.query_row([scope], |row| row::count(row, 0));
-        Ok(version.optional()?.unwrap_or(0))
+    /// The version of an application or a user.
+    pub(super) fn version_of(&self, scope: NodeId) -> Result<Version> {
+        let newest = "SELECT version FROM scope_log WHERE scope = ?1 ORDER BY version DESC LIMIT 1";
+        Ok(self.value(newest, [scope])?.unwrap_or(0))
     }
 
-    /// The session at an address, expired or not.
-    pub(super) fn session(&mut self, key: &SessionKey) -> Result<Option<Found>, Error> {
-        let Some((user, ..)) = self.scope_row(&key.app_name, Some(&key.user_id))? else {
-            return Ok(None);
-        };
-        self.session_of_user(key, user)
-    }
-
-    /// As [`Reads::session`], if the number of the user is known.
-    pub(super) fn session_of_user(
-        &mut self,
-        key: &SessionKey,
-        user: NodeId,
-    ) -> Result<Option<Found>, Error> {
-        let parameters = (user, key.session_id.as_str());
-        let found = self
-            .session_by_address
-            .query_row(parameters, |row| row::session(row, key.app_name.clone()));
-        Ok(found.optional()?)
+    /// The session at an address of a user, expired or not.
+    pub(super) fn session_of(&self, user: NodeId, key: &SessionKey) -> Result<Option<Found>> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"
+        );
+        self.one(&sql, (user, &key.session_id), |row| row::session(row, key.app_name.clone()))
     }
 
     /// Every session with an id, expired or not.
-    pub(super) fn sessions_with(&mut self, session_id: &str) -> Result<Vec<Found>, Error> {
-        let mut found = Vec::new();
-        let mut rows = self.sessions_by_bare_id.query([session_id])?;
-        while let Some(row) = rows.next()? {
-            let app = self.scope_names.query_row([row.get::<_, NodeId>(1)?], |row| {
-                Ok(AppName::from_stored(row::text(row, 0)?))
-            })?;
-            found.push(row::session(row, app)?);
-        }
-        Ok(found)
+    pub(super) fn sessions_with(&self, id: &SessionId) -> Result<Vec<Found>> {
+        self.sessions("session_id = ?1", [id])
     }
 
-    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    pub(super) fn live_session(&mut self, session: &SessionRef, now: Time) -> Result<Found, Error> {
-        match session {
-            SessionRef::Full(key) => self.live(key, now),
-            SessionRef::Bare(id) => {
-                let found = self.sessions_with(id.as_str())?.into_iter();
-                let mut live = found.filter(|found| !found.info.expired(now));
-                match (live.next(), live.next()) {
-                    (None, _) => Err(Error::not_found_bare(id)),
-                    (Some(found), None) => Ok(found),
-                    (Some(_), Some(_)) => Err(Error::AmbiguousSessionId(id.clone())),
-                }
-            }
-        }
-    }
-
-    pub(super) fn live(&mut self, key: &SessionKey, now: Time) -> Result<Found, Error> {
-        let found = self.session(key)?.filter(|found| !found.info.expired(now));
-        found.ok_or_else(|| Error::not_found(key))
-    }
-
-    /// The markers of a session's rewinds up to an event.
-    pub(super) fn markers(
-        &mut self,
-        session: NodeId,
-        as_of: Sequence,
-    ) -> rusqlite::Result<Vec<Marker>> {
-        let marker = |row: &rusqlite::Row<'_>| {
-            Ok(Marker { sequence: row::count(row, 0)?, to: row::count(row, 1)? })
-        };
-        self.markers.query_map((session, as_of.cast_signed()), marker)?.collect()
-    }
-
-    /// The events that rewinds leave visible as of an event.
-    pub(super) fn visible(
-        &mut self,
-        session: NodeId,
-        as_of: Sequence,
-    ) -> rusqlite::Result<Visible> {
-        Ok(Visible::new(&self.markers(session, as_of)?, as_of))
-    }
-
-    /// Event time and commit time of an event, and the versions that it left.
-    pub(super) fn times(
-        &mut self,
-        session: NodeId,
-        sequence: Sequence,
-    ) -> rusqlite::Result<(Time, Time, ScopeVersions)> {
-        self.event_times.query_row((session, sequence.cast_signed()), |row| {
-            let versions =
-                ScopeVersions { application: row::count(row, 4)?, user: row::count(row, 5)? };
-            Ok((row::time(row, 0)?, row::time(row, 2)?, versions))
+    /// Sessions of any application.
+    pub(super) fn sessions(&self, condition: &str, parameters: impl Params) -> Result<Vec<Found>> {
+        let sql = format!("SELECT {SESSION_COLUMNS} FROM session WHERE {condition}");
+        let mut app_name = self.prepare("SELECT app FROM scope WHERE id = ?1")?;
+        self.all(&sql, parameters, |row| {
+            let app_name = app_name.query_row([row.get::<_, NodeId>(1)?], |row| row.get(0))?;
+            row::session(row, app_name)
         })
     }
 
-    /// Appends a node's state now, by name.
-    pub(super) fn state_of(
-        &mut self,
-        node: NodeId,
-        kind: ScopeKind,
-        out: &mut Vec<StateEntry>,
-    ) -> rusqlite::Result<()> {
-        let mut rows = self.state.query([node])?;
-        while let Some(row) = rows.next()? {
-            out.push(StateEntry {
-                key: StateKey::in_scope(kind, row::text(row, 0)?),
-                value: row::json(row, 1)?,
-                version: row::count(row, 2)?,
-            });
+    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
+    fn live_session(&self, session: &SessionRef, now: Time) -> Result<Found, Error> {
+        match session {
+            SessionRef::Full(key) => self.live(key, now),
+            SessionRef::Bare(id) => {
+                let found = self.sessions_with(id)?.into_iter();
+                only_live(id, found.filter(|found| !found.info.expired(now)))
+            }
         }
-        Ok(())
+    }
+
+    pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<Found, Error> {
+        // No node has the number 0.
+        let user = self.scope_id(&key.app_name, Some(&key.user_id))?.unwrap_or(0);
+        let found = self.session_of(user, key)?.filter(|found| !found.info.expired(now));
+        found.ok_or_else(|| Error::not_found(key))
+    }
+
+    /// The nodes that are visible from a scope, and the session, if it is one. Errors: [`Error::SessionNotFound`].
+    pub(super) fn visible_from(
+        &self,
+        scope: &Scope,
+        now: Time,
+    ) -> Result<(Nodes, Option<Found>), Error> {
+        if let Scope::Session(key) = scope {
+            let found = self.live(key, now)?;
+            return Ok((found.nodes(), Some(found)));
+        }
+        let app = self.scope_id(scope.app_name(), None)?;
+        let user = scope.user_id().map(|user| self.scope_id(scope.app_name(), Some(user)));
+        Ok(([app, user.transpose()?.flatten(), None], None))
+    }
+
+    /// The markers of a session's rewinds up to an event.
+    pub(super) fn markers(&self, session: NodeId, as_of: Sequence) -> Result<Vec<Marker>> {
+        let sql = "SELECT sequence, rewind_to FROM event
+            WHERE session = ?1 AND sequence <= ?2 AND rewind_to IS NOT NULL ORDER BY sequence";
+        let marker = |row: &Row<'_>| Ok(Marker { sequence: row.get(0)?, to: row.get(1)? });
+        self.all(sql, (session, as_of), marker)
+    }
+
+    /// The events that rewinds leave visible as of an event.
+    pub(super) fn visible(&self, session: NodeId, as_of: Sequence) -> Result<Visible> {
+        Ok(Visible::new(&self.markers(session, as_of)?, as_of))
+    }
+
+    /// An event of a session.
+    pub(super) fn event(&self, session: NodeId, at: Sequence) -> Result<Option<EventRow>> {
+        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE session = ?1 AND sequence = ?2");
+        self.one(&sql, (session, at), |row| {
+            let fingerprint = Fingerprint(u128::from_le_bytes(row.get(FINGERPRINT)?));
+            let (incarnation, event) = (Incarnation(session), row::event(row, false)?.into());
+            Ok(EventRow { incarnation, event, fingerprint })
+        })
+    }
+
+    /// A node's state now, by name.
+    fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
+        self.all(sql, [node], |row| {
+            let key = StateKey::in_scope(kind, row.get_ref(0)?.as_str()?);
+            Ok(StateEntry { key, value: row.get(1)?, version: row.get(2)? })
+        })
     }
 
     /// Everything that is visible from some nodes now.
-    pub(super) fn merged(&mut self, nodes: Nodes) -> rusqlite::Result<State> {
+    pub(super) fn merged(&self, nodes: Nodes) -> Result<State> {
         let mut entries = Vec::new();
-        for kind in ScopeKind::ALL {
-            if let Some(node) = nodes.of(kind) {
-                self.state_of(node, kind, &mut entries)?;
-            }
+        for (kind, node) in ScopeKind::ALL.into_iter().zip(nodes) {
+            entries.extend(node.map_or(Ok(Vec::new()), |node| self.state_of(node, kind))?);
         }
         Ok(State(entries))
     }
 
-    /// Everything that was visible from a session right after an event.
-    pub(super) fn merged_as_of(&mut self, found: &Found, at: Sequence) -> Result<State, Error> {
-        let versions = match at {
-            0 => found.info.created_versions,
-            _ => self.times(found.id(), at)?.2,
-        };
-        let log = |node, kind, version| Log { node, kind, version };
-        let app = log(found.app, ScopeKind::Application, self.version_of(found.app)?);
-        let user = log(found.user, ScopeKind::User, self.version_of(found.user)?);
+    /// Everything that was visible from a session right after an event, which left these versions.
+    fn merged_as_of(&self, found: &Found, at: Sequence, wide: ScopeVersions) -> Result<State> {
         let mut entries = Vec::new();
-        for (log, at) in [(app, versions.application), (user, versions.user), (found.log(), at)] {
-            if at >= log.version {
-                self.state_of(log.node, log.kind, &mut entries)?;
+        for (kind, node, at, newest) in [
+            (ScopeKind::Application, found.app, wide.application, self.version_of(found.app)?),
+            (ScopeKind::User, found.user, wide.user, self.version_of(found.user)?),
+            (ScopeKind::Session, found.id(), at, found.info.last_sequence),
+        ] {
+            if at >= newest {
+                entries.extend(self.state_of(node, kind)?);
                 continue;
             }
-            let past = self.past(log, at)?.state.into_iter();
-            entries.extend(past.map(|(name, (value, version))| StateEntry {
-                key: StateKey::in_scope(log.kind, &name),
-                value,
-                version,
+            let past = self.past(Log { node, kind }, at)?.into_iter();
+            entries.extend(past.filter_map(|(name, (value, version))| {
+                Some(StateEntry { key: StateKey::in_scope(kind, &name), value: value?, version })
             }));
         }
         Ok(State(entries))
     }
 
-    pub(super) fn read_state(&mut self, query: &StateQuery, now: Time) -> Result<StateView, Error> {
-        let StateQuery { scope, keys } = query;
-        let mut info = None;
-        let nodes = match scope {
-            Scope::Session(key) => {
-                let found = self.live(key, now)?;
-                let nodes = found.nodes();
-                info = Some(found.info);
-                nodes
+    /// Reads a session, and begins to read its events.
+    pub(super) fn read_session(
+        &self,
+        query: SessionQuery,
+        now: Time,
+    ) -> Result<(SessionView, Option<Search>), Error> {
+        let SessionQuery { session, as_of, with_state, events } = query;
+        let mut found = self.live_session(&session, now)?;
+        let last_sequence = found.info.last_sequence;
+        if let Some(asked) = as_of.filter(|&asked| asked > last_sequence) {
+            return Err(Error::BeyondLastSequence { asked, last_sequence });
+        }
+        let mut state = None;
+        if let Some(at) = as_of {
+            let event = self.event(found.id(), at)?.map(|stored| stored.event);
+            let versions = event.as_ref().map_or(found.info.created_versions, |it| it.versions);
+            if with_state {
+                state = Some(self.merged_as_of(&found, at, versions)?);
             }
-            Scope::User(app, _) | Scope::Application(app) => {
-                let mut node = |user| Ok::<_, Error>(self.scope_row(app, user)?.map(|row| row.0));
-                let user = scope.user_id().map(|user| node(Some(user))).transpose()?.flatten();
-                Nodes { app: node(None)?, user, session: None }
-            }
+            let create_time = found.info.create_time;
+            found.info.last_event_time = event.map_or(create_time, |event| event.event_time);
+            found.info.last_sequence = at;
+        } else if with_state {
+            state = Some(self.merged(found.nodes())?);
+        }
+        let mut search = events.map(|selection| Search::new(&found.info, selection));
+        let events = match &mut search {
+            Some(search) => search.step(self)?,
+            None => None,
         };
-        let mut version = |node: Option<NodeId>| node.map_or(Ok(0), |node| self.version_of(node));
+        Ok((SessionView { info: found.info, state, events }, search))
+    }
+
+    pub(super) fn read_state(&self, query: &StateQuery, now: Time) -> Result<StateView, Error> {
+        let (nodes, found) = self.visible_from(&query.scope, now)?;
+        let [application, user, _] = nodes.map(|node| node.map_or(Ok(0), |it| self.version_of(it)));
+        let info = found.map(|found| found.info);
         let position = Position {
             incarnation: info.as_ref().map_or(Incarnation(0), |info| info.incarnation),
             sequence: info.as_ref().map_or(0, |info| info.last_sequence),
-            versions: ScopeVersions {
-                application: version(nodes.app)?,
-                user: version(nodes.user)?,
-            },
+            versions: ScopeVersions { application: application?, user: user? },
         };
-        let state = match keys {
+        let state = match &query.keys {
             None => self.merged(nodes)?,
             Some(keys) => self.some_keys(nodes, keys)?,
         };
         Ok(StateView { state, position, info })
     }
 
-    fn some_keys(&mut self, nodes: Nodes, keys: &[StateKey]) -> rusqlite::Result<State> {
-        let mut wanted: Vec<&StateKey> = keys.iter().collect();
-        wanted.sort_by_key(|key| (key.scope(), key.name()));
-        wanted.dedup();
+    fn some_keys(&self, nodes: Nodes, keys: &[StateKey]) -> Result<State> {
         let mut entries = Vec::new();
-        for key in wanted {
-            let Some(node) = key.scope().and_then(|kind| nodes.of(kind)) else { continue };
-            let value = self
-                .state_key
-                .query_row((node, key.name()), |row| Ok((row::json(row, 0)?, row::count(row, 1)?)));
-            let entry = value.optional()?;
-            entries.extend(entry.map(|(value, version)| StateEntry {
-                key: key.clone(),
-                value,
-                version,
-            }));
+        // The order of keys is that of state, in which each comes once.
+        for key in keys.iter().collect::<BTreeSet<_>>() {
+            if let Some(node) = key.scope().and_then(|kind| nodes[kind as usize])
+                && let Some((value, version)) = self.key(node, key.name())?
+            {
+                entries.push(StateEntry { key: key.clone(), value, version });
+            }
         }
         Ok(State(entries))
     }
+
+    /// A key's value and version.
+    pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {
+        let sql = "SELECT value, version FROM state WHERE node = ?1 AND name = ?2";
+        self.one(sql, (node, name), |row| row.try_into())
+    }
+
+    /// A page, which may be short, even empty, and have more behind it.
+    pub(super) fn list_sessions(
+        &self,
+        query: &SessionsQuery,
+        now: Time,
+    ) -> Result<SessionPage, Error> {
+        let SessionsQuery { app_name, user_id, labels, order, after, .. } = query;
+        let mut page = SessionPage { sessions: Vec::new(), rest: None };
+        let Some(scope) = self.scope_id(app_name, user_id.as_ref())? else { return Ok(page) };
+        // No id is empty.
+        let (secs, nanos, user, session) = match (after, order) {
+            (Some((time, user, session)), _) => {
+                (time.secs(), time.nanos(), user.as_str(), session.as_str())
+            }
+            (None, SessionOrder::LeastRecent) => (i64::MIN, 0, "", ""),
+            (None, SessionOrder::MostRecent) => (i64::MAX, 0, "", ""),
+        };
+        let mut budget = Budget::new(query.max_items, query.max_bytes);
+        let mut scanned = 0;
+        let mut last = None;
+        let is_whole =
+            self.each(&select_behind(query), (scope, secs, nanos, user, session), |row| {
+                if scanned == PAGE_SCANNED {
+                    return Ok(false);
+                }
+                scanned += 1;
+                let found = row::session(row, app_name.clone())?;
+                let key = &found.info.key;
+                let place =
+                    (found.info.last_event_time, key.user_id.clone(), key.session_id.clone());
+                if !found.info.expired(now) && found.info.labels.contain(labels) {
+                    let state = query.with_state.then(|| self.merged(found.nodes())).transpose()?;
+                    if !budget.take(state.as_ref().map_or(0, State::text_len)) {
+                        return Ok(false);
+                    }
+                    page.sessions.push((found.info, state));
+                }
+                last = Some(place);
+                Ok::<_, Error>(true)
+            })?;
+        page.rest = last.filter(|_| !is_whole);
+        Ok(page)
+    }
+}
+
+/// The sessions behind a place. Ties ascend in either order.
+fn select_behind(query: &SessionsQuery) -> String {
+    // Of one user all have the same user id, which is not part of that index.
+    let (scope, ties, after) = match query.user_id {
+        None => ("app_scope", "user_id, session_id", "(?4, ?5)"),
+        Some(_) => ("user_scope", "session_id", "?5"),
+    };
+    let (behind, direction) = match query.order {
+        SessionOrder::LeastRecent => (">", "ASC"),
+        SessionOrder::MostRecent => ("<", "DESC"),
+    };
+    let time = "(last_event_secs, last_event_nanos)";
+    format!(
+        "SELECT {SESSION_COLUMNS} FROM session WHERE {scope} = ?1 AND {time} {behind}= (?2, ?3)
+         AND ({time} {behind} (?2, ?3) OR ({ties}) > {after})
+         ORDER BY last_event_secs {direction}, last_event_nanos {direction}, {ties}"
+    )
 }

@@ -1,21 +1,19 @@
-//! Rows as the domain's types.
+//! Columns and rows as the domain's types.
 
-use std::sync::Arc;
-
-use rusqlite::{Row, types::ValueRef};
-
-use super::schema::NodeId;
-use crate::domain::{
-    event::{Changes, Event, Fingerprint, ScopeVersions},
-    id::{AppName, Author, Branch, DisplayName, EventId, InvocationId, SessionId, UserId},
-    json::Json,
-    page::EventFilter,
-    scope::{SessionKey, StateKey},
-    session::{ForkOrigin, Incarnation, Labels, SessionInfo},
-    time::Time,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
-/// The columns that [`EventReader::event`] reads.
+use rusqlite::{
+    ToSql,
+    types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
+};
+use serde::de::DeserializeOwned;
+
+use super::prelude::*;
+
+/// The columns that [`event`] reads.
 pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
     rewind_to, removed, set_json, body, fingerprint";
@@ -23,63 +21,53 @@ pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, autho
 /// The index of the fingerprint in [`EVENT_COLUMNS`].
 pub(super) const FINGERPRINT: usize = 15;
 
+/// Bytes of an event's long columns.
+pub(super) const EVENT_BYTES: &str =
+    "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
+
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
     last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
     create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
 
-/// A column of text.
-pub(super) fn text<'r>(row: &'r Row<'_>, at: usize) -> rusqlite::Result<&'r str> {
-    row.get_ref(at)?.as_str().map_err(Into::into)
+/// Types that are kept as their text.
+macro_rules! texts {
+    ($owned:ty: $($type:ident),*) => {$(
+        impl FromSql for $type {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                Ok(Self::from_stored(<$owned>::from(value.as_str()?)))
+            }
+        }
+
+        impl ToSql for $type {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+                Ok(self.as_str().into())
+            }
+        }
+    )*};
 }
 
-/// A column of text that may be missing.
-pub(super) fn optional_text<'r>(row: &'r Row<'_>, at: usize) -> rusqlite::Result<Option<&'r str>> {
-    match row.get_ref(at)? {
-        ValueRef::Null => Ok(None),
-        value => value.as_str().map(Some).map_err(Into::into),
-    }
-}
-
-/// A column of JSON.
-pub(super) fn json(row: &Row<'_>, at: usize) -> rusqlite::Result<Json> {
-    Ok(Json::from_stored(text(row, at)?.to_owned()))
-}
-
-/// A column of JSON that may be missing.
-pub(super) fn optional_json(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Json>> {
-    Ok(optional_text(row, at)?.map(|text| Json::from_stored(text.to_owned())))
-}
-
-/// A column of a number that is never negative.
-pub(super) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(at)?.cast_unsigned())
-}
-
-/// A column of a number of bytes.
-pub(super) fn bytes(row: &Row<'_>, at: usize) -> rusqlite::Result<usize> {
-    Ok(usize::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
-}
+texts!(String: Json);
+texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
 
 /// Two columns of a time.
-pub(super) fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Time> {
+pub(super) fn time(row: &Row<'_>, at: usize) -> Result<Time> {
     Ok(Time::from_stored(row.get(at)?, row.get(at + 1)?))
 }
 
-/// A column of a fingerprint.
-pub(super) fn fingerprint(row: &Row<'_>, at: usize) -> rusqlite::Result<Fingerprint> {
-    Ok(Fingerprint(u128::from_le_bytes(row.get(at)?)))
+/// A column of JSON that this program wrote; without a value it is empty.
+pub(super) fn parsed<T: DeserializeOwned + Default>(row: &Row<'_>, at: usize) -> Result<T> {
+    let Some(text) = row.get_ref(at)?.as_str_or_null()? else { return Ok(T::default()) };
+    serde_json::from_str(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error)))
 }
 
-/// A column of removed keys.
-pub(super) fn removed(row: &Row<'_>, at: usize) -> rusqlite::Result<Vec<StateKey>> {
-    let Some(text) = optional_text(row, at)? else {
-        return Ok(Vec::new());
-    };
-    let names: Vec<String> =
-        serde_json::from_str(text).map_err(|error| not_as_written(at, error))?;
-    Ok(names.into_iter().map(StateKey::from_stored).collect())
+/// Two columns of changes: the keys that were removed, and those that were set.
+pub(super) fn changes(row: &Row<'_>, at: usize) -> Result<Changes> {
+    let removed: Vec<String> = parsed(row, at)?;
+    let remove = removed.into_iter().map(StateKey::from_stored).collect();
+    Ok(Changes { remove, set: row.get(at + 1)? })
 }
 
 /// Removed keys as they are stored.
@@ -87,6 +75,47 @@ pub(super) fn removed_text(keys: &[StateKey]) -> Option<String> {
     let names = || keys.iter().map(StateKey::as_str).collect::<Vec<_>>();
     (!keys.is_empty()).then(|| serde_json::Value::from(names()).to_string())
 }
+
+/// Labels as they are stored.
+pub(super) fn labels_text(labels: &Labels) -> Option<String> {
+    (!labels.as_map().is_empty()).then(|| serde_json::json!(labels.as_map()).to_string())
+}
+
+/// The event of [`EVENT_COLUMNS`].
+pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
+    Ok(Event {
+        sequence: row.get(0)?,
+        event_id: row.get(1)?,
+        invocation_id: row.get(2)?,
+        author: row.get(3)?,
+        branch: row.get(4)?,
+        event_time: time(row, 5)?,
+        commit_time: time(row, 7)?,
+        versions: ScopeVersions { application: row.get(9)?, user: row.get(10)? },
+        rewind_to: row.get(11)?,
+        rewound,
+        changes: changes(row, 12)?,
+        body: row.get(14)?,
+    })
+}
+
+/// Whether the event of [`EVENT_COLUMNS`] passes a filter, rewinds aside. Looks at short columns only.
+pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
+    let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
+    let has = |at, wanted| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str_or_null()? == wanted);
+    Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
+        && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
+        && match after_time {
+            Some(after) => time(row, 5)? >= *after,
+            None => true,
+        })
+}
+
+/// The nodes that are visible from a scope, by kind, as far as they have rows.
+pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
+
+/// The ids of a session's events by hash: those of its newest events. `event_key` has the others.
+pub(super) type KnownIds = BTreeSet<(i64, Sequence)>;
 
 /// A session's row.
 #[derive(Clone, Debug)]
@@ -100,124 +129,39 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn id(&self) -> NodeId {
-        self.info.incarnation.0.cast_signed()
+        self.info.incarnation.0
+    }
+
+    pub(super) fn nodes(&self) -> Nodes {
+        [Some(self.app), Some(self.user), Some(self.id())]
     }
 }
 
 /// Reads [`SESSION_COLUMNS`].
-pub(super) fn session(row: &Row<'_>, app_name: AppName) -> rusqlite::Result<Found> {
-    let key = SessionKey {
-        app_name,
-        user_id: UserId::from_stored(text(row, 3)?),
-        session_id: SessionId::from_stored(text(row, 4)?),
-    };
-    let expire_time = match row.get_ref(13)? {
-        ValueRef::Null => None,
-        _ => Some(time(row, 13)?),
-    };
-    let labels = match optional_text(row, 18)? {
-        None => Labels::default(),
-        Some(text) => Labels::from_stored(
-            serde_json::from_str(text).map_err(|error| not_as_written(18, error))?,
-        ),
-    };
-    let forked_from = match optional_text(row, 19)? {
-        None => None,
-        Some(id) => {
-            let session_id = SessionId::from_stored(id);
-            let key = SessionKey { session_id, ..key.clone() };
-            Some(ForkOrigin { key, sequence: count(row, 20)? })
-        }
-    };
+pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<Found> {
+    let key = SessionKey { app_name, user_id: row.get(3)?, session_id: row.get(4)? };
+    let expires = row.get::<_, Option<i64>>(13)?.is_some();
+    let source: Option<SessionId> = row.get(19)?;
+    let forked_from = source.map(|session_id| {
+        let key = SessionKey { session_id, ..key.clone() };
+        Ok::<_, rusqlite::Error>(ForkOrigin { key, sequence: row.get(20)? })
+    });
     Ok(Found {
         app: row.get(1)?,
         user: row.get(2)?,
-        state_bytes: bytes(row, 6)?,
+        state_bytes: row.get(6)?,
         info: SessionInfo {
-            incarnation: Incarnation(count(row, 0)?),
-            last_sequence: count(row, 5)?,
-            create_time: time(row, 11)?,
-            update_time: time(row, 9)?,
+            incarnation: Incarnation(row.get(0)?),
+            last_sequence: row.get(5)?,
             last_event_time: time(row, 7)?,
-            expire_time,
-            display_name: DisplayName::from_stored(text(row, 17)?),
-            labels,
-            forked_from,
-            created_versions: ScopeVersions { application: count(row, 15)?, user: count(row, 16)? },
+            update_time: time(row, 9)?,
+            create_time: time(row, 11)?,
+            expire_time: expires.then(|| time(row, 13)).transpose()?,
+            created_versions: ScopeVersions { application: row.get(15)?, user: row.get(16)? },
+            display_name: row.get(17)?,
+            labels: Labels::from_stored(parsed::<BTreeMap<_, _>>(row, 18)?),
+            forked_from: forked_from.transpose()?,
             key,
         },
     })
-}
-
-/// Labels as they are stored.
-pub(super) fn labels_text(labels: &Labels) -> Option<String> {
-    let text = || serde_json::to_string(labels.as_map()).ok();
-    if labels.as_map().is_empty() { None } else { text() }
-}
-
-/// Reads events. Neighbours mostly share their author, branch and invocation, which are then kept once.
-#[derive(Default)]
-pub(super) struct EventReader {
-    author: Option<Author>,
-    branch: Option<Branch>,
-    invocation_id: Option<InvocationId>,
-}
-
-macro_rules! shared {
-    ($slot:expr, $type:ident, $text:expr) => {
-        match &$slot {
-            Some(known) if known.as_str() == $text => known.clone(),
-            _ => $slot.insert($type::from_stored(Arc::<str>::from($text))).clone(),
-        }
-    };
-}
-
-impl EventReader {
-    /// The event of [`EVENT_COLUMNS`].
-    pub(super) fn event(&mut self, row: &Row<'_>, rewound: bool) -> rusqlite::Result<Event> {
-        let invocation_id = match optional_text(row, 2)? {
-            None => None,
-            Some(text) => Some(shared!(self.invocation_id, InvocationId, text)),
-        };
-        Ok(Event {
-            event_id: EventId::from_stored(text(row, 1)?),
-            sequence: count(row, 0)?,
-            invocation_id,
-            author: shared!(self.author, Author, text(row, 3)?),
-            branch: shared!(self.branch, Branch, text(row, 4)?),
-            event_time: time(row, 5)?,
-            commit_time: time(row, 7)?,
-            changes: Changes { remove: removed(row, 12)?, set: optional_json(row, 13)? },
-            body: optional_json(row, 14)?,
-            rewind_to: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
-            rewound,
-            versions: ScopeVersions { application: count(row, 9)?, user: count(row, 10)? },
-        })
-    }
-}
-
-/// Whether the event of [`EVENT_COLUMNS`] passes a filter, rewinds aside. Looks at short columns only.
-pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> rusqlite::Result<bool> {
-    let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
-    if let Some(author) = author
-        && text(row, 3)? != author.as_str()
-    {
-        return Ok(false);
-    }
-    if let Some(wanted) = invocation_id
-        && optional_text(row, 2)? != Some(wanted.as_str())
-    {
-        return Ok(false);
-    }
-    match after_time {
-        Some(after) => Ok(time(row, 5)? >= *after),
-        None => Ok(true),
-    }
-}
-
-pub(super) fn not_as_written(
-    at: usize,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, Box::new(error))
 }

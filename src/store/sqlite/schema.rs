@@ -2,18 +2,15 @@
 //!
 //! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
 //!   A *node* is any of them.
-//! * Rows of logs (`event`, `scope_log`) lie in commit order at the end of their table, so that a commit fills whole pages however many
-//!   sessions it touches. One index finds a session's events; it also holds a hash of their ids.
+//! * Events lie in commit order at the end of their table, so that a commit fills whole pages however many sessions it touches. One
+//!   index finds a session's events; it also holds a hash of their ids.
 //! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
 //!   a session is opened for writing.
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
 use rusqlite::Connection;
 
-use crate::domain::{Sequence, token::StoreId};
-
-/// Number of an application, a user or a session.
-pub(super) type NodeId = i64;
+use super::prelude::*;
 
 /// "sesd": tells a file of sessiond from other databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
@@ -32,12 +29,12 @@ pub(super) const PURGED: i64 = i64::MIN;
 
 /// Settings that an empty file keeps for ever, before anything is written to it: the switch to WAL writes its first page. The sweep
 /// gives deleted pages back.
-pub(super) fn set_up_file(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn set_up_file(connection: &Connection) -> Result<()> {
     connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
 }
 
 /// Creates the tables in an empty file.
-pub(super) fn create(connection: &Connection, store_id: StoreId) -> rusqlite::Result<()> {
+pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
     connection.execute_batch(&format!(
         "BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
@@ -47,30 +44,6 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> rusqlite::Re
     ))?;
     connection.execute("INSERT INTO meta VALUES (1, ?1, 1)", [store_id.0])?;
     connection.execute_batch("COMMIT")
-}
-
-/// Settings of the writer: durable at every commit, checkpoints between groups, and memory for the inner pages of a large file.
-pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = FULL;
-         PRAGMA wal_autocheckpoint = 0;
-         PRAGMA temp_store = MEMORY;
-         PRAGMA foreign_keys = OFF;
-         PRAGMA cache_size = -16384;",
-    )
-}
-
-/// Settings of a reader. A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through
-/// the mapped file, which costs no system call.
-pub(super) fn set_up_reader(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(
-        "PRAGMA query_only = ON;
-         PRAGMA temp_store = MEMORY;
-         PRAGMA foreign_keys = OFF;
-         PRAGMA cache_size = -8192;
-         PRAGMA mmap_size = 1073741824;",
-    )
 }
 
 const TABLES: &str = "
@@ -83,33 +56,24 @@ CREATE TABLE meta (
 -- Applications (their user is '') and users.
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
-    app TEXT NOT NULL,
-    user TEXT NOT NULL,
+    app TEXT NOT NULL, user TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
 CREATE TABLE session (
     id INTEGER PRIMARY KEY,
-    app_scope INTEGER NOT NULL,
-    user_scope INTEGER NOT NULL,
-    user_id TEXT NOT NULL,
-    session_id TEXT NOT NULL,
+    app_scope INTEGER NOT NULL, user_scope INTEGER NOT NULL,
+    user_id TEXT NOT NULL, session_id TEXT NOT NULL,
     last_sequence INTEGER NOT NULL,
     state_bytes INTEGER NOT NULL,
-    last_event_secs INTEGER NOT NULL,
-    last_event_nanos INTEGER NOT NULL,
-    update_secs INTEGER NOT NULL,
-    update_nanos INTEGER NOT NULL,
-    create_secs INTEGER NOT NULL,
-    create_nanos INTEGER NOT NULL,
-    expire_secs INTEGER,
-    expire_nanos INTEGER,
-    created_app_version INTEGER NOT NULL,
-    created_user_version INTEGER NOT NULL,
+    last_event_secs INTEGER NOT NULL, last_event_nanos INTEGER NOT NULL,
+    update_secs INTEGER NOT NULL, update_nanos INTEGER NOT NULL,
+    create_secs INTEGER NOT NULL, create_nanos INTEGER NOT NULL,
+    expire_secs INTEGER, expire_nanos INTEGER,
+    created_app_version INTEGER NOT NULL, created_user_version INTEGER NOT NULL,
     display_name TEXT NOT NULL,
     labels TEXT,
-    fork_session TEXT,
-    fork_sequence INTEGER
+    fork_session TEXT, fork_sequence INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
@@ -120,97 +84,63 @@ CREATE INDEX session_expiry ON session (expire_secs, expire_nanos) WHERE expire_
 -- The long columns come last.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    event_id TEXT NOT NULL,
-    id_hash INTEGER NOT NULL,
+    session INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    event_id TEXT NOT NULL, id_hash INTEGER NOT NULL,
     invocation_id TEXT,
     author TEXT NOT NULL,
     branch TEXT NOT NULL,
-    event_secs INTEGER NOT NULL,
-    event_nanos INTEGER NOT NULL,
-    commit_secs INTEGER NOT NULL,
-    commit_nanos INTEGER NOT NULL,
-    app_version INTEGER NOT NULL,
-    user_version INTEGER NOT NULL,
+    event_secs INTEGER NOT NULL, event_nanos INTEGER NOT NULL,
+    commit_secs INTEGER NOT NULL, commit_nanos INTEGER NOT NULL,
+    app_version INTEGER NOT NULL, user_version INTEGER NOT NULL,
     rewind_to INTEGER,
     fingerprint BLOB NOT NULL,
-    removed TEXT,
-    set_json TEXT,
+    removed TEXT, set_json TEXT,
     body TEXT
 ) STRICT;
 CREATE INDEX event_of_session ON event (session, sequence, id_hash);
+CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
 CREATE TABLE event_key (
-    session INTEGER NOT NULL,
-    id_hash INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
+    session INTEGER NOT NULL, id_hash INTEGER NOT NULL, sequence INTEGER NOT NULL,
     PRIMARY KEY (session, id_hash, sequence)
-) STRICT, WITHOUT ROWID;
-
--- The events that are markers of rewinds.
-CREATE TABLE marker (
-    session INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    rewind_to INTEGER NOT NULL,
-    PRIMARY KEY (session, sequence)
 ) STRICT, WITHOUT ROWID;
 
 -- The keys that have a value, and at which version they got it.
 CREATE TABLE state (
-    node INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    version INTEGER NOT NULL,
+    node INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL,
     PRIMARY KEY (node, name)
 ) STRICT, WITHOUT ROWID;
 
 -- The keys that had a value, and which version removed it.
 CREATE TABLE removed (
-    node INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    version INTEGER NOT NULL,
+    node INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
     PRIMARY KEY (node, name)
 ) STRICT, WITHOUT ROWID;
 
 -- Changes of applications and users. They outlive the sessions that made them.
 CREATE TABLE scope_log (
-    id INTEGER PRIMARY KEY,
-    scope INTEGER NOT NULL,
-    version INTEGER NOT NULL,
+    scope INTEGER NOT NULL, version INTEGER NOT NULL,
     state_bytes INTEGER NOT NULL,
-    commit_secs INTEGER NOT NULL,
-    commit_nanos INTEGER NOT NULL,
+    commit_secs INTEGER NOT NULL, commit_nanos INTEGER NOT NULL,
     author TEXT NOT NULL,
-    source INTEGER,
-    source_user TEXT,
-    source_session TEXT,
-    source_sequence INTEGER,
-    removed TEXT,
-    set_json TEXT
-) STRICT;
-CREATE UNIQUE INDEX scope_log_version ON scope_log (scope, version);
+    source INTEGER, source_user TEXT, source_session TEXT, source_sequence INTEGER,
+    removed TEXT, set_json TEXT,
+    PRIMARY KEY (scope, version)
+) STRICT, WITHOUT ROWID;
 
--- A node's state at a version: {\"set\":{name:[version,value]},\"removed\":{name:version}}.
+-- A node's state at a version: {name: [value as text, its version]}; a key that was removed has null and the version that did it.
 CREATE TABLE snapshot (
-    node INTEGER NOT NULL,
-    version INTEGER NOT NULL,
-    state TEXT NOT NULL,
+    node INTEGER NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL,
     PRIMARY KEY (node, version)
 ) STRICT;
 
 CREATE TABLE request (
-    node INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    fingerprint BLOB NOT NULL,
+    node INTEGER NOT NULL, request_id TEXT NOT NULL, fingerprint BLOB NOT NULL,
     PRIMARY KEY (node, request_id)
 ) STRICT, WITHOUT ROWID;
 
 -- Sessions that are gone, and forks that are not finished, whose rows are removed once `lease_until` (seconds) has passed.
-CREATE TABLE tombstone (
-    id INTEGER PRIMARY KEY,
-    lease_until INTEGER NOT NULL
-) STRICT;
+CREATE TABLE tombstone (id INTEGER PRIMARY KEY, lease_until INTEGER NOT NULL) STRICT;
 ";
 
 /// Views for people: names instead of numbers, ISO times.

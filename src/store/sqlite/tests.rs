@@ -8,7 +8,8 @@ mod lists;
 mod memory;
 mod migrations;
 mod opening;
-mod plans;
+mod pages;
+pub(super) mod plans;
 mod requests;
 mod scans;
 mod steps;
@@ -24,8 +25,8 @@ use self::requests::*;
 use super::{writer::Writer, *};
 use crate::{
     commit::{
-        Append, Appended, CopyEvents, CreateSession, DeleteSession, FinishFork, Fork, ForkSession,
-        OnExisting, RequestKey, RewindSession, StateUpdate,
+        Append, Appended, CopyEvents, CreateSession, Fork, ForkSession, OnExisting, RequestKey,
+        RewindSession, StateUpdate,
     },
     domain::{
         delta::{Delta, ScopeDelta},
@@ -40,7 +41,7 @@ use crate::{
         session::{Labels, State},
         time::Time,
     },
-    store::{SessionOrder, group},
+    store::{EventQuery, SessionOrder, group},
 };
 
 /// Identity of every store that a test makes.
@@ -119,7 +120,7 @@ impl Fixture {
     }
 
     async fn delete(&self, session: &str) -> bool {
-        let delete = DeleteSession { key: address(session) };
+        let delete = address(session);
         self.store().delete_session(&call(), delete).await.unwrap()
     }
 
@@ -131,7 +132,7 @@ impl Fixture {
     async fn events(&self, session: &str) -> EventPage {
         let selection = EventSelection { max_items: 2000, ..selection(None) };
         let query = EventQuery { key: address(session), as_of: None, selection };
-        self.store.list_events(query).await.unwrap().1
+        self.store().list_events(query).await.unwrap().1
     }
 
     /// Sweeps until nothing is left to do. The number of pieces.
@@ -145,39 +146,33 @@ impl Fixture {
     }
 }
 
-/// A file with the writer's state, without its thread, so that a test decides what comes into one group.
+/// A file and its lock, for writers without a thread, so that a test decides what comes into one group.
 struct DirectWriter {
+    options: SqliteOptions,
     connection: Connection,
-    shared: writer::Shared,
     _lock: File,
 }
 
 impl DirectWriter {
     fn open(folder: &Path, clock: &Arc<TestClock>) -> Self {
-        let opened = super::open::open(&folder.join("test.db"), NEW_ID).unwrap();
-        let (checkpoints, _) = checkpoint::Checkpoints::start(opened.path.clone()).unwrap();
-        let shared = writer::Shared {
-            path: opened.path,
-            queue: Arc::new(Queue::new(10, 1 << 20)),
-            notifier: Arc::default(),
-            clock: Arc::clone(clock) as Arc<dyn Clock>,
-            group_requests: 10,
-            group_bytes: 1 << 20,
-            cache_bytes: 1 << 20,
-            crash: None,
-            commits: 0,
-            checkpoints,
-        };
-        Self { connection: opened.connection, shared, _lock: opened.lock }
+        let path = folder.join("test.db");
+        let _lock = super::file::lock(&path).unwrap();
+        let (tables, _) = super::migrate::open(&path, NEW_ID).unwrap();
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let options = SqliteOptions { clock, ..SqliteOptions::new(path, NEW_ID) };
+        Self { options, connection: tables.0, _lock }
     }
 
-    fn writer(&self) -> Writer<'_> {
-        Writer::new(&self.connection, &self.shared).unwrap()
+    /// A writer that remembers nothing.
+    fn writer(&self) -> Writer {
+        let queue = Arc::new(Queue::new(10, 1 << 20, Error::Draining));
+        let (tables, _) = super::migrate::open(&self.options.path, NEW_ID).unwrap();
+        Writer::new(self.options.clone(), queue, Arc::default(), tables).unwrap()
     }
 }
 
 /// Executes requests as one group, and what has to be loaded again as the next ones. Their answers, and the number of groups.
-fn execute(writer: &mut Writer<'_>, requests: Vec<Request>) -> (Vec<Result<Answer, Error>>, usize) {
+fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer, Error>>, usize) {
     let mut group = Vec::new();
     let mut answers = Vec::new();
     for request in requests {
@@ -196,7 +191,7 @@ fn execute(writer: &mut Writer<'_>, requests: Vec<Request>) -> (Vec<Result<Answe
 }
 
 /// Executes one request.
-fn execute_one(writer: &mut Writer<'_>, request: Request) -> Result<Answer, Error> {
+fn execute_one(writer: &mut Writer, request: Request) -> Result<Answer, Error> {
     execute(writer, vec![request]).0.remove(0)
 }
 

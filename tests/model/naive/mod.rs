@@ -102,13 +102,13 @@ impl Naive {
         let answer = match request {
             Request::Create(create) => next.create(create).map(Answer::Created),
             Request::Update(update) => next.update(update).map(Answer::Updated),
-            Request::Delete(delete) => Ok(Answer::Deleted(next.delete(&delete.key))),
+            Request::Delete(key) => Ok(Answer::Deleted(next.delete(key))),
             Request::Fork(fork) => next.begin_fork(fork).map(Answer::ForkBegun),
             // One piece is all.
             Request::CopyEvents(copy) => {
                 next.check_source(&copy.fork).map(|()| Answer::Copied(copy.fork.up_to))
             }
-            Request::FinishFork(finish) => next.finish_fork(&finish.fork).map(Answer::Forked),
+            Request::FinishFork(fork) => next.finish_fork(fork).map(Answer::Forked),
             Request::Append(append) => next.append(append).map(Answer::Appended),
             Request::Rewind(rewind) => next.rewind(rewind).map(Answer::Appended),
             Request::UpdateState(update) => next.update_state(update).map(Answer::StateUpdated),

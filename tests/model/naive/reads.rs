@@ -13,9 +13,8 @@ use sessiond::{
         token::Position,
     },
     store::{
-        EventQuery, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder,
-        SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage,
-        WatchQuery,
+        KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
+        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
     },
 };
 
@@ -62,15 +61,6 @@ impl Naive {
             (info.clone(), query.with_state.then(visible))
         };
         SessionPage { sessions: infos.into_iter().map(with_state).collect(), rest: None }
-    }
-
-    pub(super) fn list_events(
-        &self,
-        query: &EventQuery,
-    ) -> Result<(SessionInfo, EventPage), Error> {
-        let session = self.live(&query.key)?;
-        let as_of = session.as_of(query.as_of)?;
-        Ok((session.info_as_of(as_of), session.page(as_of, &query.selection)))
     }
 
     pub(super) fn read_state(&self, query: &StateQuery) -> Result<StateView, Error> {

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use sessiond::{
     commit::{Answer, Request},
-    domain::{error::Error, page::EventPage, session::SessionInfo, token::StoreId},
+    domain::{error::Error, token::StoreId},
     store::{
-        Clock, EventQuery, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
-        WatchQuery,
+        Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
+        SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
     },
 };
 
@@ -54,10 +53,6 @@ impl Store for NaiveStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         Ok(self.model().list_sessions(&query))
-    }
-
-    async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        self.model().list_events(&query)
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

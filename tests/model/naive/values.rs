@@ -8,7 +8,7 @@ use sessiond::domain::{
     delta::{Delta, KeyResult, Operation},
     error::{Error, Reason, Violation},
     event::Changes,
-    field::FieldPath,
+    field::{FieldPath, Path},
     json::{Amount, Json, JsonType},
     scope::StateKey,
 };
@@ -50,7 +50,9 @@ pub fn evaluate(
                 return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
             }
             Err(Fault::Overflow) => {
-                let place = field.path().field("operations").index(at).to_field();
+                let place = Path::REQUEST.field(field);
+                let place = place.field("operations");
+                let place = place.index(at);
                 overflows.push(Violation::new(place, Reason::NumberOverflow, ""));
             }
         }

@@ -197,7 +197,7 @@ impl Naive {
         let visible = self.visible(scope);
         check(&update.precondition, wide.version, &visible)?;
         let current = |key: &StateKey| visible.get(key).map(|(value, _)| value.clone());
-        let results = evaluate(update.delta.delta(), &FieldPath::new("delta"), current)?;
+        let results = evaluate(update.delta.delta(), &FieldPath::from("delta"), current)?;
         self.change_wide(scope, &results, &update.author, self.now, None)?;
         if let Some(request) = &update.request {
             let wide = self.wide.entry((scope.app_name().clone(), user)).or_default();

@@ -1,11 +1,16 @@
 //! Entries of ADK are read, and an event that is written is read back as it was.
 
 use proptest::prelude::*;
+use prost_types::Timestamp;
 
 use super::*;
 
-fn adk(text: &str) -> Entry {
-    Entry::from_adk(text).unwrap().unwrap()
+fn adk(text: &str) -> v1::Event {
+    from_adk(text).unwrap().unwrap()
+}
+
+fn set(event: &v1::Event) -> Vec<(String, Json)> {
+    Json::from_stored(set_of(event).unwrap().to_owned()).members()
 }
 
 fn owned(pairs: &[(&str, &str)]) -> Vec<(String, Json)> {
@@ -21,9 +26,9 @@ fn a_python_event_is_read_with_its_body_byte_for_byte() {
     assert_eq!((entry.event_id.as_str(), entry.invocation_id.as_str()), ("e", "i"));
     assert_eq!((entry.author.as_str(), entry.branch.as_str()), ("user", ""));
     assert_eq!(entry.event_time.map(time::format).unwrap(), "2024-12-01T09:01:26.842859700Z");
-    assert_eq!(entry.set, owned(&[("a", "1.0"), ("user:b", "null")]));
+    assert_eq!(set(&entry), owned(&[("a", "1.0"), ("user:b", "null")]));
     let delta = r#""state_delta": {"a": 1.0, "user:b": null, "temp:c": 1}, "#;
-    assert_eq!(entry.body.unwrap(), text.replace(delta, ""));
+    assert_eq!(body_of(&entry).unwrap(), text.replace(delta, ""));
 }
 
 #[test]
@@ -34,16 +39,16 @@ fn a_java_event_is_read_with_its_removals() {
            "kept":"__ADK_SENTINEL_REMOVED__ not"}}}"#,
     );
     assert_eq!((entry.invocation_id.as_str(), entry.branch.as_str()), ("i", "x.y"));
-    assert_eq!(entry.remove, ["gone", "also"]);
-    assert_eq!(entry.set, owned(&[("kept", "\"__ADK_SENTINEL_REMOVED__ not\"")]));
-    assert!(entry.body.unwrap().ends_with("\"actions\":{}}"));
+    assert_eq!(entry.state_delta.as_ref().unwrap().remove, ["gone", "also"]);
+    assert_eq!(set(&entry), owned(&[("kept", "\"__ADK_SENTINEL_REMOVED__ not\"")]));
+    assert!(body_of(&entry).unwrap().ends_with("\"actions\":{}}"));
 }
 
 #[test]
 fn a_fragment_is_no_event() {
-    assert_eq!(Entry::from_adk(r#"{"id":"e","partial":true}"#).unwrap(), None);
-    assert!(Entry::from_adk(r#"{"id":"e","partial":false}"#).unwrap().is_some());
-    assert!(Entry::from_adk(r#"{"id":"e","options":{"partial":true}}"#).unwrap().is_some());
+    assert_eq!(from_adk(r#"{"id":"e","partial":true}"#).unwrap(), None);
+    assert!(from_adk(r#"{"id":"e","partial":false}"#).unwrap().is_some());
+    assert!(from_adk(r#"{"id":"e","options":{"partial":true}}"#).unwrap().is_some());
 }
 
 #[test]
@@ -55,7 +60,7 @@ fn a_member_of_the_wrong_type_is_named() {
         (r#"{"actions":{"stateDelta":[]}}"#, "actions.stateDelta must be"),
         ("[1]", "expected a JSON object"),
     ] {
-        let error = Entry::from_adk(text).unwrap_err();
+        let error = from_adk(text).unwrap_err();
         assert!(error.contains(name), "{text}: {error}");
     }
 }
@@ -63,7 +68,7 @@ fn a_member_of_the_wrong_type_is_named() {
 #[test]
 fn a_body_of_adk_needs_no_note_to_come_back() {
     let text = r#"{"content":{"n":1},"actions":{"state_delta":{"a":1},"escalate":null},"id":"e","author":"x","invocation_id":"i","timestamp":1733043686.5}"#;
-    let (again, note) = adk(text).write(3).unwrap();
+    let (again, note) = write(&v1::Event { sequence: 3, ..adk(text) }).unwrap();
     assert_eq!(again, text);
     assert_eq!(note, Note { sequence: 3, ..Note::default() });
 }
@@ -71,37 +76,39 @@ fn a_body_of_adk_needs_no_note_to_come_back() {
 #[test]
 fn a_camel_case_body_gets_its_delta_in_camel_case() {
     let text = r#"{"id":"e","author":"","invocationId":"i","actions":{"stateDelta":{"a":1},"transferToAgent":null}}"#;
-    let (again, note) = adk(text).write(1).unwrap();
+    let (again, note) = write(&adk(text)).unwrap();
     assert_eq!(again, text);
     assert_eq!(note.added, [""; 0]);
 }
 
 #[test]
 fn what_adk_expects_is_added_and_noted() {
-    let event = Entry {
+    let event = v1::Event {
         event_id: "e".to_owned(),
         author: "a".to_owned(),
         event_time: Some(Timestamp { seconds: 5, nanos: 1 }),
-        set: owned(&[("k", "[ 1 ]")]),
-        ..Entry::default()
+        state_delta: delta(&owned(&[("k", "[ 1 ]")]), Vec::new()),
+        ..Default::default()
     };
-    let (text, note) = event.write(1).unwrap();
+    let (text, note) = write(&event).unwrap();
     assert_eq!(
         text,
         r#"{"id":"e","author":"a","timestamp":5.000000001,"actions":{"state_delta":{"k":[ 1 ]}}}"#
     );
-    assert!(note.no_body && note.event_time.is_none() && note.body_json.is_none());
+    assert!(note.no_body && note.fields.is_empty());
     assert_eq!(note.added, ["id", "author", "timestamp", "actions"]);
-    assert_eq!(Entry::from_export(&text, &note).unwrap(), event);
+    assert_eq!(from_export(&text, &note).unwrap(), event);
 }
 
 #[test]
 fn a_note_of_another_entry_is_refused() {
     let note = Note { added: vec!["id".to_owned()], ..Note::default() };
-    assert!(Entry::from_export(r#"{"author":"a","id":"e"}"#, &note).is_err());
-    assert!(Entry::from_export("{}", &note).is_err());
-    let note = Note { body_json: Some("[1]".to_owned()), ..Note::default() };
-    assert!(Entry::from_export("{}", &note).is_err());
+    assert!(from_export(r#"{"author":"a","id":"e"}"#, &note).is_err());
+    assert!(from_export("{}", &note).is_err());
+    for (name, text) in [("body_json", "[1]"), ("event_time", "soon"), ("later", "x")] {
+        let fields = [(name.to_owned(), text.to_owned())].into();
+        assert!(from_export("{}", &Note { fields, ..Note::default() }).is_err(), "{name}");
+    }
 }
 
 /// JSON text as nobody would write it: white space, odd numbers, escapes, members of ours with
@@ -150,22 +157,27 @@ fn object_of(inner: impl Strategy<Value = String>) -> impl Strategy<Value = Stri
     })
 }
 
-fn event() -> impl Strategy<Value = Entry> {
+fn event() -> impl Strategy<Value = v1::Event> {
     let text = || prop_oneof![Just(String::new()), ".{1,5}"];
     let set = proptest::collection::btree_map(".{0,3}", value(), 0..3);
     let time = (-62_135_596_800..253_402_300_799_i64, 0..1_000_000_000);
     let texts = (text(), text(), text(), text());
     let body = proptest::option::weighted(0.9, object_of(value()));
-    (texts, time, set, proptest::collection::vec(".{0,3}", 0..2), body).prop_map(
-        |((event_id, invocation_id, author, branch), (seconds, nanos), set, remove, body)| Entry {
-            event_id,
-            invocation_id,
-            author,
-            branch,
-            event_time: Some(Timestamp { seconds, nanos }),
-            set: set.into_iter().map(|(key, value)| (key, Json::parse(value).unwrap())).collect(),
-            remove,
-            body,
+    let removed = proptest::collection::vec(".{0,3}", 0..2);
+    (1..i64::MAX, texts, time, set, removed, body).prop_map(
+        |(sequence, (event_id, invocation_id, author, branch), time, set, remove, body)| {
+            let json = |(key, value)| (key, Json::parse(value).unwrap());
+            v1::Event {
+                sequence,
+                event_id,
+                invocation_id,
+                author,
+                branch,
+                event_time: Some(Timestamp { seconds: time.0, nanos: time.1 }),
+                state_delta: delta(&set.into_iter().map(json).collect::<Vec<_>>(), remove),
+                body_form: body.map(BodyForm::BodyJson),
+                ..Default::default()
+            }
         },
     )
 }
@@ -174,21 +186,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_is_read_as_it_was(event in event(), sequence in 1..i64::MAX) {
-        let (text, note) = event.write(sequence).unwrap();
+    fn what_is_written_is_read_as_it_was(event in event()) {
+        let (text, note) = write(&event).unwrap();
         prop_assert_eq!(Json::object(text.clone()).map(Json::into_string), Ok(text.clone()));
         let note = serde_json::from_str(&serde_json::to_string(&note).unwrap()).unwrap();
-        prop_assert_eq!(Entry::from_export(&text, &note).unwrap(), event);
-        prop_assert_eq!(note.sequence, sequence);
+        prop_assert_eq!(from_export(&text, &note).unwrap(), event);
     }
 
     #[test]
     fn what_adk_writes_never_panics(text in object_of(value())) {
-        if let Ok(Some(entry)) = Entry::from_adk(&text) {
-            let body = entry.body.clone().unwrap();
-            prop_assert!(Json::object(body).is_ok());
-            let (again, note) = entry.write(1).unwrap();
-            prop_assert_eq!(Entry::from_export(&again, &note).unwrap(), entry);
+        if let Ok(Some(entry)) = from_adk(&text) {
+            prop_assert!(Json::object(body_of(&entry).unwrap().to_owned()).is_ok());
+            let (again, note) = write(&entry).unwrap();
+            prop_assert_eq!(from_export(&again, &note).unwrap(), entry);
         }
     }
 }

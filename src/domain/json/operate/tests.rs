@@ -7,7 +7,6 @@ use super::super::tests::samples::{json, tree, value, write_styled};
 use super::*;
 
 use Amount::{Fraction, Whole};
-use OperationFault::NumberOverflow;
 
 #[track_caller]
 fn added(current: &str, by: Amount, sum: &str) {
@@ -58,27 +57,7 @@ fn leaving_the_range_is_refused() {
         ("1", Fraction(f64::INFINITY)),
     ] {
         let sum = increment(Some(&json(current)), by);
-        assert_eq!(sum, Err(NumberOverflow), "{current} {by:?}");
-    }
-}
-
-#[test]
-fn other_types_are_not_added_to() {
-    for (text, found) in [
-        ("null", JsonType::Null),
-        ("true", JsonType::Bool),
-        ("\"1\"", JsonType::String),
-        ("[1]", JsonType::Array),
-        ("{}", JsonType::Object),
-    ] {
-        let mismatch = Err(OperationFault::TypeMismatch { found });
-        assert_eq!(increment(Some(&json(text)), Whole(1)), mismatch);
-        assert_eq!(increment(Some(&json(text)), Fraction(1.0)), mismatch);
-        if found != JsonType::Array {
-            assert_eq!(list_append(Some(&json(text)), &json("[1]"), 0), mismatch);
-            assert_eq!(list_append(Some(&json(text)), &json("[1]"), 1), mismatch);
-            assert_eq!(list_append(None, &json(text), 0), mismatch);
-        }
+        assert_eq!(sum, None, "{current} {by:?}");
     }
 }
 
@@ -103,7 +82,7 @@ fn lists_grow_at_the_end() {
         (Some("[1]"), "[2]", usize::MAX, "[1,2]"),
     ] {
         let current = current.map(json);
-        let result = list_append(current.as_ref(), &json(values), max_length).unwrap();
+        let result = list_append(current.as_ref(), &json(values), max_length);
         assert_eq!(result.as_str(), list);
     }
 }
@@ -112,7 +91,7 @@ proptest! {
     #[test]
     fn whole_sums_are_those_of_64_bits(a: i64, b: i64) {
         let sum = increment(Some(&Json::integer(a)), Whole(b));
-        prop_assert_eq!(sum.ok(), a.checked_add(b).map(Json::integer));
+        prop_assert_eq!(sum, a.checked_add(b).map(Json::integer));
     }
 
     #[test]
@@ -120,15 +99,12 @@ proptest! {
         if let Ok(a_text) = Json::parse(format!("{a:?}")) {
             for (amount, sum) in [(Fraction(b), a + b), (Whole(c), a + c as f64)] {
                 match increment(Some(&a_text), amount) {
-                    Ok(result) => {
+                    Some(result) => {
                         prop_assert!(!is_integer(result.as_str()));
                         prop_assert_eq!(result.as_str().parse::<f64>().unwrap(), sum);
                         prop_assert!(Json::parse(result.into_string()).is_ok());
                     }
-                    Err(fault) => {
-                        prop_assert_eq!(fault, NumberOverflow);
-                        prop_assert!(!sum.is_finite());
-                    }
+                    None => prop_assert!(!sum.is_finite()),
                 }
             }
         }
@@ -143,13 +119,13 @@ proptest! {
     ) {
         let current = write_styled(&Value::from(old), seed);
         let values = write_styled(&Value::from(new), seed ^ 7);
-        let result = list_append(Some(&current), &values, max_length).unwrap();
+        let result = list_append(Some(&current), &values, max_length);
         let result = Json::parse(result.into_string()).unwrap();
-        let mut expected = [item_texts(&current), item_texts(&values)].concat();
+        let mut expected = [items(&current), items(&values)].concat();
         if max_length > 0 {
             expected.drain(..expected.len().saturating_sub(max_length));
         }
-        prop_assert_eq!(item_texts(&result), expected);
+        prop_assert_eq!(items(&result), expected);
         let both = [tree(&current), tree(&values)];
         let both: Vec<Value> = both.iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
         let kept = if max_length == 0 { both.len() } else { max_length.min(both.len()) };

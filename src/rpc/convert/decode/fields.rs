@@ -1,35 +1,66 @@
-//! Single fields: names, times, numbers, enums.
+//! Single fields: names, keys and addresses, times, numbers, enums, labels.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 
 use prost_types::{Duration, Timestamp};
 
-use super::request::{At, Decoded, Faulted};
+use super::request::{At, BareIds, Decoded, Faulted, Read, read};
 use crate::{
     domain::{
-        Sequence,
-        error::Reason,
-        id::NameFault,
-        limits::{KEY_BYTES, LABEL_BYTES, LABELS, PAGE_ITEMS, PAGE_ITEMS_DEFAULT},
-        scope::{KeyFault, StateKey},
+        error::{Reason, quoted},
+        id::{
+            AppName, Author, Branch, DisplayName, EventId, InvocationId, NameFault, RequestId,
+            SessionId, UserId,
+        },
+        limits::{LABEL_BYTES, LABELS, PAGE_ITEMS, PAGE_ITEMS_DEFAULT},
+        scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey, TEMP},
         session::{Expiration, LabelFault, Labels},
         time::Time,
-        token::BadToken,
+        token::{ChangeToken, Cursor, EventToken, SessionToken},
     },
-    proto::v1::JsonForm,
+    proto::v1::{self, JsonForm},
     rpc::convert::Form,
 };
 
-type New<T> = fn(String) -> Result<T, NameFault>;
-
-/// A required name.
-pub fn name<T>(at: At<'_>, text: String, new: New<T>) -> Decoded<T> {
-    new(text).map_err(|fault| name_fault(at, fault))
+/// A text with rules.
+pub trait Text: Sized {
+    fn parse(at: At<'_>, text: &str) -> Decoded<Self>;
 }
 
-/// A name that may be left empty.
-pub fn optional<T>(at: At<'_>, text: String, new: New<T>) -> Decoded<Option<T>> {
-    if text.is_empty() { Ok(None) } else { name(at, text, new).map(Some) }
+macro_rules! texts {
+    ($($type:ident),* => |$at:ident, $text:ident| $parsed:expr) => {$(
+        impl Text for $type {
+            fn parse($at: At<'_>, $text: &str) -> Decoded<Self> {
+                $parsed
+            }
+        }
+    )*};
+}
+texts!(
+    AppName, UserId, SessionId, EventId, InvocationId, RequestId, Author, Branch, DisplayName
+        => |at, text| Self::new(text).map_err(|fault| name_fault(at, fault))
+);
+// The engine checks that a token belongs to the request.
+texts!(EventToken, SessionToken, ChangeToken => |at, text| Self::decode(text).ok_or_else(|| {
+    let message = "The page token is invalid. Send the token of the previous page, or none.";
+    at.fault(Reason::BadPageToken, message, &[])
+}));
+texts!(Cursor => |at, text| Self::decode(text).ok_or_else(|| {
+    let message = "The cursor is invalid. Send the last one received, or none.";
+    at.fault(Reason::BadCursor, message, &[])
+}));
+
+impl<T: Text> Read<T> for String {
+    fn read(self, at: At<'_>) -> Decoded<T> {
+        T::parse(at, &self)
+    }
+}
+
+/// A text that may be left empty.
+impl<T: Text> Read<Option<T>> for String {
+    fn read(self, at: At<'_>) -> Decoded<Option<T>> {
+        if self.is_empty() { Ok(None) } else { T::parse(at, &self).map(Some) }
+    }
 }
 
 fn name_fault(at: At<'_>, fault: NameFault) -> Faulted {
@@ -46,90 +77,144 @@ pub fn too_long(at: At<'_>, reason: Reason, bytes: usize, limit: usize) -> Fault
     at.over_limit(reason, ("bytes", bytes, limit), "Shorten the text.")
 }
 
-pub fn state_key(at: At<'_>, text: impl Into<Box<str>>) -> Decoded<StateKey> {
-    StateKey::new(text).map_err(|fault| match fault {
-        KeyFault::Empty => {
-            at.fault(Reason::BadKey, "The key is empty. Name it, or give it a prefix.", &[])
+/// A key that may be named here.
+impl Text for StateKey {
+    fn parse(at: At<'_>, text: &str) -> Decoded<Self> {
+        let key = Self::new(text).map_err(|fault| match fault {
+            NameFault::Empty => {
+                at.fault(Reason::BadKey, "The key is empty. Name it, or give it a prefix.", &[])
+            }
+            NameFault::TooLong { .. } => name_fault(at, fault),
+            NameFault::Nul { .. } => {
+                at.fault(Reason::BadKey, "The key contains a NUL character. Remove it.", &[])
+            }
+        })?;
+        match (at.keys, key.scope()) {
+            (Some(kind), Some(scope)) if scope > kind => Err(outside(at, &key, kind, scope)),
+            (Some(_), None) => {
+                let message = format!(
+                    "Key '{}' has the prefix {TEMP}, which is allowed only in an event's delta and in reads of its invocation.",
+                    quoted(key.as_str())
+                );
+                Err(at.fault(Reason::KeyOutsideScope, message, &[("key", &key)]))
+            }
+            _ => Ok(key),
         }
-        KeyFault::TooLong(bytes) => too_long(at, Reason::BadKey, bytes, KEY_BYTES),
-        KeyFault::Nul => {
-            at.fault(Reason::BadKey, "The key contains a NUL character. Remove it.", &[])
-        }
-    })
+    }
 }
 
-pub fn time(at: At<'_>, timestamp: Timestamp) -> Decoded<Time> {
-    let Timestamp { seconds, nanos } = timestamp;
-    let time = u32::try_from(nanos).ok().and_then(|nanos| Time::new(seconds, nanos));
-    time.ok_or_else(|| {
-        let message = format!(
-            "The time of {seconds} s and {nanos} ns is out of range. Send a time in the years 1 to 9999 with 0 to 999999999 nanos."
-        );
-        at.fault(Reason::BadValue, message, &[("seconds", &seconds), ("nanos", &nanos)])
-    })
+fn outside(at: At<'_>, key: &StateKey, kind: ScopeKind, scope: ScopeKind) -> Faulted {
+    let message = format!(
+        "Key '{}' belongs to {scope} state, which a request for the {kind} cannot name. Use a scope of the {scope}.",
+        quoted(key.as_str())
+    );
+    let metadata: [(_, &dyn Display); 3] = [("key", key), ("scope", &kind), ("needed", &scope)];
+    at.fault(Reason::KeyOutsideScope, message, &metadata)
 }
 
-pub fn ttl(at: At<'_>, duration: Duration) -> Decoded<Expiration> {
-    let Duration { seconds: secs, nanos } = duration;
-    let within = (secs, nanos) > (0, 0) && nanos <= 999_999_999;
-    match u32::try_from(nanos) {
-        Ok(nanos) if within => Ok(Expiration::After { secs, nanos }),
-        _ => {
+/// A session by its whole address.
+impl Read<SessionKey> for v1::SessionKey {
+    fn read(self, at: At<'_>) -> Decoded<SessionKey> {
+        read!(at: v1::SessionKey { app_name, user_id, session_id } = self);
+        Ok(SessionKey { app_name, user_id, session_id })
+    }
+}
+
+impl Read<SessionKey> for Option<v1::SessionKey> {
+    fn read(self, at: At<'_>) -> Decoded<SessionKey> {
+        at.required(self)
+    }
+}
+
+/// A session by its whole address, or by its id alone. Half an address is neither.
+impl Read<SessionRef> for Option<v1::SessionKey> {
+    fn read(self, at: At<'_>) -> Decoded<SessionRef> {
+        match self {
+            Some(v1::SessionKey { app_name, user_id, session_id })
+                if at.bare == BareIds::Allowed && app_name.is_empty() && user_id.is_empty() =>
+            {
+                session_id.read(at.field("session_id")).map(SessionRef::Bare)
+            }
+            key => at.required(key).map(SessionRef::Full),
+        }
+    }
+}
+
+impl Read<Scope> for v1::Scope {
+    fn read(self, at: At<'_>) -> Decoded<Scope> {
+        if !self.session_id.is_empty() {
+            read!(at: v1::Scope { app_name, user_id, session_id } = self);
+            return Ok(Scope::Session(SessionKey { app_name, user_id, session_id }));
+        }
+        read!(at: v1::Scope { app_name, user_id; session_id } = self);
+        Ok(match user_id {
+            Some(user_id) => Scope::User(app_name, user_id),
+            None => Scope::Application(app_name),
+        })
+    }
+}
+
+impl Read<Scope> for Option<v1::Scope> {
+    fn read(self, at: At<'_>) -> Decoded<Scope> {
+        at.required(self)
+    }
+}
+
+impl Read<Time> for Timestamp {
+    fn read(self, at: At<'_>) -> Decoded<Time> {
+        let Timestamp { seconds, nanos } = self;
+        let time = u32::try_from(nanos).ok().and_then(|nanos| Time::new(seconds, nanos));
+        time.ok_or_else(|| {
             let message = format!(
-                "The ttl is {secs} s and {nanos} ns, but must be positive, with 0 to 999999999 nanos."
+                "The time of {seconds} s and {nanos} ns is out of range. Send a time in the years 1 to 9999 with 0 to 999999999 nanos."
             );
-            Err(at.fault(Reason::BadValue, message, &[("seconds", &secs), ("nanos", &nanos)]))
+            at.fault(Reason::BadValue, message, &[("seconds", &seconds), ("nanos", &nanos)])
+        })
+    }
+}
+
+/// A time to live.
+impl Read<Expiration> for Duration {
+    fn read(self, at: At<'_>) -> Decoded<Expiration> {
+        let Duration { seconds: secs, nanos } = self;
+        let within = (secs, nanos) > (0, 0) && nanos <= 999_999_999;
+        match u32::try_from(nanos) {
+            Ok(nanos) if within => Ok(Expiration::After { secs, nanos }),
+            _ => {
+                let message = format!(
+                    "The ttl is {secs} s and {nanos} ns, but must be positive, with 0 to 999999999 nanos."
+                );
+                Err(at.fault(Reason::BadValue, message, &[("seconds", &secs), ("nanos", &nanos)]))
+            }
         }
     }
 }
 
 /// A sequence, a version or a count: not negative.
-pub fn count(at: At<'_>, number: i64) -> Decoded<Sequence> {
-    u64::try_from(number).map_err(|_| {
-        let message = format!("The number is {number}, but must be 0 or more.");
-        at.fault(Reason::BadValue, message, &[("value", &number)])
-    })
-}
-
-/// As [`count`], if the field may be unset.
-pub fn optional_count(at: At<'_>, number: Option<i64>) -> Decoded<Option<Sequence>> {
-    number.map(|number| count(at, number)).transpose()
-}
-
-pub fn page_size(at: At<'_>, size: i32) -> Decoded<usize> {
-    let size = count(at, size.into())?;
-    Ok(match usize::try_from(size).unwrap_or(PAGE_ITEMS) {
-        0 => PAGE_ITEMS_DEFAULT,
-        size => size.min(PAGE_ITEMS),
-    })
-}
-
-/// A token of an earlier page; empty: none. The engine checks that it belongs to this request.
-pub fn page_token<T>(
-    at: At<'_>,
-    text: &str,
-    decode: fn(&str) -> Result<T, BadToken>,
-) -> Decoded<Option<T>> {
-    if text.is_empty() {
-        return Ok(None);
+impl Read<u64> for i64 {
+    fn read(self, at: At<'_>) -> Decoded<u64> {
+        u64::try_from(self).map_err(|_| {
+            let message = format!("The number is {self}, but must be 0 or more.");
+            at.fault(Reason::BadValue, message, &[("value", &self)])
+        })
     }
-    decode(text).map(Some).map_err(|BadToken| {
-        let message = "The page token is invalid. Send the token of the previous page, or none.";
-        at.fault(Reason::BadPageToken, message, &[])
-    })
 }
 
-pub fn form(at: At<'_>, number: i32) -> Decoded<Form> {
-    Ok(match enumeration(at, number)? {
-        JsonForm::Unspecified | JsonForm::Struct => Form::Struct,
-        JsonForm::Text => Form::Text,
-    })
+impl Read<u64> for i32 {
+    fn read(self, at: At<'_>) -> Decoded<u64> {
+        i64::from(self).read(at)
+    }
 }
 
-/// A request with the form that its answer is asked in, which is read even if the request is at fault.
-pub fn with_form<T>(at: At<'_>, request: Decoded<T>, json_form: i32) -> Decoded<(T, Form)> {
-    let form = form(at.field("json_form"), json_form);
-    Ok((request?, form?))
+/// The size of a page.
+impl Read<usize> for i32 {
+    fn read(self, at: At<'_>) -> Decoded<usize> {
+        let size: u64 = self.read(at)?;
+        Ok(match usize::try_from(size).unwrap_or(PAGE_ITEMS) {
+            0 => PAGE_ITEMS_DEFAULT,
+            size => size.min(PAGE_ITEMS),
+        })
+    }
 }
 
 pub fn enumeration<T: TryFrom<i32>>(at: At<'_>, number: i32) -> Decoded<T> {
@@ -139,14 +224,25 @@ pub fn enumeration<T: TryFrom<i32>>(at: At<'_>, number: i32) -> Decoded<T> {
     })
 }
 
+impl Read<Form> for i32 {
+    fn read(self, at: At<'_>) -> Decoded<Form> {
+        Ok(match enumeration(at, self)? {
+            JsonForm::Unspecified | JsonForm::Struct => Form::Struct,
+            JsonForm::Text => Form::Text,
+        })
+    }
+}
+
 /// Labels of a session, or those that a list filters by.
-pub fn labels(at: At<'_>, labels: HashMap<String, String>) -> Decoded<Labels> {
-    Labels::new(labels.into_iter().collect()).map_err(|(last, others)| {
-        for fault in others {
-            label_fault(at, fault);
-        }
-        label_fault(at, last)
-    })
+impl Read<Labels> for HashMap<String, String> {
+    fn read(self, at: At<'_>) -> Decoded<Labels> {
+        Labels::new(self.into_iter().collect()).map_err(|(last, others)| {
+            for fault in others {
+                label_fault(at, fault);
+            }
+            label_fault(at, last)
+        })
+    }
 }
 
 fn label_fault(at: At<'_>, fault: LabelFault) -> Faulted {
@@ -155,10 +251,7 @@ fn label_fault(at: At<'_>, fault: LabelFault) -> Faulted {
             let limit = ("labels", labels, LABELS);
             at.over_limit(Reason::BadValue, limit, "Send fewer labels.")
         }
-        LabelFault::LongKey(key) => {
-            too_long(at.key(&key), Reason::FieldTooLong, key.len(), LABEL_BYTES)
-        }
-        LabelFault::LongValue(key, bytes) => {
+        LabelFault::TooLong(key, bytes) => {
             too_long(at.key(&key), Reason::FieldTooLong, bytes, LABEL_BYTES)
         }
         LabelFault::Key(key) => {

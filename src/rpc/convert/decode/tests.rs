@@ -10,9 +10,65 @@ use std::fmt::Debug;
 use prost_types::{ListValue, Struct, Value, value::Kind};
 
 use crate::{
-    domain::error::{Error, Reason, Violation},
+    domain::{
+        error::{Error, Reason, Violation},
+        id::InvocationId,
+        scope::{Scope, SessionKey},
+        token::{ChangeToken, EventToken, SessionToken},
+    },
+    engine,
     proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
+    rpc::convert::{
+        Form,
+        decode::{self, BareIds},
+    },
+    store,
 };
+
+/// Functions that decode a whole request, under the names of those that read it.
+macro_rules! requests {
+    ($($name:ident($request:ident) -> $decoded:ty;)*) => {$(
+        fn $name(request: v1::$request) -> Result<$decoded, Error> {
+            decode::decode(request, BareIds::Allowed, decode::$name)
+        }
+    )*};
+}
+requests! {
+    create_session(CreateSessionRequest) -> (store::CreateSession, Form);
+    list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Form);
+    update_session(UpdateSessionRequest) -> store::SessionUpdate;
+    delete_session(DeleteSessionRequest) -> (SessionKey, bool);
+    fork_session(ForkSessionRequest) -> (store::ForkSession, Form);
+    rewind_session(RewindSessionRequest) -> (store::RewindSession, Form);
+    list_events(ListEventsRequest) -> ((store::EventQuery, Option<EventToken>), Form);
+    get_state(GetStateRequest) -> (store::StateQuery, Option<InvocationId>, bool, Form);
+    update_state(UpdateStateRequest) -> (store::StateUpdate, Form);
+    list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Form);
+    render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);
+    end_invocation(EndInvocationRequest) -> (SessionKey, InvocationId);
+    watch(WatchRequest) -> (Scope, engine::WatchFrom, Form);
+}
+
+fn get_session(
+    request: v1::GetSessionRequest,
+    bare: BareIds,
+) -> Result<((store::SessionQuery, Option<InvocationId>), Form), Error> {
+    decode::decode(request, bare, decode::get_session)
+}
+
+fn append_event(
+    request: v1::AppendEventRequest,
+    bare: BareIds,
+) -> Result<(engine::AppendEvents, Form), Error> {
+    decode::decode(request, bare, decode::append_event)
+}
+
+fn append_events(
+    request: v1::AppendEventsRequest,
+    bare: BareIds,
+) -> Result<(engine::AppendEvents, Form), Error> {
+    decode::decode(request, bare, decode::append_events)
+}
 
 /// Field and reason of every violation.
 fn faults<T: Debug>(result: Result<T, Error>) -> Vec<(String, &'static str)> {

@@ -19,19 +19,19 @@ fn a_full_disk_refuses_the_group_and_space_heals_it() {
 
     let pages: i64 =
         direct.connection.query_row("PRAGMA page_count", (), |row| row.get(0)).unwrap();
-    let limit = |pages: i64| {
+    let limit = |writer: &Writer, pages: i64| {
         let pragma = format!("PRAGMA max_page_count = {pages}");
-        direct.connection.query_row(&pragma, (), |_| Ok(())).unwrap();
+        writer.tables.0.query_row(&pragma, (), |_| Ok(())).unwrap();
     };
-    limit(pages);
+    limit(&writer, pages);
     let large = format!("\"{}\"", "x".repeat(100_000));
     let group = vec![append("2", "2"), append("3", &large), append("4", "4")];
     for answer in execute(&mut writer, group).0 {
         assert_eq!(sequence(&answer), Err(Error::StoreUnavailable(Cause::new("any"))));
     }
-    assert!(direct.connection.is_autocommit());
+    assert!(writer.tables.0.is_autocommit());
 
-    limit(1_000_000);
+    limit(&writer, 1_000_000);
     assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Ok(2));
     // The versions of the application go on where the last commit left them.
     let version = "SELECT max(version) FROM scope_log";
@@ -42,11 +42,11 @@ fn a_full_disk_refuses_the_group_and_space_heals_it() {
 #[test]
 fn the_outcome_of_a_failed_commit_is_unknown() {
     let folder = TempDir::new().unwrap();
-    let mut direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let fails = Arc::new(AtomicBool::new(false));
     let hook = Arc::clone(&fails);
-    direct.connection.commit_hook(Some(move || hook.load(Ordering::SeqCst))).unwrap();
     let mut writer = direct.writer();
+    writer.tables.0.commit_hook(Some(move || hook.load(Ordering::SeqCst))).unwrap();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     fails.store(true, Ordering::SeqCst);
     let answer = execute_one(&mut writer, append("1", "1"));
@@ -55,12 +55,12 @@ fn the_outcome_of_a_failed_commit_is_unknown() {
 }
 
 /// A writer whose n-th decision panics.
-struct PanickingWriter<'w, 'c> {
-    writer: &'w mut Writer<'c>,
+struct PanickingWriter<'w> {
+    writer: &'w mut Writer,
     decisions: usize,
 }
 
-impl group::Backend for PanickingWriter<'_, '_> {
+impl group::Backend for PanickingWriter<'_> {
     fn loaded(&mut self) -> &mut Loaded {
         self.decisions = self.decisions.wrapping_sub(1);
         assert_ne!(self.decisions, 0, "a defect");

@@ -32,7 +32,7 @@ fn a_group_may_create_a_session_and_write_to_it() {
     assert_eq!(shown(state), ["app:k=1@1", "user:k=1@1", "k=2@2"]);
 }
 
-/// A rewind reads the past, which an append of its group changes: it is loaded again, and what came behind it comes behind it.
+/// A rewind to an event of its own group is loaded again, and what came behind it comes behind it.
 #[test]
 fn a_request_that_is_loaded_again_keeps_its_place() {
     let (_folder, direct) = direct();
@@ -43,13 +43,13 @@ fn a_request_that_is_loaded_again_keeps_its_place() {
         &mut writer,
         vec![
             Request::Append(one("s", "2", &[("k", "2")])),
-            Request::Rewind(rewind("s", 1)),
+            Request::Rewind(rewind("s", 2)),
             Request::Append(Append { return_state: true, ..one("s", "3", &[("l", "3")]) }),
         ],
     );
     assert_eq!((sequences(&answers), groups), (vec![2, 3, 4], 2));
     let Ok(Answer::Appended(last)) = &answers[2] else { panic!("{answers:?}") };
-    assert_eq!(shown(last.state.as_ref().unwrap()), ["k=1@3", "l=3@4"]);
+    assert_eq!(shown(last.state.as_ref().unwrap()), ["k=2@2", "l=3@4"]);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_update_without_a_session_keeps_the_version_of_the_application() {
 fn an_address_is_free_within_the_group_that_deletes_its_session() {
     let (_folder, direct) = direct();
     let mut writer = direct.writer();
-    let delete = || Request::Delete(DeleteSession { key: address("s") });
+    let delete = || Request::Delete(address("s"));
     let create = || Request::Create(creation("u", "s"));
     let (answers, _) = execute(
         &mut writer,

@@ -3,11 +3,10 @@
 use super::*;
 
 /// Tables in which a session has rows, with the column of its number.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 8] = [
     ("session", "id"),
     ("event", "session"),
     ("event_key", "session"),
-    ("marker", "session"),
     ("state", "node"),
     ("removed", "node"),
     ("snapshot", "node"),
@@ -54,7 +53,7 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
-    assert_eq!(tables, TABLES[..8].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert_eq!(tables, TABLES[..7].iter().map(|(table, _)| *table).collect::<Vec<_>>());
     assert!(fixture.delete("s").await);
     // The address is free at once.
     fixture.create("u", "s").await;
@@ -97,7 +96,7 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
     let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
     let mut writer = direct.writer();
     let events = (0..40).map(|at| event(&at.to_string(), &[("k", "1")]));
-    let delete = DeleteSession { key: address("s") };
+    let delete = address("s");
     let group = vec![Request::Append(batch("s", events)), Request::Delete(delete)];
     let answers = execute(&mut writer, group).0;
     assert_eq!(sequence(&answers[0]), Ok(40));
@@ -151,10 +150,7 @@ async fn a_fork_takes_over_what_its_own_group_appended() {
         assert_eq!(fork.up_to, 2);
         copy_all(&mut writer, &fork);
         // Another append of the last group is not the fork's.
-        let group = vec![
-            Request::Append(one("s", "3", &[("k", "3")])),
-            Request::FinishFork(FinishFork { fork }),
-        ];
+        let group = vec![Request::Append(one("s", "3", &[("k", "3")])), Request::FinishFork(fork)];
         let (info, state) = forked(execute(&mut writer, group).0.remove(1)).unwrap();
         assert_eq!(info.last_sequence, 2);
         assert_eq!(shown(&state), ["k=2@2"]);
@@ -200,10 +196,10 @@ async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
     let after = copy(&mut writer, &fork, 0).unwrap();
     // The sweep spares what is being copied.
     assert!(matches!(execute_one(&mut writer, Request::Sweep), Ok(Answer::Swept(false))));
-    let delete = Request::Delete(DeleteSession { key: address("s") });
+    let delete = Request::Delete(address("s"));
     assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(true))));
     assert_eq!(copy(&mut writer, &fork, after), Err(Error::not_found(&address("s"))));
-    let finish = Request::FinishFork(FinishFork { fork });
+    let finish = Request::FinishFork(fork);
     let refused = forked(execute_one(&mut writer, finish));
     assert_eq!(refused.unwrap_err(), Error::not_found(&address("s")));
     fixture.clock.set(5000);
@@ -257,7 +253,7 @@ async fn a_fork_that_the_sweep_has_touched_is_refused() {
             sweep(&mut writer);
         }
         assert_eq!(copy(&mut writer, &fork, after), lost);
-        let finish = Request::FinishFork(FinishFork { fork });
+        let finish = Request::FinishFork(fork);
         let refused = forked(execute_one(&mut writer, finish));
         assert_eq!(refused.map(|_| 0), lost.clone().map(|_: u64| 0));
     }
@@ -265,7 +261,7 @@ async fn a_fork_that_the_sweep_has_touched_is_refused() {
     let fork = begin(&mut writer, "s", "t");
     copy_all(&mut writer, &fork);
     fixture.clock.set(fixture.clock.now().secs() + 61);
-    let group = vec![Request::FinishFork(FinishFork { fork }), Request::Sweep];
+    let group = vec![Request::FinishFork(fork), Request::Sweep];
     let refused = forked(execute(&mut writer, group).0.remove(0));
     assert_eq!(refused.map(|_| 0), lost.map(|_: u64| 0));
     sweep(&mut writer);
@@ -283,15 +279,15 @@ async fn a_fork_that_is_deleted_by_the_group_that_finishes_it_leaves_nothing() {
     let mut writer = direct.writer();
     let fork = begin(&mut writer, "s", "t");
     copy_all(&mut writer, &fork);
-    let delete = |session| Request::Delete(DeleteSession { key: address(session) });
-    let group = vec![Request::FinishFork(FinishFork { fork }), delete("t"), delete("s")];
+    let delete = |session| Request::Delete(address(session));
+    let group = vec![Request::FinishFork(fork), delete("t"), delete("s")];
     let answers = execute(&mut writer, group).0;
     assert!(matches!(answers[1], Ok(Answer::Deleted(true))), "{:?}", answers[1]);
     sweep(&mut writer);
     assert_eq!(rows_left(&direct.connection), []);
 }
 
-fn begin(writer: &mut Writer<'_>, source: &str, target: &str) -> Fork {
+fn begin(writer: &mut Writer, source: &str, target: &str) -> Fork {
     fork_begun(execute_one(writer, Request::Fork(fork_of(source, target, None))))
 }
 
@@ -303,7 +299,7 @@ fn fork_begun(answer: Result<Answer, Error>) -> Fork {
 }
 
 /// Copies one piece. The last event that is copied then.
-fn copy(writer: &mut Writer<'_>, fork: &Fork, after: u64) -> Result<u64, Error> {
+fn copy(writer: &mut Writer, fork: &Fork, after: u64) -> Result<u64, Error> {
     let copy = CopyEvents { fork: fork.clone(), after };
     match execute_one(writer, Request::CopyEvents(copy))? {
         Answer::Copied(up_to) => Ok(up_to),
@@ -311,7 +307,7 @@ fn copy(writer: &mut Writer<'_>, fork: &Fork, after: u64) -> Result<u64, Error> 
     }
 }
 
-fn copy_all(writer: &mut Writer<'_>, fork: &Fork) {
+fn copy_all(writer: &mut Writer, fork: &Fork) {
     let mut after = 0;
     while after < fork.up_to {
         after = copy(writer, fork, after).unwrap();
@@ -325,7 +321,7 @@ fn forked(answer: Result<Answer, Error>) -> Result<(SessionInfo, State), Error> 
     }
 }
 
-fn sweep(writer: &mut Writer<'_>) {
+fn sweep(writer: &mut Writer) {
     for _ in 0..200 {
         if let Answer::Swept(false) = execute_one(writer, Request::Sweep).unwrap() {
             return;

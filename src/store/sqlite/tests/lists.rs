@@ -86,7 +86,7 @@ async fn a_deleted_session_is_in_no_list() {
     let fixture = filled().await;
     for session in [0, 600, 690] {
         let user = if session % 3 == 0 { "u" } else { "v" };
-        let delete = DeleteSession { key: of_user(user, &name(session)) };
+        let delete = of_user(user, &name(session));
         assert!(fixture.store().delete_session(&call(), delete).await.unwrap());
     }
     let mut left = expected(None, SessionOrder::LeastRecent);

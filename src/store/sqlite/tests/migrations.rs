@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use super::{
-    migrate::{MIGRATIONS, Migration, migrate, try_on_copy},
+    migrate::{MIGRATIONS, Migration, migrate, try_out},
     schema::{FIRST_RELEASED, SCHEMA_VERSION},
     *,
 };
@@ -91,7 +91,7 @@ async fn all_steps_are_applied_after_a_copy() {
 async fn a_file_of_this_version_is_not_copied() {
     let (fixture, path) = filled().await;
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[1..]).unwrap();
-    assert_eq!(try_on_copy(&path, &STEPS[1..]), Ok(vec![]));
+    assert_eq!(try_out(&path, &STEPS[1..]), Ok(vec![]));
     assert_eq!(dry_run(&path), Ok(vec![]));
     assert_eq!(version(&path), SCHEMA_VERSION);
     assert_eq!(files(fixture.folder.path()), ["test.db"]);
@@ -142,8 +142,8 @@ async fn a_copy_that_cannot_be_made_stops_the_migration() {
 async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     let (fixture, path) = filled().await;
     let before = fs::read(&path).unwrap();
-    assert_eq!(try_on_copy(&path, STEPS), Ok(vec!["add a table", "add a column"]));
-    let failed = try_on_copy(&path, FAILING).unwrap_err();
+    assert_eq!(try_out(&path, STEPS), Ok(vec!["add a table", "add a column"]));
+    let failed = try_out(&path, FAILING).unwrap_err();
     assert!(matches!(failed, OpenError::Migration { copy: None, .. }), "{failed}");
     assert!(fs::read(&path).unwrap() == before, "the file is unchanged");
     assert_eq!(files(fixture.folder.path()), ["test.db"]);
@@ -153,6 +153,6 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     assert!(matches!(dry_run(&foreign), Err(OpenError::Foreign(_))));
     // It needs the file for itself.
     let store = open(fixture.options.clone()).await.unwrap();
-    assert!(matches!(try_on_copy(&path, STEPS), Err(OpenError::InUse { .. })));
+    assert!(matches!(try_out(&path, STEPS), Err(OpenError::InUse { .. })));
     store.close().await;
 }

@@ -68,7 +68,7 @@ pub(super) fn event_of(id: &str, delta: Delta) -> NewEvent {
         body: None,
         fingerprint: Fingerprint(1),
         refusal: None,
-        field: FieldPath::new("event.state_delta"),
+        field: FieldPath::from("event.state_delta"),
     }
 }
 

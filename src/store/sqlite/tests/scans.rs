@@ -35,7 +35,7 @@ fn sequences(page: &EventPage) -> Vec<u64> {
 
 async fn read_page(fixture: &Fixture, selection: EventSelection) -> EventPage {
     let query = EventQuery { key: address("s"), as_of: None, selection };
-    fixture.store.list_events(query).await.unwrap().1
+    fixture.store().list_events(query).await.unwrap().1
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_step_ends_when_it_has_looked_at_enough_and_the_page_goes_on() {
     let fixture = long_log().await;
     for descending in [false, true] {
         let query = SessionQuery { events: Some(of_user(None, descending)), ..query("s") };
-        let read = fixture.store.readers.read(move |reads| reads.read_session(query, at(1000)));
+        let read = fixture.store.readers.read(move |tables| tables.read_session(query, at(1000)));
         let (view, search) = read.await.unwrap();
         assert_eq!(view.events, None);
         let page = fixture.store.finish(search.unwrap()).await.unwrap();
@@ -81,7 +81,7 @@ async fn the_newest_are_found_however_far_back_they_are() {
 async fn a_session_that_goes_while_it_is_searched_is_not_found() {
     let fixture = long_log().await;
     let query = SessionQuery { events: Some(of_user(Some(1), false)), ..query("s") };
-    let read = fixture.store.readers.read(move |reads| reads.read_session(query, at(1000)));
+    let read = fixture.store.readers.read(move |tables| tables.read_session(query, at(1000)));
     let (_, search) = read.await.unwrap();
     assert!(fixture.delete("s").await);
     let found = fixture.store.finish(search.unwrap()).await;

@@ -120,7 +120,7 @@ async fn ids_are_found_on_both_sides_of_a_step() {
             let batch = batch("s", events(last + 1, end));
             fixture.store().append(&call(), batch).await.unwrap();
             last = end;
-            let indexed = i64::try_from(known::indexed(end)).unwrap();
+            let indexed = i64::try_from(load::indexed(end)).unwrap();
             assert_eq!(fixture.count("SELECT count(*) FROM event_key"), indexed);
         }
         for _ in 0..2 {

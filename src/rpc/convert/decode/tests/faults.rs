@@ -2,10 +2,7 @@
 
 use prost_types::{Timestamp, Value, value::Kind};
 
-use super::{
-    append, assert_faults, key, list, number, of, operation, set_json, structure, user_scope,
-    violations, with_delta,
-};
+use super::*;
 use crate::{
     domain::{
         id::SessionId,
@@ -18,7 +15,7 @@ use crate::{
         RewindSessionRequest, SetIfAbsent, StateDelta, UpdateStateRequest, WatchRequest,
         key_check::Condition, state_operation::Operation,
     },
-    rpc::convert::decode::*,
+    rpc::convert::decode::BareIds,
 };
 
 #[test]
@@ -66,8 +63,8 @@ fn half_an_address_names_what_it_lacks() {
         &[("key.app_name", missing), ("key.user_id", missing)],
     );
     let bare = SessionRef::Bare(SessionId::new("s").unwrap());
-    assert_eq!(get(part("", "", "s"), allowed).unwrap().0.session, bare);
-    assert!(matches!(get(key(), refused).unwrap().0.session, SessionRef::Full(_)));
+    assert_eq!(get(part("", "", "s"), allowed).unwrap().0.0.session, bare);
+    assert!(matches!(get(key(), refused).unwrap().0.0.session, SessionRef::Full(_)));
     let delete = DeleteSessionRequest { key: part("", "", "s"), ..Default::default() };
     assert_faults(delete_session(delete), &[("key.app_name", missing), ("key.user_id", missing)]);
 }
@@ -346,5 +343,5 @@ fn what_only_answers_hold_is_ignored_in_an_event() {
         ..Default::default()
     };
     let (append, _) = append_event(append(event), BareIds::Allowed).unwrap();
-    assert_eq!(append.events[0].body.as_ref().unwrap().as_str(), r#"{"a":true}"#);
+    assert_eq!(append.events[0].event.body.as_ref().unwrap().as_str(), r#"{"a":true}"#);
 }

@@ -2,10 +2,7 @@
 
 use prost_types::value::Kind;
 
-use super::{
-    append, assert_faults, key, list, number, of, operation, set_json, structure, user_scope,
-    with_delta,
-};
+use super::*;
 use crate::{
     domain::limits::{
         BATCH_BYTES, BATCH_EVENTS, BODY_BYTES, DELTA_BYTES, DELTA_OPERATIONS, LABEL_BYTES, LABELS,
@@ -16,7 +13,7 @@ use crate::{
         ListSessionsRequest, Precondition, RenderTemplateRequest, StateDelta, event::BodyForm,
         increment::Amount, key_check::Condition, state_delta::SetForm, state_operation::Operation,
     },
-    rpc::convert::decode::*,
+    rpc::convert::decode::BareIds,
 };
 
 /// A JSON string of `bytes` bytes, quotes included.

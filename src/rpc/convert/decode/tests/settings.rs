@@ -2,12 +2,12 @@
 
 use prost_types::{Duration, FieldMask, Timestamp};
 
-use super::{assert_faults, key, user_scope};
+use super::*;
 use crate::{
     domain::{
         event::ScopeVersions,
         session::{Expiration, Incarnation},
-        token::{Cursor, Position, StoreId},
+        token::{Cursor, Digest, Position, StoreId},
     },
     engine::WatchFrom,
     proto::v1::{
@@ -15,7 +15,7 @@ use crate::{
         RenderTemplateRequest, RewindSessionRequest, Session, UpdateSessionRequest, WatchRequest,
         session,
     },
-    rpc::convert::{Form, decode::*},
+    rpc::convert::Form,
 };
 
 #[test]
@@ -73,12 +73,13 @@ fn a_mask_names_what_is_updated_and_nothing_else() {
 
 #[test]
 fn defaults_are_filled_in() {
-    let (list, form) = list_events(ListEventsRequest { key: key(), ..Default::default() }).unwrap();
-    assert_eq!((list.page_size, list.page_token, form), (100, None, Form::Struct));
+    let list = ListEventsRequest { key: key(), ..Default::default() };
+    let ((query, token), form) = list_events(list).unwrap();
+    assert_eq!((query.selection.max_items, token, form), (100, None, Form::Struct));
     let huge =
         ListEventsRequest { key: key(), page_size: 1001, json_form: 2, ..Default::default() };
-    let (list, form) = list_events(huge).unwrap();
-    assert_eq!((list.page_size, form), (1000, Form::Text));
+    let ((query, _), form) = list_events(huge).unwrap();
+    assert_eq!((query.selection.max_items, form), (1000, Form::Text));
     let rewind = RewindSessionRequest { key: key(), to_sequence: Some(0), ..Default::default() };
     assert_eq!(rewind_session(rewind).unwrap().0.author.as_str(), "system");
     let position = Position {
@@ -86,12 +87,12 @@ fn defaults_are_filled_in() {
         sequence: 1,
         versions: ScopeVersions { application: 2, user: 3 },
     };
-    let cursor = Cursor { store: StoreId([1; 16]), scope: 5, position };
+    let cursor = Cursor { store: StoreId([1; 16]), scope: Digest(5), position };
     let from =
         WatchRequest { scope: user_scope(), cursor: cursor.encode(), start: 3, json_form: 0 };
     assert_eq!(watch(from).unwrap().1, WatchFrom::Cursor(cursor));
     let render = RenderTemplateRequest { key: key(), template: " ".into(), ..Default::default() };
-    assert_eq!(render_template(render).unwrap().template, " ");
+    assert_eq!(render_template(render).unwrap().1, " ");
     let end = EndInvocationRequest { key: key(), invocation_id: "i".into() };
     assert_eq!(end_invocation(end).unwrap().1.as_str(), "i");
 }

@@ -6,18 +6,36 @@ use std::collections::BTreeMap;
 
 use prost_types::{NullValue, Struct, Value, value::Kind};
 
-use super::{assert_faults, list, number, of, structure, violations};
+use super::*;
 use crate::{
     domain::json::{Json, MAX_NESTING},
     proto::v1::{CreateSessionRequest, create_session_request::StateForm},
     rpc::convert::decode::{
-        create_session,
-        structs::{FaultKind, StructFault, object_text, value_text},
+        json::{VALUE, written},
+        request::At,
     },
 };
 
-fn text(value: &Value) -> Result<String, StructFault> {
-    value_text(value, usize::MAX).map(Json::into_string)
+/// The text, or field and message of the fault.
+fn text_within(bytes: usize, value: &Value) -> Result<String, (String, String)> {
+    let (_, reason, advice) = VALUE;
+    let limit = (bytes, reason, advice);
+    let write = |at: At<'_>, value: &Value| written(at, limit, value).map(Json::into_string);
+    decode::decode(value, BareIds::Allowed, write).map_err(|error| {
+        let violation = violations::<()>(Err(error)).remove(0);
+        (violation.field.to_string(), violation.message)
+    })
+}
+
+fn text(value: &Value) -> Result<String, (String, String)> {
+    text_within(usize::MAX, value)
+}
+
+#[track_caller]
+fn assert_fault(result: Result<String, (String, String)>, field: &str, word: &str) {
+    let (actual, message) = result.unwrap_err();
+    assert_eq!(actual, field);
+    assert!(message.contains(word), "{message}");
 }
 
 fn create(form: StateForm) -> CreateSessionRequest {
@@ -52,18 +70,16 @@ fn whole_doubles_become_integers_and_others_stay_shortest() {
         (5e-324, "5e-324"),
         (4_503_599_627_370_495.5, "4503599627370495.5"),
     ] {
-        assert_eq!(text(&number(double)).as_deref(), Ok(expected));
+        assert_eq!(text(&number(double)).unwrap(), expected);
     }
 }
 
 #[test]
 fn what_a_double_may_have_changed_is_refused_with_its_place() {
     for bad in [9_007_199_254_740_992.0, -9_007_199_254_740_992.0, 1e300] {
-        let body = structure([("usage", list([structure_value([("tokens.in", number(bad))])]))]);
-        assert_eq!(
-            object_text(&body, usize::MAX),
-            Err(StructFault { kind: FaultKind::NotExact(bad), place: "usage[0].tokens.in".into() })
-        );
+        let body =
+            structure_value([("usage", list([structure_value([("tokens.in", number(bad))])]))]);
+        assert_fault(text(&body), "usage[0].tokens.in", &format!("{bad:e} may have been rounded"));
     }
 }
 
@@ -74,21 +90,21 @@ fn structure_value(fields: impl IntoIterator<Item = (&'static str, Value)>) -> V
 #[test]
 fn what_json_does_not_have_is_refused() {
     for (value, kind) in [
-        (number(f64::NAN), FaultKind::NotFinite),
-        (number(f64::INFINITY), FaultKind::NotFinite),
-        (number(f64::NEG_INFINITY), FaultKind::NotFinite),
-        (Value { kind: None }, FaultKind::NoKind),
+        (number(f64::NAN), "NaN or infinite"),
+        (number(f64::INFINITY), "NaN or infinite"),
+        (number(f64::NEG_INFINITY), "NaN or infinite"),
+        (Value { kind: None }, "Value is empty"),
     ] {
-        assert_eq!(text(&value), Err(StructFault { kind, place: String::new() }));
+        assert_fault(text(&value), "", kind);
         let nested = list([of(Kind::BoolValue(true)), value]);
-        assert_eq!(text(&nested), Err(StructFault { kind, place: "[1]".into() }));
+        assert_fault(text(&nested), "[1]", kind);
     }
 }
 
 #[test]
 fn a_null_of_any_number_is_null() {
-    assert_eq!(text(&of(Kind::NullValue(NullValue::NullValue.into()))).as_deref(), Ok("null"));
-    assert_eq!(text(&of(Kind::NullValue(7))).as_deref(), Ok("null"));
+    assert_eq!(text(&of(Kind::NullValue(NullValue::NullValue.into()))).unwrap(), "null");
+    assert_eq!(text(&of(Kind::NullValue(7))).unwrap(), "null");
 }
 
 #[test]
@@ -96,17 +112,16 @@ fn nesting_ends_where_it_ends_for_text() {
     let nested = |levels| (0..levels).fold(number(1.0), |inner, _| list([inner]));
     let deepest = text(&nested(MAX_NESTING)).unwrap();
     assert!(Json::parse(deepest).is_ok());
-    let fault = text(&nested(MAX_NESTING + 1)).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::TooDeep);
+    assert_fault(text(&nested(MAX_NESTING + 1)), "", "nested more than");
 }
 
 #[test]
 fn a_text_ends_at_its_limit() {
     let value = of(Kind::StringValue("\u{1}".repeat(10)));
-    assert!(value_text(&value, 62).is_ok());
-    assert_eq!(value_text(&value, 61).unwrap_err().kind, FaultKind::TooLarge);
-    assert_eq!(value_text(&list([number(1.0)]), 2).unwrap_err().kind, FaultKind::TooLarge);
-    assert_eq!(value_text(&number(0.5), 2).unwrap_err().kind, FaultKind::TooLarge);
+    assert!(text_within(62, &value).is_ok());
+    assert_fault(text_within(61, &value), "", "exceeds 61 bytes");
+    assert_fault(text_within(2, &list([number(1.0)])), "", "exceeds 2 bytes");
+    assert_fault(text_within(2, &number(0.5)), "", "exceeds 2 bytes");
 }
 
 #[test]
@@ -146,7 +161,7 @@ fn faults_of_text_are_told_apart_in_words() {
         (r#"{"a":NaN}"#, "not valid JSON"),
     ] {
         let found = violations(create_session(create(StateForm::StateJson(text.into()))));
-        assert_eq!((found.len(), found[0].field.as_str()), (1, "state_json"), "{text}");
+        assert_eq!((found.len(), &*found[0].field), (1, "state_json"), "{text}");
         assert_eq!(found[0].reason.as_str(), "BAD_JSON", "{text}");
         assert!(found[0].message.contains(word), "{text}: {}", found[0].message);
     }

@@ -11,16 +11,16 @@ use crate::{
         json::{Json, MAX_NESTING},
         session::SessionInfo,
     },
-    engine::{AppendAnswer, EventList, SessionAnswer, StateAnswer, WatchItem},
+    engine::{EventList, SessionAnswer, WatchItem},
     proto::v1::{
         self, AppendEventStreamResponse, append_event_stream_response::Outcome, event::BodyForm,
         session::StateForm, watch_response::Kind,
     },
     rpc::convert::{
         Form,
-        encode::{self, structs},
+        encode::{self, json as structs},
     },
-    store::AppendedEvent,
+    store::{Appended, AppendedEvent},
 };
 
 /// `{"a":{"a":…1}}`, with `levels` objects.
@@ -113,7 +113,7 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
         let object = |levels| unlimited(&of(levels).to_json());
         let alone = assert_read(
             1..MAX_NESTING - arrays,
-            |levels| encode::get_state(StateAnswer { state: of(levels) }, false, Form::Struct),
+            |levels| encode::get_state(of(levels), false, Form::Struct),
             |levels| v1::GetStateResponse {
                 state_form: Some(v1::get_state_response::StateForm::State(object(levels))),
                 ..Default::default()
@@ -139,13 +139,14 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
     assert_eq!(deepest, [(32, 32), (31, 31), (31, 30)]);
 }
 
-fn appended(body: Json, of_state: Json) -> AppendAnswer {
+fn appended(body: Json, of_state: Json) -> Appended {
     let mut event = event(1, body);
     event.changes = Changes { set: Some(json(format!("{{\"k\":{of_state}}}"))), remove: vec![] };
-    AppendAnswer {
+    Appended {
         info: SessionInfo { ..info() },
         events: vec![AppendedEvent { event: event.into(), replayed: false }],
         state: Some(state([("k", of_state)])),
+        request_replayed: false,
     }
 }
 

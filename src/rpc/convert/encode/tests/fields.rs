@@ -14,7 +14,7 @@ use crate::{
         scope::StateKey,
         session::{ForkOrigin, Labels},
     },
-    engine::{AppendAnswer, EventList, WatchItem},
+    engine::{EventList, WatchItem},
     proto::v1::{
         self, AppendFailure, StateDelta, event::BodyForm, session, state_delta::SetForm,
         watch_response::Kind,
@@ -23,7 +23,7 @@ use crate::{
         convert::{Form, encode},
         status::status,
     },
-    store::{AppendedEvent, Created},
+    store::{Appended, AppendedEvent, Created},
 };
 
 fn stamp(seconds: i64) -> Option<Timestamp> {
@@ -106,7 +106,7 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
 #[test]
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
-    let answer = AppendAnswer { info: info(), events, state: None };
+    let answer = Appended { info: info(), events, state: None, request_replayed: false };
     let event = encode::append_event(answer, Form::Text, 0).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }

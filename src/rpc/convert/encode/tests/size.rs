@@ -8,10 +8,10 @@ use crate::{
         error::Error, event::Changes, id::Branch, json::Json, limits::MESSAGE_BYTES,
         scope::StateKey, session::State,
     },
-    engine::{AppendAnswer, EventList, SessionAnswer, StateAnswer, UpdateAnswer, WatchItem},
+    engine::{EventList, SessionAnswer, WatchItem},
     proto::v1::{event::BodyForm, session::StateForm},
     rpc::convert::{Form, encode},
-    store::AppendedEvent,
+    store::{Appended, AppendedEvent, StateUpdated},
 };
 
 /// What [`body_of_zeros`] has as text where it fills about a megabyte as a message.
@@ -23,11 +23,11 @@ fn list(bodies: impl IntoIterator<Item = Json>) -> EventList {
     list
 }
 
-fn appended(bodies: impl IntoIterator<Item = Json>, state: Option<State>) -> AppendAnswer {
+fn appended(bodies: impl IntoIterator<Item = Json>, state: Option<State>) -> Appended {
     let events = list(bodies).events.into_iter();
     let events =
         events.map(|event| AppendedEvent { event: event.into(), replayed: true }).collect();
-    AppendAnswer { info: info(), events, state }
+    Appended { info: info(), events, state, request_replayed: false }
 }
 
 fn text_of(bytes: usize) -> Json {
@@ -66,7 +66,7 @@ fn a_single_item_that_never_fits_is_refused_by_a_read() {
     assert_eq!(small_first.events.len(), 1);
     let get = |form| {
         let state = state([("k", zeros(400_000))]);
-        encode::get_state(StateAnswer { state }, true, form)
+        encode::get_state(state, true, form)
     };
     assert_eq!(get(Form::Struct).unwrap_err(), Error::AnswerTooLarge);
     assert_eq!(get(Form::Text).unwrap().versions["k"], 3);
@@ -163,7 +163,7 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
     let events = (1..=999).map(|at| event(at, json("{\"small\":1}"))).chain([with_set(1000)]);
     let events =
         events.map(|event| AppendedEvent { event: event.into(), replayed: false }).collect();
-    let answer = AppendAnswer { info: info(), events, state: None };
+    let answer = Appended { info: info(), events, state: None, request_replayed: false };
     let response = encode::append_events(answer, Form::Text);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);
@@ -175,10 +175,10 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
         let keys: Vec<String> = keys.clone().collect();
         state(keys.iter().map(|key| (key.as_str(), json("1"))))
     };
-    let update = UpdateAnswer { state: state(), replayed: true };
+    let update = StateUpdated { state: state(), replayed: true };
     let response = encode::update_state(update, Form::Text);
     assert_eq!((response.state_form, response.replayed), (None, true));
-    let error = encode::get_state(StateAnswer { state: state() }, false, Form::Text).unwrap_err();
+    let error = encode::get_state(state(), false, Form::Text).unwrap_err();
     assert_eq!(error, Error::AnswerTooLarge);
     // A watch leaves nothing out.
     let snapshot = || WatchItem::Snapshot { state: state(), last_sequence: 1 };
@@ -198,7 +198,12 @@ fn a_thousand_envelopes_of_the_longest_names_fit() {
             Changes { set: None, remove: vec![StateKey::new("k".repeat(512)).unwrap()] };
         AppendedEvent { event: event.into(), replayed: true }
     };
-    let answer = AppendAnswer { info: info(), events: (1..=1000).map(long).collect(), state: None };
+    let answer = Appended {
+        info: info(),
+        events: (1..=1000).map(long).collect(),
+        state: None,
+        request_replayed: false,
+    };
     let response = encode::append_events(answer, Form::Struct);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);

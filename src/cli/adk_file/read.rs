@@ -1,0 +1,206 @@
+//! A session file as a whole: ids, state, and the events in the order of the log.
+
+use serde_json::value::RawValue;
+
+use super::{
+    edit::Object,
+    entry,
+    format::{Extra, FORMAT, Metadata},
+};
+use crate::{cli::message::compact, domain::json::Json, proto::v1};
+
+#[derive(Debug, Default)]
+pub struct SessionFile {
+    /// Its parts are empty if the file has none.
+    pub key: v1::SessionKey,
+    /// Merged state at the end of the session, without `temp:` keys.
+    pub state: Option<Vec<(String, Json)>>,
+    /// In the order of the log. Those of an export have their sequence, and markers of rewinds are among them.
+    pub events: Vec<v1::Event>,
+    /// Fragments of streamed answers, which are not stored.
+    pub fragments: u64,
+    /// `None` in a file that ADK wrote.
+    pub exported: Option<Exported>,
+}
+
+/// What an export tells about the session beside its events.
+#[derive(Debug)]
+pub struct Exported {
+    pub metadata: Metadata,
+    /// Merged state at creation: one object.
+    pub initial_state: Json,
+}
+
+impl SessionFile {
+    pub fn read(text: &str) -> Result<Self, String> {
+        // Some editors put a byte order mark in front.
+        let object = Object::read(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+        let state = object.value(&["state", "context"]).map(|member| member.members());
+        let mut state = state.transpose()?;
+        if let Some(state) = &mut state {
+            state.retain(|(key, _)| !key.starts_with("temp:"));
+        }
+        let entries = object.value(&["events"]).map_or("[]", |member| member.value);
+        let entries: Vec<&RawValue> =
+            serde_json::from_str(entries).map_err(|error| format!("events: {error}"))?;
+        let key = v1::SessionKey {
+            app_name: object.text(&["app_name", "appName"])?,
+            user_id: object.text(&["user_id", "userId"])?,
+            session_id: object.text(&["id", "sessionId", "session_id"])?,
+        };
+        let mut file = Self { key, state, ..Default::default() };
+        match object.get(&["sessiond"]) {
+            Some(member) => file.restore(&entries, member.value)?,
+            None => file.adopt(&entries)?,
+        }
+        Ok(file)
+    }
+
+    /// Reads the entries of ADK.
+    fn adopt(&mut self, entries: &[&RawValue]) -> Result<(), String> {
+        for (position, entry) in entries.iter().map(|entry| entry.get()).enumerate() {
+            let event =
+                entry::from_adk(entry).map_err(|error| format!("events[{position}]: {error}"))?;
+            let Some(mut event) = event else {
+                self.fragments += 1;
+                continue;
+            };
+            if event.event_id.is_empty() {
+                event.event_id = derived_id(position, entry);
+            }
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    /// Reads the entries of an export with its member `sessiond`.
+    fn restore(&mut self, entries: &[&RawValue], extra: &str) -> Result<(), String> {
+        let extra = read_extra(extra).map_err(|error| format!("sessiond: {error}"))?;
+        let (count, noted) = (entries.len(), extra.events.len());
+        if count != noted {
+            return Err(format!(
+                "`events` has {count} entries and `sessiond.events` has {noted}. Remove the member `sessiond` to \
+                 import the file as one of ADK"
+            ));
+        }
+        let visible = extra.events.iter().zip(entries.iter().copied());
+        let hidden = extra.hidden.iter().map(|hidden| (&hidden.note, hidden.entry));
+        for (note, entry) in visible.chain(hidden) {
+            let event = entry::from_export(entry.get(), note);
+            let named = |error| format!("the event with sequence {}: {error}", note.sequence);
+            self.events.push(event.map_err(named)?);
+        }
+        self.events.extend(extra.rewinds.into_iter().map(v1::Event::from));
+        self.events.sort_by_key(|event| event.sequence);
+        for (event, expected) in self.events.iter().zip(1..) {
+            if event.sequence != expected {
+                return Err(format!("sessiond: event {expected} is missing or there twice"));
+            }
+        }
+        let initial_state = Json::object(extra.initial_state.get().to_owned())
+            .map_err(|fault| format!("sessiond: initial_state {fault}"))?;
+        self.exported = Some(Exported { metadata: extra.session, initial_state });
+        Ok(())
+    }
+}
+
+/// The id of an event that has none. It depends on the file alone, so that a second import finds the event.
+fn derived_id(position: usize, entry: &str) -> String {
+    let hash = xxhash_rust::xxh3::xxh3_128(compact(entry).as_bytes());
+    format!("import-{position}-{hash:032x}")
+}
+
+fn read_extra(text: &str) -> Result<Extra<'_>, String> {
+    // The format first: a later one may have members that are unknown here.
+    let extra = Object::read(text)?;
+    let session = extra.get(&["session"]).map(|member| Object::read(member.value)).transpose()?;
+    match session.as_ref().and_then(|session| session.get(&["format"])) {
+        Some(format) if format.value != FORMAT.to_string() => Err(format!(
+            "the file has format {}, and this program reads format {FORMAT}",
+            format.value
+        )),
+        _ => serde_json::from_str(text).map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_the_ids_is_read() {
+        for text in [
+            r#"{"id":"s","app_name":"a","user_id":"u","state":{},"events":[]}"#,
+            r#"{"sessionId":"s","appName":"a","userId":"u","context":{}}"#,
+            "\u{feff}{\"session_id\":\"s\",\"appName\":\"a\",\"userId\":\"u\",\"state\":{},\"events\":null}",
+        ] {
+            let file = SessionFile::read(text).unwrap();
+            assert_eq!((file.key.app_name.as_str(), file.key.user_id.as_str()), ("a", "u"));
+            assert_eq!(file.key.session_id, "s");
+            assert_eq!(file.state.as_deref(), Some(&[][..]));
+            assert_eq!(file.events, []);
+        }
+        let bare = SessionFile::read(r#"{"id":null}"#).unwrap();
+        assert_eq!((bare.key.session_id.as_str(), bare.state), ("", None));
+    }
+
+    #[test]
+    fn temporary_keys_are_dropped_and_numbers_kept() {
+        let file = SessionFile::read(r#"{"state":{"a":1.00,"temp:b":2,"app:c":[ ]}}"#).unwrap();
+        let pair =
+            |key: &str, value: &str| (key.to_owned(), Json::parse(value.to_owned()).unwrap());
+        assert_eq!(file.state.unwrap(), [pair("a", "1.00"), pair("app:c", "[ ]")]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, part) in [
+            ("{", "EOF"),
+            ("[]", "expected a JSON object"),
+            (r#"{"id":7}"#, "id must be a string"),
+            (r#"{"state":[]}"#, "state must be"),
+            (r#"{"events":{}}"#, "events: "),
+            (r#"{"events":[NaN]}"#, "expected"),
+            (r#"{"sessiond":{"session":{"format":2},"later":1}}"#, "format 2"),
+            (
+                r#"{"sessiond":{"session":{"format":1},"initial_state":{},"events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#,
+                "has 1.",
+            ),
+            (
+                r#"{"events":[{}],"sessiond":{"session":{"format":1},"initial_state":{},"events":[{"sequence":2}],"hidden":[],"rewinds":[]}}"#,
+                "event 1 is missing",
+            ),
+        ] {
+            let error = SessionFile::read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let error = SessionFile::read(r#"{"events":[{"id":"e"},{"id":1}]}"#).unwrap_err();
+        assert_eq!(error, "events[1]: id must be a string");
+        let error = SessionFile::read(r#"{"events":[{"id":"a"},{"timestamp":"x"}]}"#).unwrap_err();
+        assert!(error.starts_with("events[1]: "));
+    }
+
+    #[test]
+    fn an_event_without_an_id_gets_the_same_one_each_time() {
+        let id = |text: &str| SessionFile::read(text).unwrap().events[1].event_id.clone();
+        let made = id(r#"{"events":[{"id":"e"},{"author":"a"}]}"#);
+        assert!(made.starts_with("import-1-") && made.len() <= 128, "{made}");
+        assert_eq!(made, id(r#"{"state":{},"events":[{"id":"e"}, {"author" : "a"} ]}"#));
+        assert_ne!(made, id(r#"{"events":[{"id":"e"},{"author":"b"}]}"#));
+    }
+
+    #[test]
+    fn hidden_events_and_rewinds_take_their_places_in_the_log() {
+        let text = r#"{"events":[{"id":"a"},{"id":"d"}],"sessiond":{"session":{"format":1},"initial_state":{},
+            "events":[{"sequence":1},{"sequence":4}],
+            "hidden":[{"note":{"sequence":2},"entry":{"id":"b","partial":true}}],
+            "rewinds":[{"sequence":3,"to_sequence":1,"event_id":"c","author":"x"}]}}"#;
+        let file = SessionFile::read(text).unwrap();
+        let id = |event: v1::Event| match event.rewind_to_sequence {
+            Some(to_sequence) => format!("{} to {to_sequence}", event.event_id),
+            None => event.event_id,
+        };
+        let ids: Vec<_> = file.events.into_iter().map(id).collect();
+        assert_eq!(ids, ["a", "b", "c to 1", "d"]);
+    }
+}

@@ -1,0 +1,311 @@
+//! `sessiond session …`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use prost_types::FieldMask;
+use serde::Serialize;
+
+use super::{
+    args::{AnyKeyArgs, JSON_FORM, KeyArgs, MetadataArgs, PageArgs, SelectionArgs},
+    connect::{Group, Server, for_each_event},
+    delta::{PreconditionArgs, set_object},
+    failure::Failure,
+    message::AsJson,
+    output, parse,
+};
+use crate::{
+    domain::json::Json,
+    proto::v1::{self, create_session_request::StateForm},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Create a session, with initial state.
+    #[command(after_help = "Examples:
+  sessiond session create --app shop --user alice --set topic='\"shoes\"' --set user:lang='\"de\"'
+  sessiond session create --app shop --user alice --session s1 --state @state.json --ttl 7d --allow-existing
+
+The prefix of a key picks its scope: app: is shared by the whole application, user: by all
+sessions of the user. A key without prefix belongs to the session.")]
+    Create(CreateArgs),
+    /// Read a session, its merged state and its events.
+    #[command(after_help = "Examples:
+  sessiond session get --app shop --user alice --session s1
+  sessiond session get --session s1 --recent 20          # by its bare id; the newest 20 events
+  sessiond session get --app shop --user alice --session s1 --as-of 7 --events")]
+    Get(GetArgs),
+    /// List the sessions of an application or user, one per line.
+    #[command(after_help = "Examples:
+  sessiond session list --app shop
+  sessiond session list --app shop --user alice --order newest --limit 10 --state
+  sessiond session list --app shop --label tier=gold")]
+    List {
+        /// Application.
+        #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
+        app: String,
+        /// Only sessions of this user (--user '' for all if SESSIOND_USER is set).
+        #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
+        user: Option<String>,
+        /// Only sessions that have this label; may be repeated.
+        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse::label)]
+        labels: Vec<(String, String)>,
+        /// Order by the time of the last event.
+        #[arg(long, value_enum, default_value_t = Order::Oldest)]
+        order: Order,
+        /// Also show the merged state of each session.
+        #[arg(long)]
+        state: bool,
+        #[command(flatten)]
+        pages: PageArgs,
+    },
+    /// Change a session's display name, labels or expiration.
+    #[command(after_help = "Examples:
+  sessiond session update --app shop --user alice --session s1 --display-name Shoes --label tier=gold --ttl 30d
+  sessiond session update --app shop --user alice --session s1 --no-expiry --no-labels
+
+--label replaces all labels.")]
+    Update(UpdateArgs),
+    /// Delete a session, its events and its own state.
+    #[command(after_help = "Example:
+  sessiond session delete --app shop --user alice --session s1 --allow-missing
+
+Application and user state stay.")]
+    Delete {
+        #[command(flatten)]
+        key: KeyArgs,
+        /// Succeed also if there is no such session.
+        #[arg(long)]
+        allow_missing: bool,
+    },
+    /// Create a session from the past of another one.
+    #[command(after_help = "Examples:
+  sessiond session fork --app shop --user alice --session s1 --new-session s2
+  sessiond session fork --app shop --user alice --session s1 --up-to 7")]
+    Fork {
+        #[command(flatten)]
+        key: KeyArgs,
+        /// The last event to copy; 0: none; by default all are copied.
+        #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
+        up_to: Option<i64>,
+        /// Id of the new session; by default the server makes one.
+        #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+        new_session: String,
+    },
+    /// Take a session back to an earlier event. Later events are hidden, not deleted.
+    #[command(after_help = "Examples:
+  sessiond session rewind --app shop --user alice --session s1 --to 7 --expect 12
+  sessiond event list --app shop --user alice --session s1 --include-rewound
+
+The session's own state becomes the state as of that event. Application and user state stay.")]
+    Rewind {
+        #[command(flatten)]
+        key: KeyArgs,
+        /// The last event that stays visible; 0: none.
+        #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
+        to: i64,
+        /// Id of the marker event. Makes the rewind idempotent: a second one with the same id has no effect.
+        #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+        event_id: String,
+        /// Author of the marker event; by default `system`.
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        author: String,
+        #[command(flatten)]
+        precondition: PreconditionArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Application.
+    #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
+    app: String,
+    /// User within the application.
+    #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
+    user: String,
+    /// Id of the session; by default the server makes one.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    session: String,
+    /// Initial state: one JSON object.
+    #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
+    state: Option<Json>,
+    /// Initial value of one key; may be repeated, and wins over --state.
+    #[arg(long, value_name = "KEY=JSON", value_parser = parse::assignment)]
+    set: Vec<(String, Json)>,
+    #[command(flatten)]
+    metadata: MetadataArgs,
+    /// If the session exists, return it unchanged.
+    #[arg(long)]
+    allow_existing: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    key: AnyKeyArgs,
+    /// Also show its events, oldest first.
+    #[arg(long)]
+    events: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// As of this event; 0: as it was created.
+    #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
+    as_of: Option<i64>,
+    /// Also show the temp: keys of this invocation.
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    invocation: String,
+    /// Omit the state.
+    #[arg(long)]
+    without_state: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    #[command(flatten)]
+    key: KeyArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
+    /// Remove all labels.
+    #[arg(long, conflicts_with = "labels")]
+    no_labels: bool,
+    /// Remove the expiration.
+    #[arg(long, conflicts_with_all = ["ttl", "expire_time"])]
+    no_expiry: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[repr(i32)]
+pub enum Order {
+    /// Least recently used first.
+    Oldest = v1::SessionOrder::LastEventTimeAsc as i32,
+    /// Most recently used first.
+    Newest = v1::SessionOrder::LastEventTimeDesc as i32,
+}
+
+/// A session with all of its events, if they were asked for.
+#[derive(Debug, Serialize)]
+struct Found {
+    session: AsJson<v1::Session>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<Vec<AsJson<v1::Event>>>,
+}
+
+pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
+    let sessions = async || Ok::<_, Failure>(Server::connect(&connect).await?.sessions());
+    match action {
+        Action::Create(args) => {
+            let request = create_request(args);
+            output::print_answer(sessions().await?.create_session(request).await?)
+        }
+        Action::Get(args) => {
+            let request = get_request(args)?;
+            get(&Server::connect(&connect).await?, request).await
+        }
+        Action::List { app, user, labels, order, state, pages } => {
+            let request = v1::ListSessionsRequest {
+                app_name: app,
+                user_id: user.unwrap_or_default(),
+                order: order as i32,
+                labels: labels.into_iter().collect(),
+                include_state: state,
+                json_form: JSON_FORM,
+                ..Default::default()
+            };
+            let sessions = sessions().await?;
+            let fetch = async |page_size, page_token| {
+                let request = v1::ListSessionsRequest { page_size, page_token, ..request.clone() };
+                let page = sessions.clone().list_sessions(request).await?.into_inner();
+                Ok((page.sessions, page.next_page_token))
+            };
+            output::print_pages(pages, AsJson, fetch).await
+        }
+        Action::Update(args) => {
+            let request = update_request(args)?;
+            output::print_answer(sessions().await?.update_session(request).await?)
+        }
+        Action::Delete { key, allow_missing } => {
+            let request = v1::DeleteSessionRequest { key: Some(key.key()), allow_missing };
+            output::print_answer(sessions().await?.delete_session(request).await?)
+        }
+        Action::Fork { key, up_to, new_session } => {
+            let request = v1::ForkSessionRequest {
+                key: Some(key.key()),
+                up_to_sequence: up_to,
+                session_id: new_session,
+                json_form: JSON_FORM,
+            };
+            output::print_answer(sessions().await?.fork_session(request).await?)
+        }
+        Action::Rewind { key, to, event_id, author, precondition } => {
+            let request = v1::RewindSessionRequest {
+                key: Some(key.key()),
+                to_sequence: Some(to),
+                event_id,
+                author,
+                precondition: precondition.precondition(),
+                json_form: JSON_FORM,
+            };
+            output::print_answer(sessions().await?.rewind_session(request).await?)
+        }
+    }
+}
+
+fn create_request(args: CreateArgs) -> v1::CreateSessionRequest {
+    v1::CreateSessionRequest {
+        app_name: args.app,
+        user_id: args.user,
+        session_id: args.session,
+        state_form: set_object(args.state, args.set).map(StateForm::StateJson),
+        session: Some(args.metadata.session()),
+        allow_existing: args.allow_existing,
+        json_form: JSON_FORM,
+    }
+}
+
+fn get_request(args: GetArgs) -> Result<v1::GetSessionRequest, Failure> {
+    let selection = args.selection.selection();
+    let wanted = args.events || selection != v1::EventSelection::default();
+    Ok(v1::GetSessionRequest {
+        key: Some(args.key.key()?),
+        events: wanted.then_some(selection),
+        as_of_sequence: args.as_of,
+        invocation_id: args.invocation,
+        without_state: args.without_state,
+        json_form: JSON_FORM,
+    })
+}
+
+async fn get(server: &Server, request: v1::GetSessionRequest) -> Result<(), Failure> {
+    let selection = request.events;
+    let answer = server.sessions().get_session(request).await?.into_inner();
+    let mut events = Vec::new();
+    let push = |event| {
+        events.push(AsJson(event));
+        Ok(())
+    };
+    let session = AsJson(for_each_event(server, answer, selection, push).await?);
+    output::print(&Found { session, events: selection.map(|_| events) })
+}
+
+fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure> {
+    let UpdateArgs { key, metadata, no_labels, no_expiry } = args;
+    let paths = [
+        ("display_name", metadata.display_name.is_some()),
+        ("labels", no_labels || !metadata.labels.is_empty()),
+        ("expire_time", no_expiry || metadata.expire_time.is_some()),
+        ("ttl", metadata.ttl.is_some()),
+    ];
+    let changed = paths.into_iter().filter(|(_, changed)| *changed);
+    let paths: Vec<_> = changed.map(|(path, _)| path.to_owned()).collect();
+    if paths.is_empty() {
+        return Err(Failure::Usage(
+            "nothing to change. Give --display-name, --label, --no-labels, --ttl, --expire-time or --no-expiry".to_owned(),
+        ));
+    }
+    Ok(v1::UpdateSessionRequest {
+        key: Some(key.key()),
+        session: Some(metadata.session()),
+        update_mask: Some(FieldMask { paths }),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! The handlers: each decodes its request, calls the engine and encodes the answer.
+
+use std::{pin::Pin, sync::Arc};
+
+use futures_util::stream::unfold;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    Handlers,
+    append_stream::answers,
+    call::Call,
+    convert::{decode, encode},
+};
+use crate::proto::v1::{
+    self, event_service_server::EventService, session_service_server::SessionService,
+    state_service_server::StateService, watch_service_server::WatchService,
+};
+
+/// The answers of a call that streams them.
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Implements a service: its unary calls, each with an expression that makes the response of what [`decode`] made of the request, and
+/// its other items as they are.
+macro_rules! service {
+    ($service:ident |$engine:ident, $context:ident| {
+        $($method:ident($request:ident: $decoded:pat_param) -> $response:ident = $answer:expr;)*
+    } $($other:item)*) => {
+        #[tonic::async_trait]
+        impl $service for Handlers {
+            $(async fn $method(
+                &self,
+                request: Request<v1::$request>,
+            ) -> Result<Response<v1::$response>, Status> {
+                let method = stringify!($request).trim_end_matches("Request");
+                let call = Call::new(method, request.metadata());
+                let answer = call.run(async {
+                    let ($engine, $context) = (&self.engine, &call.context);
+                    let request = request.into_inner();
+                    let $decoded = decode::decode(request, self.bare, decode::$method)?;
+                    $answer
+                });
+                answer.await.map(Response::new)
+            })*
+            $($other)*
+        }
+    };
+}
+
+service! { SessionService |engine, context| {
+    create_session(CreateSessionRequest: (new, form)) -> CreateSessionResponse =
+        Ok(encode::create_session(engine.create_session(context, new).await?, form));
+    get_session(GetSessionRequest: ((query, invocation), form)) -> GetSessionResponse =
+        encode::get_session(engine.get_session(context, query, invocation).await?, form);
+    list_sessions(ListSessionsRequest: ((query, token), form)) -> ListSessionsResponse =
+        encode::list_sessions(engine.list_sessions(context, query, token).await?, form);
+    update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
+        Ok(encode::update_session(engine.update_session(context, update).await?));
+    delete_session(DeleteSessionRequest: (key, missing)) -> DeleteSessionResponse =
+        engine.delete_session(context, key, missing).await.map(|()| v1::DeleteSessionResponse {});
+    fork_session(ForkSessionRequest: (fork, form)) -> ForkSessionResponse =
+        Ok(encode::fork_session(engine.fork_session(context, fork).await?, form));
+    rewind_session(RewindSessionRequest: (rewind, form)) -> RewindSessionResponse =
+        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, form));
+}}
+
+service! { EventService |engine, context| {
+    append_event(AppendEventRequest: (append, form)) -> AppendEventResponse =
+        Ok(encode::append_event(engine.append_events(context, append).await?, form, 0));
+    append_events(AppendEventsRequest: (append, form)) -> AppendEventsResponse =
+        Ok(encode::append_events(engine.append_events(context, append).await?, form));
+    list_events(ListEventsRequest: ((query, token), form)) -> ListEventsResponse =
+        encode::list_events(engine.list_events(context, query, token).await?, form);
+}
+    type AppendEventStreamStream = Answers<v1::AppendEventStreamResponse>;
+
+    async fn append_event_stream(
+        &self,
+        request: Request<Streaming<v1::AppendEventStreamRequest>>,
+    ) -> Result<Response<Self::AppendEventStreamStream>, Status> {
+        let call = Call::new("AppendEventStream", request.metadata());
+        let answers = answers(Arc::clone(&self.engine), self.bare, call, request.into_inner());
+        Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+service! { StateService |engine, context| {
+    get_state(GetStateRequest: (query, invocation, versions, form)) -> GetStateResponse =
+        encode::get_state(engine.get_state(context, query, invocation).await?, versions, form);
+    update_state(UpdateStateRequest: (update, form)) -> UpdateStateResponse =
+        Ok(encode::update_state(engine.update_state(context, update).await?, form));
+    list_key_changes(ListKeyChangesRequest: ((query, token), form)) -> ListKeyChangesResponse =
+        encode::list_key_changes(engine.list_key_changes(context, query, token).await?, form);
+    render_template(RenderTemplateRequest: (key, template, invocation)) -> RenderTemplateResponse =
+        engine.render_template(context, key, template, invocation).await
+            .map(|text| v1::RenderTemplateResponse { text });
+    end_invocation(EndInvocationRequest: (key, id)) -> EndInvocationResponse =
+        engine.end_invocation(context, key, id).await.map(|()| v1::EndInvocationResponse {});
+}}
+
+#[tonic::async_trait]
+impl WatchService for Handlers {
+    type WatchStream = Answers<v1::WatchResponse>;
+
+    /// The messages of a watch, until it ends or fails; a failure is the last one.
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let call = Call::new("Watch", request.metadata());
+        let opened = call.run(async {
+            let decoded = decode::decode(request.into_inner(), self.bare, decode::watch);
+            let (scope, from, form) = decoded?;
+            Ok((self.engine.watch(&call.context, scope, from).await?, form))
+        });
+        let (watch, form) = opened.await?;
+        let open = Some((watch, call, None::<String>));
+        Ok(Response::new(Box::pin(unfold(open, move |open| async move {
+            let (mut watch, call, cursor) = open?;
+            let next = watch.next().await?;
+            Some(match next.and_then(|(item, cursor)| encode::watch(item, cursor, form)) {
+                Ok(message) => {
+                    let cursor = Some(message.cursor.clone());
+                    (Ok(message), Some((watch, call, cursor)))
+                }
+                Err(error) => (Err(call.watch_status(&error, cursor.as_deref())), None),
+            })
+        }))))
+    }
+}

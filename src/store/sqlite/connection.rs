@@ -1,0 +1,139 @@
+//! Connections to the file: their settings, and the shapes in which statements are executed on them.
+
+use std::path::Path;
+
+use rusqlite::{
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    types::FromSql,
+};
+
+use super::prelude::*;
+
+/// Statements that a connection keeps prepared: more than there are.
+const STATEMENTS: usize = 128;
+
+/// Opens a file for reading and writing, and makes it if it is missing.
+pub(super) fn connect(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+}
+
+/// A connection to a file with the tables of this version.
+pub(super) struct Tables(pub(super) Connection);
+
+impl Tables {
+    /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file.
+    pub(super) fn writer(connection: Connection) -> Result<Self> {
+        let settings = "PRAGMA journal_mode = WAL;
+            PRAGMA synchronous = FULL;
+            PRAGMA wal_autocheckpoint = 0;
+            PRAGMA temp_store = MEMORY;
+            PRAGMA foreign_keys = OFF;
+            PRAGMA cache_size = -16384;";
+        Self::set_up(connection, settings)
+    }
+
+    /// A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through the mapped file,
+    /// which costs no system call.
+    pub(super) fn reader(path: &Path) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let settings = "PRAGMA query_only = ON;
+            PRAGMA temp_store = MEMORY;
+            PRAGMA foreign_keys = OFF;
+            PRAGMA cache_size = -8192;
+            PRAGMA mmap_size = 1073741824;";
+        Self::set_up(Connection::open_with_flags(path, flags)?, settings)
+    }
+
+    fn set_up(connection: Connection, settings: &str) -> Result<Self> {
+        connection.execute_batch(settings)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(Self(connection))
+    }
+
+    /// A statement, which the connection keeps prepared.
+    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        #[cfg(test)]
+        super::tests::plans::check(&self.0, sql);
+        self.0.prepare_cached(sql)
+    }
+
+    /// Executes a statement. The number of rows that it changed.
+    pub(super) fn run(&self, sql: &str, parameters: impl Params) -> Result<usize> {
+        self.prepare(sql)?.execute(parameters)
+    }
+
+    /// The first row of a query.
+    pub(super) fn one<T>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.prepare(sql)?.query_row(parameters, read).optional()
+    }
+
+    /// The first column of the first row.
+    pub(super) fn value<T: FromSql>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+    ) -> Result<Option<T>> {
+        self.one(sql, parameters, |row| row.get(0))
+    }
+
+    /// Every row of a query.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.prepare(sql)?.query_map(parameters, read)?.collect()
+    }
+
+    /// Goes through the rows of a query until `take` refuses one. Returns whether it took all.
+    pub(super) fn each<E: From<rusqlite::Error>>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        mut take: impl FnMut(&Row<'_>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let mut statement = self.prepare(sql)?;
+        let mut rows = statement.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            if !take(row)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The last position of a piece of rows of `position, bytes`, which ends when it has enough bytes.
+    pub(super) fn end_of_piece(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        max_bytes: usize,
+    ) -> Result<Option<u64>> {
+        let (mut end, mut bytes) = (None, 0);
+        self.each(sql, parameters, |row| {
+            end = Some(row.get(0)?);
+            bytes += row.get::<_, usize>(1)?;
+            Ok::<_, rusqlite::Error>(bytes < max_bytes)
+        })?;
+        Ok(end)
+    }
+}
+
+/// Nothing of the driver leaves this folder. Its message is kept as the cause, for the log.
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::internal(error),
+            Some(_) => Self::StoreUnavailable(Cause::new(error)),
+            // The driver reports that a row does not match the schema.
+            None => Self::internal(error),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Typed calls of a store: a write submits its request to [`Store::commit`] and takes the answer of its kind.
+
+use super::{EventQuery, RequestContext, SessionQuery, Store};
+use crate::{
+    commit::{
+        Answer, Append, Appended, CopyEvents, CreateSession, Created, ForkSession, Request,
+        RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+    },
+    domain::{
+        error::Error,
+        page::EventPage,
+        scope::{SessionKey, SessionRef},
+        session::{SessionInfo, State},
+    },
+};
+
+/// The answer of the kind that a request has.
+macro_rules! answer {
+    ($store:expr, $context:expr, $request:expr, $kind:ident) => {
+        match $store.commit($context, $request).await? {
+            Answer::$kind(answer) => Ok(answer),
+            other => Err(Error::internal(format!("the answer is of another kind: {other:?}"))),
+        }
+    };
+}
+
+/// Methods that submit one request each.
+macro_rules! writes {
+    ($($method:ident($content:ty): $request:ident -> $answer:ident($type:ty);)*) => {
+        $(pub async fn $method(
+            &self,
+            context: &RequestContext,
+            request: $content,
+        ) -> Result<$type, Error> {
+            answer!(self, context, Request::$request(request), $answer)
+        })*
+    };
+}
+
+impl dyn Store {
+    // `delete_session` answers whether there was a session.
+    writes! {
+        create_session(CreateSession): Create -> Created(Created);
+        update_session(SessionUpdate): Update -> Updated(SessionInfo);
+        delete_session(SessionKey): Delete -> Deleted(bool);
+        append(Append): Append -> Appended(Appended);
+        rewind_session(RewindSession): Rewind -> Appended(Appended);
+        update_state(StateUpdate): UpdateState -> StateUpdated(StateUpdated);
+    }
+
+    /// Forks a session in bounded pieces, between which other writes go on. The answer holds the merged state.
+    pub async fn fork_session(
+        &self,
+        context: &RequestContext,
+        fork: ForkSession,
+    ) -> Result<(SessionInfo, State), Error> {
+        let fork = answer!(self, context, Request::Fork(fork), ForkBegun)?;
+        let mut after = 0;
+        // The first piece is copied even if there are no events, because a store copies with it what belongs to sequence 0.
+        loop {
+            let copy = CopyEvents { fork: fork.clone(), after };
+            after = answer!(self, context, Request::CopyEvents(copy), Copied)?;
+            if after >= fork.up_to {
+                break;
+            }
+        }
+        answer!(self, context, Request::FinishFork(fork), Forked)
+    }
+
+    /// Reads a page of a session's events. Errors: [`Error::SessionNotFound`], [`Error::BeyondLastSequence`].
+    pub async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
+        let EventQuery { key, as_of, selection } = query;
+        let (session, events) = (SessionRef::Full(key), Some(selection));
+        let query = SessionQuery { session, as_of, with_state: false, events };
+        let view = self.read_session(query).await?;
+        let page = view.events.ok_or_else(|| Error::internal("no events were read"))?;
+        Ok((view.info, page))
+    }
+
+    /// Ends expired sessions and removes rows of those that are gone, a bounded piece. Whether more is left to do.
+    pub async fn sweep(&self) -> Result<bool, Error> {
+        answer!(self, &RequestContext::internal(), Request::Sweep, Swept)
+    }
+}
