@@ -1,0 +1,89 @@
+"""One of the agents that share a session: `python together.py ADDRESS APP USER SESSION COMMAND [ARGUMENTS]`.
+
+tests/together starts its counterparts in the other languages against the same server. The commands are:
+
+    turn TEXT       one turn of an agent with a scripted model
+    increment N     increments `user:turns` N times
+    put KEY JSON    sets a key
+    dump            prints the events and the state as this kit sees them
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.events.event import Event
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions.session import Session
+from google.genai import types
+
+from sessiond_adk import Delta, SessiondSessionService
+
+LANGUAGE = "python"
+
+
+def text_of(content: types.Content | None) -> str:
+    """The text of a message."""
+    return "".join(part.text or "" for part in content.parts or []) if content else ""
+
+
+class Echo(BaseLlm):
+    """Repeats the last message."""
+
+    model: str = "echo"
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        answer = f"{LANGUAGE} heard {text_of(llm_request.contents[-1])}"
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer)]))
+
+
+def remember_turn(callback_context: CallbackContext) -> None:
+    """Writes what the user said into the session's state."""
+    callback_context.state[f"{LANGUAGE}:turn"] = text_of(callback_context.user_content)
+
+
+async def turn(sessions: SessiondSessionService, session: Session, text: str) -> None:
+    """Runs one turn."""
+    agent = LlmAgent(name=f"{LANGUAGE}_agent", model=Echo(), before_agent_callback=remember_turn)
+    runner = Runner(agent=agent, app_name=session.app_name, session_service=sessions)
+    message = types.Content(role="user", parts=[types.Part(text=text)])
+    async for _ in runner.run_async(user_id=session.user_id, session_id=session.id, new_message=message):
+        pass
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """What the test compares of an event."""
+    return {"id": event.id, "author": event.author, "text": text_of(event.content)}
+
+
+async def main(address: str, app: str, user: str, session_id: str, command: str, *arguments: str) -> None:
+    """Runs one command."""
+    async with SessiondSessionService(address, timeout=120) as sessions:
+        session = await sessions.get_session(app_name=app, user_id=user, session_id=session_id)
+        if session is None:
+            sys.exit(f"session {session_id} not found")
+        match command, arguments:
+            case "turn", [text]:
+                await turn(sessions, session, text)
+            case "increment", [count]:
+                for _ in range(int(count)):
+                    await sessions.increment(session, "user:turns")
+            case "put", [key, value]:
+                await sessions.change(session, Delta({key: json.loads(value)}))
+            case "dump", []:
+                print(json.dumps({"events": [as_json(event) for event in session.events], "state": session.state}))
+            case _:
+                sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
