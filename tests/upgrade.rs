@@ -41,13 +41,13 @@ use sessiond::{
 const LONG: u64 = 1030;
 
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v3.db";
+const CURRENT: &str = "sqlite-v4.db";
 
 #[tokio::test]
-async fn a_file_of_version_3_is_read() {
+async fn a_file_of_version_4_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.db");
-    fs::copy(fixture("sqlite-v3.db"), &path).unwrap();
+    fs::copy(fixture("sqlite-v4.db"), &path).unwrap();
     let clock = TestClock::at(500);
     let store = open(&path, &clock).await;
     assert_eq!(store.id(), StoreId(*b"fixture of tests"));

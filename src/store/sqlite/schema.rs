@@ -16,10 +16,10 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 3;
+pub(super) const SCHEMA_VERSION: i32 = 4;
 
 /// The first version that a release wrote, and that is migrated to later ones.
-pub(super) const FIRST_RELEASED: i32 = 3;
+pub(super) const FIRST_RELEASED: i32 = 4;
 
 /// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
 pub(super) const KEY_STEP: Sequence = 1024;
