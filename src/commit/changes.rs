@@ -124,8 +124,6 @@ pub struct ScopeLogRow {
     pub source: Option<Source>,
     /// The part of this scope.
     pub changes: Changes,
-    /// Of the scope's state after it: the sum of names and values.
-    pub state_bytes: usize,
 }
 
 /// The event that made a change.

@@ -119,7 +119,6 @@ impl<'l> Overlay<'l> {
                 author: stamp.author.clone(),
                 source: stamp.source.clone(),
                 changes: changes(of(kind)),
-                state_bytes: change.state_bytes,
             });
         }
         for (key, value) in results {

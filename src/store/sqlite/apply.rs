@@ -6,10 +6,10 @@ use rusqlite::params;
 
 use super::{
     load::{ID_BYTES, id_hash, indexed, names},
+    log::{Log, tail_text},
     prelude::*,
     row::{EVENT_BYTES, EVENT_COLUMNS, SESSION_COLUMNS, labels_text, removed_text},
-    schema::{KEY_STEP, PURGED},
-    snapshot::Log,
+    schema::PURGED,
     writer::Writer,
 };
 use crate::commit::{
@@ -24,11 +24,12 @@ const PURGED_BYTES: usize = 1 << 20;
 /// Pages that one piece of a sweep gives back to the file system: more than it empties.
 const FREED_PAGES: usize = 512;
 
-/// Tables with long rows of a session: with the columns of its number and of the position, and a row's bytes.
-const LONG_ROWS: [(&str, &str, &str, &str); 2] = [
-    ("event", "session", "sequence", EVENT_BYTES),
-    ("snapshot", "node", "version", "octet_length(state)"),
+/// Removing the events of a session, and its snapshots, up to a version.
+const PURGE_EVENTS: [&str; 2] = [
+    "DELETE FROM event WHERE id IN (SELECT row FROM log_index WHERE node = ?1 AND version <= ?2)",
+    "DELETE FROM log_index WHERE node = ?1 AND version <= ?2",
 ];
+const PURGE_SNAPSHOTS: [&str; 1] = ["DELETE FROM snapshot WHERE node = ?1 AND version <= ?2"];
 
 /// Tables with short rows of a session: with the column of its number, and with all columns of their key. The tombstone is the last
 /// to go.
@@ -57,12 +58,17 @@ impl Writer {
         } = changes;
         // First, so that an address is free for the next session there.
         for info in removed {
+            self.tail_of(Log::of_session(info.incarnation))?;
             self.tables.run("DELETE FROM session WHERE id = ?1", [info.incarnation.0])?;
             self.put_tombstone(info.incarnation, PURGED)?;
             self.known.remove(&info.incarnation);
         }
-        sessions.values().try_for_each(|row| self.put_session(row))?;
         self.insert_events(events)?;
+        for info in removed {
+            self.index_tail(Log::of_session(info.incarnation), info.last_sequence)?;
+            self.tails.remove(&info.incarnation.0);
+        }
+        sessions.values().try_for_each(|row| self.put_session(row))?;
         scopes.iter().try_for_each(|(key, change)| self.put_scope(key, change))?;
         for RequestRow { scope, id, fingerprint } in requests {
             let row = (self.node_of(scope)?, id, fingerprint.0.to_le_bytes());
@@ -85,7 +91,7 @@ impl Writer {
         }
         let id = self.loaded.take_id();
         let (app, user) = names(key);
-        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3)", (id, app, user))?;
+        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3, 0, 0, '[]')", (id, app, user))?;
         if let Some(scope) = self.loaded.scope_mut(key) {
             scope.row = id;
         }
@@ -96,11 +102,15 @@ impl Writer {
         let SessionRow { is_new, metadata, info, state_bytes, initial } = row;
         let id = info.incarnation.0;
         let expire = info.expire_time;
+        if *is_new {
+            self.tails.entry(id).or_default();
+        }
+        let tail = tail_text(self.tail_of(Log::of_session(info.incarnation))?);
         if !is_new {
             // Touches no index but those of lists.
             let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
-                last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7
-                WHERE id = ?1";
+                last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7,
+                tail = ?8 WHERE id = ?1";
             self.tables.run(
                 touch,
                 params![
@@ -111,6 +121,7 @@ impl Writer {
                     info.last_event_time.nanos(),
                     info.update_time.secs(),
                     info.update_time.nanos(),
+                    tail,
                 ],
             )?;
             if *metadata {
@@ -127,8 +138,8 @@ impl Writer {
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
         let insert = format!(
-            "INSERT INTO session ({SESSION_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-             ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+            "INSERT INTO session ({SESSION_COLUMNS}, tail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+             ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)"
         );
         self.tables.run(
             &insert,
@@ -154,6 +165,7 @@ impl Writer {
                 labels_text(&info.labels),
                 origin.map(|origin| &origin.key.session_id),
                 origin.map(|origin| origin.sequence),
+                tail,
             ],
         )?;
         if let Some(session) = self.loaded.sessions.get_mut(&info.incarnation) {
@@ -171,13 +183,13 @@ impl Writer {
         if events.is_empty() {
             return Ok(());
         }
-        let mut insert = self.tables.prepare(&format!(
+        let insert = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
-        ))?;
+        );
         for EventRow { incarnation, event, fingerprint } in events {
             let hash = id_hash(&event.event_id);
-            insert.execute(params![
+            let row = params![
                 incarnation.0,
                 hash,
                 event.sequence,
@@ -196,13 +208,12 @@ impl Writer {
                 event.changes.set,
                 event.body,
                 fingerprint.0.to_le_bytes(),
-            ])?;
+            ];
+            self.tables.run(&insert, row)?;
+            self.note_row(Log::of_session(*incarnation), event.sequence, Some(hash))?;
             self.index_ids(*incarnation, event.sequence - 1, event.sequence)?;
             if let Some(known) = self.known.get_mut(incarnation) {
-                if event.sequence.is_multiple_of(KEY_STEP) {
-                    known.clear();
-                }
-                known.insert((hash, event.sequence));
+                known.ids.insert((hash, event.sequence));
                 self.grown += ID_BYTES;
             }
         }
@@ -214,28 +225,26 @@ impl Writer {
         if indexed(after) == indexed(up_to) {
             return Ok(());
         }
-        let sql = "INSERT INTO event_key SELECT session, id_hash, sequence FROM event
-            WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3 ORDER BY id_hash";
+        let sql = "INSERT INTO event_key SELECT node, id_hash, version FROM log_index
+            WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY id_hash";
         self.tables.run(sql, (session.0, indexed(after), indexed(up_to)))?;
         Ok(())
     }
 
     fn put_scope(&mut self, key: &ScopeKey, change: &ScopeChange) -> Result<(), Error> {
-        let ScopeChange { before, version, state_bytes, state, log } = change;
-        let (node, kind) = (self.node_of(key)?, key.kind());
-        let Self { tables, grown, .. } = self;
-        for row in log {
-            let ScopeLogRow { version, commit_time, author, source, changes, state_bytes } = row;
+        let ScopeChange { before, version, state_bytes, state, log: rows } = change;
+        let log = Log { node: self.node_of(key)?, kind: key.kind() };
+        for row in rows {
+            let ScopeLogRow { version, commit_time, author, source, changes } = row;
             // A user's log is that user's.
-            let user = source.as_ref().filter(|_| kind == ScopeKind::Application);
+            let user = source.as_ref().filter(|_| log.kind == ScopeKind::Application);
             let insert = "INSERT INTO scope_log
-                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-            tables.run(
+                VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+            self.tables.run(
                 insert,
                 params![
-                    node,
+                    log.node,
                     version,
-                    state_bytes,
                     commit_time.secs(),
                     commit_time.nanos(),
                     author,
@@ -247,7 +256,14 @@ impl Writer {
                     changes.set,
                 ],
             )?;
+            self.note_row(log, *version, None)?;
         }
+        if log.kind != ScopeKind::Session {
+            let tail = tail_text(self.tail_of(log)?);
+            let sql = "UPDATE scope SET version = ?2, state_bytes = ?3, tail = ?4 WHERE id = ?1";
+            self.tables.run(sql, (log.node, version, state_bytes, tail))?;
+        }
+        let (Self { tables, grown, .. }, node) = (self, log.node);
         for (name, (value, version)) in state {
             *grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
             let update = "UPDATE state SET value = ?3, version = ?4 WHERE node = ?1 AND name = ?2";
@@ -265,7 +281,7 @@ impl Writer {
                 }
             }
         }
-        Ok(tables.snapshot_if_due(Log { node, kind }, *before, *version, *state_bytes)?)
+        Ok(tables.snapshot_if_due(log, *before, *version, *state_bytes)?)
     }
 
     fn put_tombstone(&self, incarnation: Incarnation, lease_until: i64) -> Result<(), Error> {
@@ -278,15 +294,22 @@ impl Writer {
         self.put_tombstone(fork, self.loaded.now.secs() + FORK_LEASE_SECS)
     }
 
-    fn copy_events(&self, piece: &CopiedEvents) -> Result<(), Error> {
+    fn copy_events(&mut self, piece: &CopiedEvents) -> Result<(), Error> {
         let CopiedEvents { from, to, after, up_to } = *piece;
         self.lease(to)?;
+        let version = self.loaded.sessions.get(&from).map_or(0, |it| it.info.last_sequence);
+        self.index_tail(Log::of_session(from), version)?;
+        self.tables.run("UPDATE session SET tail = '[]' WHERE id = ?1", [from.0])?;
         let events = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
-             SELECT ?1, id_hash, {EVENT_COLUMNS} FROM event
-             WHERE session = ?2 AND sequence > ?3 AND sequence <= ?4 ORDER BY sequence"
+             SELECT ?1, t.id_hash, {EVENT_COLUMNS} FROM log_index i JOIN event t ON t.id = i.row
+             WHERE i.node = ?2 AND i.version > ?3 AND i.version <= ?4 ORDER BY i.version"
         );
+        let last = self.tables.value("SELECT coalesce(max(id), 0) FROM event", ())?.unwrap_or(0);
         self.tables.run(&events, (to.0, from.0, after, up_to))?;
+        let index =
+            "INSERT INTO log_index SELECT session, sequence, id, id_hash FROM event WHERE id > ?1";
+        self.tables.run(index, [last])?;
         // The first piece also copies the state at creation, which is the snapshot of version 0.
         let snapshots = "INSERT INTO snapshot SELECT ?1, version, state FROM snapshot
             WHERE node = ?2 AND version >= ?3 AND version <= ?4";
@@ -299,7 +322,7 @@ impl Writer {
     fn finish_fork(&mut self, fork: Incarnation) -> Result<(), Error> {
         self.tables.run("DELETE FROM tombstone WHERE id = ?1", [fork.0])?;
         let Some(session) = self.loaded.sessions.get(&fork) else { return Ok(()) };
-        let log = Log { node: fork.0, kind: ScopeKind::Session };
+        let log = Log::of_session(fork);
         for (name, (value, version)) in self.tables.past(log, session.info.last_sequence)? {
             if value.is_none() {
                 self.tables.run(PUT_REMOVED, (fork.0, name, version))?;
@@ -313,14 +336,19 @@ impl Writer {
         // A fork cannot go on without these rows.
         self.put_tombstone(session, PURGED)?;
         let tables = &self.tables;
-        for (table, node, position, bytes) in LONG_ROWS {
-            let sizes = format!(
-                "SELECT {position}, {bytes} FROM {table} WHERE {node} = ?1
-                 ORDER BY {position} LIMIT {PURGED_ROWS}"
-            );
+        let events = format!(
+            "SELECT i.version, {EVENT_BYTES} FROM log_index i LEFT JOIN event t ON t.id = i.row
+             WHERE i.node = ?1 ORDER BY i.version LIMIT {PURGED_ROWS}"
+        );
+        let snapshots = format!(
+            "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
+             ORDER BY version LIMIT {PURGED_ROWS}"
+        );
+        for (sizes, deletions) in [(events, &PURGE_EVENTS[..]), (snapshots, &PURGE_SNAPSHOTS)] {
             if let Some(end) = tables.end_of_piece(&sizes, [session.0], PURGED_BYTES)? {
-                let delete = format!("DELETE FROM {table} WHERE {node} = ?1 AND {position} <= ?2");
-                tables.run(&delete, (session.0, end))?;
+                for delete in deletions {
+                    tables.run(delete, (session.0, end))?;
+                }
                 return self.free_pages();
             }
         }

@@ -4,10 +4,10 @@ use rusqlite::OptionalExtension;
 
 use super::{
     connection::Tables,
-    events::select,
+    log::Log,
     prelude::*,
-    row,
-    snapshot::{self, Log},
+    row::{self, EVENT_COLUMNS},
+    snapshot::{CHANGES, keys},
 };
 use crate::{
     domain::delta::changes,
@@ -37,8 +37,9 @@ impl Tables {
             let (session, last) = (found.id(), found.info.last_sequence);
             if position.sequence < last {
                 let visible = self.visible(session, last)?;
-                let range = (session, position.sequence, last);
-                page.complete = self.each(&select("ASC"), range, |row| {
+                let (log, range) =
+                    (Log::of_session(found.info.incarnation), (position.sequence, last));
+                page.complete = self.each_row(log, EVENT_COLUMNS, range, false, |row| {
                     let sequence = row.get(0)?;
                     let event = row::event(row, !visible.contains(sequence))?;
                     let fits = budget.take(event.bytes());
@@ -80,8 +81,8 @@ impl Tables {
             "SELECT version FROM state WHERE node = ?1 AND name = ?2
              UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2",
         )?;
-        let sql = log.select(", commit_secs, commit_nanos, source", "ASC");
-        self.each(&sql, (log.node, (*at).min(LAST), LAST), |row| {
+        let columns = format!("{}, {CHANGES}, commit_secs, commit_nanos, source", log.version());
+        self.each_row(log, &columns, ((*at).min(LAST), LAST), false, |row| {
             if rows_left == 0 {
                 return Ok(false);
             }
@@ -91,7 +92,7 @@ impl Tables {
             let mut kept = Vec::new();
             if source.is_none() || source != own {
                 // The keys that nothing has changed since. Each is looked up, which counts as a row.
-                for (key, value) in snapshot::keys(row::changes(row, 1)?) {
+                for (key, value) in keys(row::changes(row, 1)?) {
                     rows_left = rows_left.saturating_sub(1);
                     let last = newest.query_row((log.node, key.name()), |row| row.get(0));
                     if last.optional()? == Some(version) {
@@ -127,12 +128,11 @@ impl Tables {
         let Some(node) = nodes[kind as usize] else { return Ok(page) };
         let log = Log { node, kind };
         let source = match kind {
-            ScopeKind::Session => ", author, commit_secs, commit_nanos",
-            _ => {
-                ", author, commit_secs, commit_nanos, source_user, source_session, source_sequence"
-            }
+            ScopeKind::Session => "",
+            _ => ", source_user, source_session, source_sequence",
         };
-        let sql = log.select(source, "DESC");
+        let columns =
+            format!("{}, {CHANGES}, author, commit_secs, commit_nanos{source}", log.version());
         let mut budget = Budget::new(*max_items, *max_bytes);
         let mut put = |change: KeyChange| {
             page.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
@@ -154,8 +154,8 @@ impl Tables {
                 });
                 break;
             }
-            let is_whole = self.each(&sql, (node, from, at), |row| {
-                let mut keys = snapshot::keys(row::changes(row, 1)?);
+            let is_whole = self.each_row(log, &columns, (from, at), true, |row| {
+                let mut keys = keys(row::changes(row, 1)?);
                 let Some((_, value)) = keys.find(|(changed, _)| changed == key) else {
                     return Ok(true);
                 };

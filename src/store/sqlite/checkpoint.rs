@@ -47,7 +47,7 @@ impl Checkpoints {
 
     /// Sees to the log after a group, when everybody in it has been answered.
     pub(super) fn after_commit(&mut self, tables: &Tables) {
-        let (pages, moved) = checkpoint(tables, "NOOP");
+        let pages = tables.log_pages();
         if pages < self.tried {
             // SQLite began the log anew.
             self.tried = 0;
@@ -61,6 +61,7 @@ impl Checkpoints {
             return;
         };
         join(round);
+        let (pages, moved) = checkpoint(tables, "NOOP");
         if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
             return self.begin_round(pages);
         }

@@ -1,9 +1,15 @@
 //! Connections to the file: their settings, and the shapes in which statements are executed on them.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, hooks::Wal,
     types::FromSql,
 };
 
@@ -18,19 +24,26 @@ pub(super) fn connect(path: &Path) -> Result<Connection> {
     Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
-/// A connection to a file with the tables of this version.
-pub(super) struct Tables(pub(super) Connection);
+/// A connection to a file with the tables of this version, and the pages in the log after its last commit.
+pub(super) struct Tables(pub(super) Connection, Arc<AtomicU32>);
 
 impl Tables {
     /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file.
-    pub(super) fn writer(connection: Connection) -> Result<Self> {
+    pub(super) fn writer(mut connection: Connection) -> Result<Self> {
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA wal_autocheckpoint = 0;
             PRAGMA temp_store = MEMORY;
             PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -16384;";
-        Self::set_up(connection, settings)
+        connection.execute_batch(settings)?;
+        let log_pages = Arc::new(AtomicU32::new(0));
+        let hook = Arc::clone(&log_pages);
+        connection.wal_hook(Some(move |_: &mut Wal, pages| {
+            hook.store(u32::try_from(pages).unwrap_or(u32::MAX), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self::new(connection, log_pages))
     }
 
     /// A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through the mapped file,
@@ -42,13 +55,19 @@ impl Tables {
             PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -8192;
             PRAGMA mmap_size = 1073741824;";
-        Self::set_up(Connection::open_with_flags(path, flags)?, settings)
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.execute_batch(settings)?;
+        Ok(Self::new(connection, Arc::default()))
     }
 
-    fn set_up(connection: Connection, settings: &str) -> Result<Self> {
-        connection.execute_batch(settings)?;
+    fn new(connection: Connection, log_pages: Arc<AtomicU32>) -> Self {
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(Self(connection))
+        Self(connection, log_pages)
+    }
+
+    /// Pages in the log after the last commit of this connection.
+    pub(super) fn log_pages(&self) -> u32 {
+        self.1.load(Ordering::Relaxed)
     }
 
     /// A statement, which the connection keeps prepared.

@@ -2,6 +2,7 @@
 
 use super::{
     connection::Tables,
+    log::Log,
     prelude::*,
     row::{self, EVENT_COLUMNS},
 };
@@ -9,7 +10,7 @@ use crate::{domain::page::narrow, store::Budget};
 
 /// A read of events that may take several steps. All of them see the log up to the same event, which never changes.
 pub(super) struct Search {
-    session: NodeId,
+    log: Log,
     key: SessionKey,
     /// The newest event that is looked at.
     limit: Sequence,
@@ -25,7 +26,7 @@ impl Search {
     /// Begins a read of a session, as of its last sequence in `info`.
     pub(super) fn new(info: &SessionInfo, selection: EventSelection) -> Self {
         Self {
-            session: info.incarnation.0,
+            log: Log::of_session(info.incarnation),
             key: info.key.clone(),
             limit: info.last_sequence,
             from: info.last_sequence,
@@ -38,11 +39,11 @@ impl Search {
     /// Goes on reading. `None`: call again, best in another snapshot.
     pub(super) fn step(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
         let exists: Option<u8> =
-            tables.value("SELECT 1 FROM session WHERE id = ?1", [self.session])?;
+            tables.value("SELECT 1 FROM session WHERE id = ?1", [self.log.node])?;
         if exists.is_none() {
             return Err(Error::not_found(&self.key));
         }
-        let visible = tables.visible(self.session, self.limit)?;
+        let visible = tables.visible(self.log.node, self.limit)?;
         match self.find_recent(tables, &visible)? {
             true => self.fill(tables, &visible),
             false => Ok(None),
@@ -75,7 +76,7 @@ impl Search {
                 missing -= high - after;
                 continue;
             }
-            tables.each(&select("DESC"), (self.session, low, high), |row| {
+            tables.each_row(self.log, EVENT_COLUMNS, (low, high), true, |row| {
                 scanned += 1;
                 after = row.get::<_, Sequence>(0)? - 1;
                 missing -= u64::from(row::passes(row, filter)?);
@@ -101,25 +102,25 @@ impl Search {
         if !*descending {
             ranges.reverse();
         }
-        let sql = select(if *descending { "DESC" } else { "ASC" });
         let (mut scanned, mut seen) = (0, None);
         for (low, high) in ranges {
-            let is_whole = tables.each(&sql, (self.session, low, high), |row| {
-                if scanned == PAGE_SCANNED {
-                    return Ok(false);
-                }
-                let sequence = row.get(0)?;
-                if row::passes(row, filter)? {
-                    let event = row::event(row, !visible.contains(sequence))?;
-                    if !self.budget.take(event.bytes()) {
+            let is_whole =
+                tables.each_row(self.log, EVENT_COLUMNS, (low, high), *descending, |row| {
+                    if scanned == PAGE_SCANNED {
                         return Ok(false);
                     }
-                    self.found.push(event);
-                }
-                scanned += 1;
-                seen = Some(sequence);
-                Ok::<_, Error>(true)
-            })?;
+                    let sequence = row.get(0)?;
+                    if row::passes(row, filter)? {
+                        let event = row::event(row, !visible.contains(sequence))?;
+                        if !self.budget.take(event.bytes()) {
+                            return Ok(false);
+                        }
+                        self.found.push(event);
+                    }
+                    scanned += 1;
+                    seen = Some(sequence);
+                    Ok::<_, Error>(true)
+                })?;
             if !is_whole {
                 // Rows read since the last event on this page did not pass, and need not be read again.
                 let rest = seen.map_or(interval, |seen| narrow(interval, *descending, seen));
@@ -136,12 +137,4 @@ impl Search {
     fn page(&mut self, rest: Option<Rest>) -> EventPage {
         EventPage { events: std::mem::take(&mut self.found), rest }
     }
-}
-
-/// The events of a session in `(?2, ?3]`.
-pub(super) fn select(order: &str) -> String {
-    format!(
-        "SELECT {EVENT_COLUMNS} FROM event WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3
-         ORDER BY sequence {order}"
-    )
 }

@@ -1,28 +1,29 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, hash_map::Entry};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    log::Log,
     prelude::*,
-    row::{EVENT_BYTES, Found},
+    row::{EVENT_BYTES, Found, KnownIds},
     schema::KEY_STEP,
-    snapshot::Log,
     writer::Writer,
 };
 use crate::commit::{Address, KEY_BYTES, Needs, PastState, ScopeKey, ScopeState, SessionState};
 
 /// Events and bytes of a piece of copied events: a few milliseconds of the writer's time.
-const COPIED_EVENTS: usize = 256;
+const COPIED_EVENTS: u64 = 256;
 const COPIED_BYTES: usize = 1 << 20;
 
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: usize = 64;
 
-/// Bytes in memory, about: of an application or a user, of a session, of its address, and of an event id.
+/// Bytes in memory, about: of an application or a user, of a session, of a tail, of an address, and of an event id.
 const SCOPE_BYTES: usize = 256;
 const SESSION_BYTES: usize = 512;
+pub(super) const TAIL_BYTES: usize = 192;
 const ADDRESS_BYTES: usize = 256;
 pub(super) const ID_BYTES: usize = 24;
 
@@ -83,23 +84,24 @@ impl Writer {
         self.load_request(ScopeKey::Session(incarnation), needs.request_id)?;
         if let Some(at) = needs.past.filter(|at| *at <= last_sequence) {
             // An earlier load of the group may be older than what follows it.
-            let log = Log { node: incarnation.0, kind: ScopeKind::Session };
+            let log = Log::of_session(incarnation);
             let past = self.tables.past(log, at)?.into_iter();
             let state = past.filter_map(|(name, (value, version))| Some((name, (value?, version))));
-            let event = self.tables.event(log.node, at)?.map(|stored| stored.event);
+            let event = self.tables.event(incarnation, at)?.map(|stored| stored.event);
             let times = event.map(|event| (event.event_time, event.commit_time));
             let past = PastState { state: state.collect(), times };
             self.loaded.past.insert((incarnation, at), past);
         }
         if let Some((from, after, up_to)) = needs.copy {
-            let sizes = format!(
-                "SELECT sequence, {EVENT_BYTES} FROM event
-                 WHERE session = ?1 AND sequence > ?2 AND sequence <= ?3
-                 ORDER BY sequence LIMIT {COPIED_EVENTS}"
-            );
-            let end = self.tables.end_of_piece(&sizes, (from.0, after, up_to), COPIED_BYTES)?;
             // A log with a hole is damaged: going on would copy nothing for ever.
-            self.loaded.pieces.insert((from, after), end.unwrap_or(up_to));
+            let (mut end, mut bytes) = (up_to, 0);
+            let (log, columns) = (Log::of_session(from), format!("sequence, {EVENT_BYTES}"));
+            self.tables.each_row(log, &columns, (after, up_to), false, |row| {
+                end = row.get(0)?;
+                bytes += row.get::<_, usize>(1)?;
+                Ok::<_, Error>(bytes < COPIED_BYTES && end - after < COPIED_EVENTS)
+            })?;
+            self.loaded.pieces.insert((from, after), end);
         }
         if let Some(fork) = needs.fork {
             let lease = "SELECT 1 FROM tombstone WHERE id = ?1 AND lease_until > ?2";
@@ -157,9 +159,7 @@ impl Writer {
 
     fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
         if self.loaded.scope(key).is_none() {
-            let sql = "SELECT s.id, coalesce(l.version, 0), coalesce(l.state_bytes, 0) FROM scope s
-                LEFT JOIN scope_log l ON l.scope = s.id
-                WHERE s.app = ?1 AND s.user = ?2 ORDER BY l.version DESC LIMIT 1";
+            let sql = "SELECT id, version, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
             let found = self.tables.one(sql, names(key), |row| row.try_into())?;
             let (row, version, state_bytes) = found.unwrap_or_default();
             self.grown += SCOPE_BYTES;
@@ -225,24 +225,34 @@ impl Writer {
         let known = match self.known.entry(incarnation) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(vacant) => {
-                let sql =
-                    "SELECT id_hash, sequence FROM event WHERE session = ?1 AND sequence > ?2";
-                let from = (incarnation.0, indexed(last_sequence));
-                let known = self.tables.all(sql, from, |row| row.try_into())?;
-                self.grown += known.len() * ID_BYTES;
-                vacant.insert(known.into_iter().collect())
+                let sql = "SELECT id_hash, version FROM log_index WHERE node = ?1 AND version > ?2";
+                let after = indexed(last_sequence);
+                let mut ids: BTreeSet<(i64, Sequence)> = self
+                    .tables
+                    .all(sql, (incarnation.0, after), |row| row.try_into())?
+                    .into_iter()
+                    .collect();
+                let (_, tail) = self.tables.tail(Log::of_session(incarnation))?;
+                let sql = "SELECT id_hash, sequence FROM event WHERE id = ?1";
+                for row in tail {
+                    ids.extend(
+                        self.tables.one(sql, [row], |row| <(i64, Sequence)>::try_from(row))?,
+                    );
+                }
+                self.grown += ids.len() * ID_BYTES;
+                vacant.insert(KnownIds { after, ids })
             }
         };
         let hash = id_hash(id);
-        let newest = known.range((hash, 0)..=(hash, Sequence::MAX)).map(|(_, it)| *it);
+        let newest = known.ids.range((hash, 0)..=(hash, Sequence::MAX)).map(|(_, it)| *it);
         let sql = "SELECT sequence FROM event_key WHERE session = ?1 AND id_hash = ?2";
-        let indexed: Vec<Sequence> = match indexed(last_sequence) {
+        let indexed: Vec<Sequence> = match known.after {
             0 => Vec::new(),
             _ => self.tables.all(sql, (incarnation.0, hash), |row| row.get(0))?,
         };
         let mut stored = None;
         for sequence in newest.chain(indexed) {
-            let found = self.tables.event(incarnation.0, sequence)?;
+            let found = self.tables.event(incarnation, sequence)?;
             stored = stored.or(found.filter(|found| found.event.event_id == *id));
         }
         self.loaded.events.insert(key, stored);

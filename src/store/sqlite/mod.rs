@@ -3,7 +3,7 @@
 //! * A write waits in a queue. The `writer` executes the requests that wait as one group: it `load`s what their decisions need, from
 //!   its cache or from the tables, and `apply`s the change set that they leave.
 //! * A read is one snapshot on a thread of the `readers`.
-//! * `schema` says what the tables hold, `snapshot` how the past is read.
+//! * `schema` says what the tables hold, `log` where the rows of a log lie, `snapshot` how the past is read.
 //! * Nothing of the driver leaves this folder: `connection` turns its errors into the domain's.
 
 mod apply;
@@ -13,6 +13,7 @@ mod connection;
 mod events;
 mod file;
 mod load;
+mod log;
 mod migrate;
 mod prelude;
 mod read;

@@ -7,9 +7,9 @@ use rusqlite::Params;
 use super::{
     connection::Tables,
     events::Search,
+    log::Log,
     prelude::*,
     row::{self, EVENT_COLUMNS, FINGERPRINT, Found, Nodes, SESSION_COLUMNS},
-    snapshot::Log,
 };
 use crate::{
     commit::{EventRow, only_live},
@@ -27,9 +27,8 @@ impl Tables {
     }
 
     /// The version of an application or a user.
-    pub(super) fn version_of(&self, scope: NodeId) -> Result<Version> {
-        let newest = "SELECT version FROM scope_log WHERE scope = ?1 ORDER BY version DESC LIMIT 1";
-        Ok(self.value(newest, [scope])?.unwrap_or(0))
+    fn version_of(&self, scope: NodeId) -> Result<Version> {
+        Ok(self.value("SELECT version FROM scope WHERE id = ?1", [scope])?.unwrap_or(0))
     }
 
     /// The session at an address of a user, expired or not.
@@ -102,13 +101,16 @@ impl Tables {
     }
 
     /// An event of a session.
-    pub(super) fn event(&self, session: NodeId, at: Sequence) -> Result<Option<EventRow>> {
-        let sql = format!("SELECT {EVENT_COLUMNS} FROM event WHERE session = ?1 AND sequence = ?2");
-        self.one(&sql, (session, at), |row| {
+    pub(super) fn event(&self, incarnation: Incarnation, at: Sequence) -> Result<Option<EventRow>> {
+        let mut found = None;
+        let range = (at.saturating_sub(1), at);
+        self.each_row(Log::of_session(incarnation), EVENT_COLUMNS, range, false, |row| {
             let fingerprint = Fingerprint(u128::from_le_bytes(row.get(FINGERPRINT)?));
-            let (incarnation, event) = (Incarnation(session), row::event(row, false)?.into());
-            Ok(EventRow { incarnation, event, fingerprint })
-        })
+            found =
+                Some(EventRow { incarnation, event: row::event(row, false)?.into(), fingerprint });
+            Ok::<_, rusqlite::Error>(true)
+        })?;
+        Ok(found)
     }
 
     /// A node's state now, by name.
@@ -163,7 +165,7 @@ impl Tables {
         }
         let mut state = None;
         if let Some(at) = as_of {
-            let event = self.event(found.id(), at)?.map(|stored| stored.event);
+            let event = self.event(found.info.incarnation, at)?.map(|stored| stored.event);
             let versions = event.as_ref().map_or(found.info.created_versions, |it| it.versions);
             if with_state {
                 state = Some(self.merged_as_of(&found, at, versions)?);

@@ -114,8 +114,13 @@ pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
 /// The nodes that are visible from a scope, by kind, as far as they have rows.
 pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
 
-/// The ids of a session's events by hash: those of its newest events. `event_key` has the others.
-pub(super) type KnownIds = BTreeSet<(i64, Sequence)>;
+/// The ids of a session's newest events by hash.
+#[derive(Debug)]
+pub(super) struct KnownIds {
+    /// The ids of all events after this one; `event_key` has the others.
+    pub(super) after: Sequence,
+    pub(super) ids: BTreeSet<(i64, Sequence)>,
+}
 
 /// A session's row.
 #[derive(Clone, Debug)]

@@ -2,8 +2,9 @@
 //!
 //! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
 //!   A *node* is any of them.
-//! * Events lie in commit order at the end of their table, so that a commit fills whole pages however many sessions it touches. One
-//!   index finds a session's events; it also holds a hash of their ids.
+//! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
+//!   however many sessions it touches. `log_index` finds those of a node. It is written [`LOG_STEP`] rows of a node at a time; the
+//!   numbers of the rows that follow are in `tail` of the node.
 //! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
 //!   a session is opened for writing.
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
@@ -23,6 +24,10 @@ pub(super) const FIRST_RELEASED: i32 = 4;
 
 /// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
 pub(super) const KEY_STEP: Sequence = 1024;
+
+/// Rows of a log that its index takes together. A commit writes one page of the index for so many of them; a node's row holds up to
+/// seven bytes for each.
+pub(super) const LOG_STEP: usize = 32;
 
 /// `tombstone.lease_until` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;
@@ -57,6 +62,8 @@ CREATE TABLE meta (
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
+    version INTEGER NOT NULL, state_bytes INTEGER NOT NULL,
+    tail TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
@@ -73,7 +80,8 @@ CREATE TABLE session (
     created_app_version INTEGER NOT NULL, created_user_version INTEGER NOT NULL,
     display_name TEXT NOT NULL,
     labels TEXT,
-    fork_session TEXT, fork_sequence INTEGER
+    fork_session TEXT, fork_sequence INTEGER,
+    tail TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
@@ -97,8 +105,13 @@ CREATE TABLE event (
     removed TEXT, set_json TEXT,
     body TEXT
 ) STRICT;
-CREATE INDEX event_of_session ON event (session, sequence, id_hash);
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
+
+-- The rows of `event` and `scope_log` by node and version, but for those that `tail` of the node lists. Events have the hash of their id.
+CREATE TABLE log_index (
+    node INTEGER NOT NULL, version INTEGER NOT NULL, row INTEGER NOT NULL, id_hash INTEGER,
+    PRIMARY KEY (node, version)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event_key (
     session INTEGER NOT NULL, id_hash INTEGER NOT NULL, sequence INTEGER NOT NULL,
@@ -119,14 +132,13 @@ CREATE TABLE removed (
 
 -- Changes of applications and users. They outlive the sessions that made them.
 CREATE TABLE scope_log (
+    id INTEGER PRIMARY KEY,
     scope INTEGER NOT NULL, version INTEGER NOT NULL,
-    state_bytes INTEGER NOT NULL,
     commit_secs INTEGER NOT NULL, commit_nanos INTEGER NOT NULL,
     author TEXT NOT NULL,
     source INTEGER, source_user TEXT, source_session TEXT, source_sequence INTEGER,
-    removed TEXT, set_json TEXT,
-    PRIMARY KEY (scope, version)
-) STRICT, WITHOUT ROWID;
+    removed TEXT, set_json TEXT
+) STRICT;
 
 -- A node's state at a version: {name: [value as text, its version]}; a key that was removed has null and the version that did it.
 CREATE TABLE snapshot (
@@ -159,7 +171,15 @@ CREATE VIEW event_view AS SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
     strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
-FROM event e JOIN session s ON s.id = e.session JOIN scope a ON a.id = s.app_scope;
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN log_index i ON i.node = s.id JOIN event e ON e.id = i.row
+UNION ALL SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN json_each(s.tail) t JOIN event e ON e.id = t.value;
 
 CREATE VIEW state_view AS
 SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,

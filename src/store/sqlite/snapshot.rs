@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{connection::Tables, prelude::*, row};
+use super::{connection::Tables, log::Log, prelude::*, row};
 
 /// Versions between two snapshots: as many changes a read of the past goes through at most, for a small state.
 pub(super) const SNAPSHOT_STEP: Version = 64;
@@ -16,34 +16,11 @@ const LARGE_STATE_BYTES: usize = 4096;
 /// Versions after which a snapshot is taken in any case, so that a read of the past goes through at most as many changes.
 const SNAPSHOT_VERSIONS_MAX: Version = 4096;
 
-/// A log, whose changes add up to the state of a scope.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Log {
-    pub(super) node: NodeId,
-    pub(super) kind: ScopeKind,
-}
-
 /// Keys as of a version, by name without prefix; `None`: removed by that version.
 pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
 
-impl Log {
-    /// A query of the versions in `(?2, ?3]`: version, `removed`, `set_json`, and more columns.
-    pub(super) fn select(self, more: &str, order: &str) -> String {
-        let (table, node, version) = self.table();
-        format!(
-            "SELECT {version}, removed, set_json{more} FROM {table}
-             WHERE {node} = ?1 AND {version} > ?2 AND {version} <= ?3 ORDER BY {version} {order}"
-        )
-    }
-
-    /// Its table, and the columns of the node and of the version.
-    fn table(self) -> (&'static str, &'static str, &'static str) {
-        match self.kind {
-            ScopeKind::Session => ("event", "session", "sequence"),
-            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope", "version"),
-        }
-    }
-}
+/// The columns of a row's changes, in either log.
+pub(super) const CHANGES: &str = "removed, set_json";
 
 /// Changes key by key, with the values; `None`: removed.
 pub(super) fn keys(changes: Changes) -> impl Iterator<Item = (StateKey, Option<Json>)> {
@@ -56,7 +33,8 @@ impl Tables {
     /// A node's keys as of a version.
     pub(super) fn past(&self, log: Log, at: Version) -> Result<Past> {
         let (mut past, from) = self.snapshot_before(log.node, at)?;
-        self.each(&log.select("", "ASC"), (log.node, from, at), |row| {
+        let columns = format!("{}, {CHANGES}", log.version());
+        self.each_row(log, &columns, (from, at), false, |row| {
             let version = row.get(0)?;
             let keys = keys(row::changes(row, 1)?);
             for (key, value) in keys.filter(|(key, _)| key.scope() == Some(log.kind)) {
@@ -95,15 +73,14 @@ impl Tables {
                 ORDER BY version DESC LIMIT 1";
             let last = self.one(last, [log.node], |row| row.try_into())?;
             let (since, bytes): (Version, usize) = last.unwrap_or((0, state_bytes));
-            let (table, node, version_column) = log.table();
-            let changed = format!(
-                "SELECT sum(coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0))
-                 FROM {table} WHERE {node} = ?1 AND {version_column} > ?2"
-            );
-            let changed: Option<Option<usize>> = self.value(&changed, (log.node, since))?;
-            if changed.flatten().unwrap_or(0) < bytes.max(state_bytes) / 8
-                && version - since < SNAPSHOT_VERSIONS_MAX
-            {
+            let columns =
+                "coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)";
+            let mut changed = 0;
+            self.each_row(log, columns, (since, version), false, |row| {
+                changed += row.get::<_, usize>(0)?;
+                Ok::<_, rusqlite::Error>(true)
+            })?;
+            if changed < bytes.max(state_bytes) / 8 && version - since < SNAPSHOT_VERSIONS_MAX {
                 return Ok(());
             }
         }

@@ -14,6 +14,7 @@ use super::{
     checkpoint::Checkpoints,
     connection::{Tables, connect},
     file::{Crash, CrashPoint, SqliteOptions},
+    log::Tail,
     prelude::*,
     row::KnownIds,
 };
@@ -37,6 +38,8 @@ pub(super) struct Writer {
     pub(super) loaded: Loaded,
     /// Event ids of the sessions in `loaded`, as far as they were needed.
     pub(super) known: HashMap<Incarnation, KnownIds>,
+    /// Tails of the logs in `loaded`, as far as they were needed.
+    pub(super) tails: HashMap<NodeId, Tail>,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
     /// The state of the connection is unknown.
@@ -60,6 +63,7 @@ impl Writer {
             notifier,
             tables,
             known: HashMap::new(),
+            tails: HashMap::new(),
             grown: 0,
             broken: false,
             commits: 0,
@@ -134,6 +138,7 @@ impl Writer {
         let next_id = self.tables.0.query_row("SELECT next_id FROM meta", (), |row| row.get(0))?;
         self.loaded = Loaded::new(self.options.clock.now(), next_id);
         self.known.clear();
+        self.tails.clear();
         self.grown = 0;
         Ok(())
     }

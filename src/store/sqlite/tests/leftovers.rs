@@ -3,9 +3,10 @@
 use super::*;
 
 /// Tables in which a session has rows, with the column of its number.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 9] = [
     ("session", "id"),
     ("event", "session"),
+    ("log_index", "node"),
     ("event_key", "session"),
     ("state", "node"),
     ("removed", "node"),
@@ -53,7 +54,7 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
-    assert_eq!(tables, TABLES[..7].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert_eq!(tables, TABLES[..8].iter().map(|(table, _)| *table).collect::<Vec<_>>());
     assert!(fixture.delete("s").await);
     // The address is free at once.
     fixture.create("u", "s").await;
