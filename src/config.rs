@@ -1,6 +1,6 @@
 //! The settings of `sessiond serve`: flags, each with an environment variable.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
@@ -112,15 +112,6 @@ impl FromStr for Listen {
         match port {
             Some((host, Ok(_))) if !host.is_empty() => Ok(Self::Tcp(text.to_owned())),
             _ => Err("not an address. Pass HOST:PORT, as in 127.0.0.1:50051, or unix:PATH".into()),
-        }
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => f.write_str(address),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }

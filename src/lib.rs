@@ -21,14 +21,14 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13, 20 and 21 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13 and 20 to 22 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
 //! 2. `server/front.rs` counts the call as in flight and passes it to the services, once the store is open.
 //! 3. `rpc/services.rs` has the handler: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id.
-//! 5. `rpc/convert/decode/event.rs` turns the request into an [`engine::AppendEvents`]: it collects all faults to report them at once, and
+//! 5. `rpc/convert/decode/requests.rs` turns the request into a [`store::Append`]: it collects all faults to report them at once, and
 //!    computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
 //! 7. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
@@ -46,13 +46,14 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
-//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 23. `rpc/convert/encode/answers.rs` builds the response.
-//! 24. `rpc/convert/encode/size.rs` encodes its event and session, in the form of JSON that was requested and within 4 MiB.
+//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
+//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
+//! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the conversion of single
-//! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `connection.rs`). After the reply
+//! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due.
 //!
 //! # Invariants

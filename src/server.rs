@@ -5,7 +5,6 @@
 mod connections;
 mod front;
 mod health;
-mod listener;
 
 use std::{
     future::Future,
@@ -13,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinHandle, time::timeout};
-use tokio_util::task::TaskTracker;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
     config::Config,
@@ -22,16 +21,16 @@ use crate::{
     rpc::{self, BareIds},
     store::{self, StoreOptions, SystemClock},
 };
+use connections::Listener;
 use front::Front;
 use health::Phase;
-use listener::Listener;
 
 /// A server that takes calls.
 pub struct Running {
     address: String,
     engine: Arc<Engine>,
     phase: watch::Sender<Phase>,
-    serving: JoinHandle<()>,
+    serving: AbortOnDropHandle<()>,
     in_flight: TaskTracker,
     drain_timeout: Duration,
 }
@@ -45,14 +44,12 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
     let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone());
     let serving = tokio::spawn(connections::serve(listener, front, phase.subscribe()));
+    let serving = AbortOnDropHandle::new(serving);
 
-    let store = match store::open(&config.store, store_options(config)?).await {
-        Ok(store) => store,
-        Err(error) => {
-            serving.abort();
-            return Err(error.to_string());
-        }
-    };
+    let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
+    let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
+    let options = StoreOptions { readers: config.readers.into(), new_id: new_store_id(), crash };
+    let store = store::open(&config.store, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
         temp_bytes: config.max_temp_bytes as usize,
@@ -106,7 +103,6 @@ impl Running {
             served
         })
         .await;
-        serving.abort();
         match drained {
             Ok(Ok(())) => {
                 tracing::info!("stopped: every call was answered and the store is closed")
@@ -118,10 +114,4 @@ impl Running {
         }
         matches!(drained, Ok(Ok(())))
     }
-}
-
-fn store_options(config: &Config) -> Result<StoreOptions, String> {
-    let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
-    let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
-    Ok(StoreOptions { readers: usize::from(config.readers), new_id: new_store_id(), crash })
 }

@@ -320,6 +320,7 @@ fn event(id: &str, set: &[(&str, &str)], remove: &[&str]) -> NewEvent {
         author: Author::new("a").unwrap(),
         branch: Branch::new("").unwrap(),
         event_time: None,
+        partial: false,
         delta: delta.split_temp().0,
         // Most events of a long session have none, for the size of the file.
         body: (id.len() == 1).then_some(body),

@@ -1,4 +1,4 @@
-//! Appending events to a session: those of a request, and the marker of a rewind.
+//! Appending events to a session: those of a request, and the marker of a rewind. Changing state without a session.
 
 use std::{cell::LazyCell, sync::Arc};
 
@@ -6,51 +6,43 @@ use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 
 use super::{
-    Append, Appended, AppendedEvent, ChangeSet, EventRow, Loaded, PastState, Refusal,
-    RewindSession, ScopeChange, ScopeKey, ScopeState, SessionState, Source,
-    overlay::{Overlay, Stamp, merge, put_session},
-    state::put_request,
+    Append, Appended, AppendedEvent, EventRow, PastState, Refusal, RequestKey, RequestRow,
+    RewindSession, ScopeChange, ScopeKey, ScopeState, SessionState, Source, StateUpdate,
+    StateUpdated,
+    overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::{
-    delta::{KeyResult, changes, results_bytes},
-    error::Error,
-    event::{Event, NewEvent, check_batch},
-    id::{Branch, EventId},
-    json::Json,
-    scope::{Scope, ScopeKind, StateKey},
-    session::{Incarnation, SessionInfo},
-    time::Time,
-    visible::{Marker, Visible},
+    delta::{changes, results_bytes},
+    error::{Reason, Violation},
+    field::FieldPath,
+    limits::BATCH_BYTES,
+    prelude::*,
 };
 
 /// Appends events in one commit. An event whose id the session has with the same fingerprint is answered as stored and changes
 /// nothing. Unless every event is such a replay, the precondition is checked first.
-pub(super) fn append(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    append: &Append,
-) -> Result<Appended, Refusal> {
+pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Refusal> {
     let Append { session, events, precondition, request, return_state } = append;
-    let session = loaded.find(session)?;
+    let session = tx.loaded.find(session)?;
     let incarnation = session.info.incarnation;
     let own = ScopeKey::Session(incarnation);
     let scope = Scope::Session(session.info.key.clone());
     if *return_state {
-        loaded.complete(&scope)?;
+        tx.loaded.complete(&scope)?;
     }
-    if loaded.has_seen(&own, request.as_ref())? {
-        let answer = appended(loaded, incarnation, Vec::new(), *return_state)?;
+    if tx.loaded.has_seen(&own, request.as_ref())? {
+        let answer = appended(tx, incarnation, Vec::new(), *return_state)?;
         return Ok(Appended { request_replayed: true, ..answer });
     }
     let mut batch = Batch {
         info: &session.info,
-        overlay: Overlay::new(loaded.visible(&scope)?),
-        commit_time: commit_time(loaded, session),
+        overlay: Overlay::new(tx.loaded.visible(&scope)?),
+        commit_time: session.info.update_time.max(tx.loaded.now),
         answers: Vec::with_capacity(events.len()),
         accepted: IndexMap::default(),
         bytes: 0,
     };
-    let stored = events.iter().map(|event| loaded.event(incarnation, &event.event_id));
+    let stored = events.iter().map(|event| tx.loaded.event(incarnation, &event.event_id));
     let stored = stored.collect::<Result<Vec<_>, _>>()?;
     let is_replay = |(event, row): (&NewEvent, &Option<&EventRow>)| {
         row.is_some_and(|row| row.fingerprint == event.fingerprint)
@@ -62,17 +54,18 @@ pub(super) fn append(
         batch.add(event, stored)?;
     }
     let Batch { overlay: Overlay { changes, .. }, answers, accepted, .. } = batch;
-    accept(loaded, change_set, incarnation, changes, accepted.into_values());
+    accept(tx, incarnation, changes, accepted.into_values());
     if let Some(request) = request {
-        put_request(loaded, change_set, own, request);
+        put_request(tx, own, request);
     }
-    appended(loaded, incarnation, answers, *return_state)
+    appended(tx, incarnation, answers, *return_state)
 }
 
 /// The events of one request, decided one after the other.
 struct Batch<'l> {
     info: &'l SessionInfo,
     overlay: Overlay<'l>,
+    /// Never earlier than the session's last update, so that the times of its commits never go back.
     commit_time: Time,
     answers: Vec<AppendedEvent>,
     accepted: IndexMap<EventId, EventRow, DefaultHashBuilder>,
@@ -119,36 +112,39 @@ impl Batch<'_> {
 
     fn count(&mut self, body: Option<&Json>, changes: usize) -> Result<(), Error> {
         self.bytes += body.map_or(0, Json::len) + changes;
-        check_batch(self.bytes)
+        if self.bytes <= BATCH_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values. Split them into several calls."
+        );
+        let violation = Violation::new("events", Reason::BatchTooLarge, message);
+        Err(violation.with("bytes", self.bytes).with("limit", BATCH_BYTES).into())
     }
 }
 
 /// Appends the marker of a rewind: an event whose changes restore the session's own state as of `to`.
-pub(super) fn rewind(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    rewind: &RewindSession,
-) -> Result<Appended, Refusal> {
+pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Appended, Refusal> {
     let RewindSession { key, to, event_id, author, fingerprint, precondition } = rewind;
-    let session = loaded.session(key)?;
+    let session = tx.loaded.session(key)?;
     let incarnation = session.info.incarnation;
-    let mut overlay = Overlay::new(loaded.complete(&Scope::Session(key.clone()))?);
-    if let Some(stored) = loaded.event(incarnation, event_id)? {
+    let mut overlay = Overlay::new(tx.loaded.complete(&Scope::Session(key.clone()))?);
+    if let Some(stored) = tx.loaded.event(incarnation, event_id)? {
         if stored.fingerprint != *fingerprint {
             Err(Error::EventIdReused(event_id.clone()))?;
         }
         let event = Arc::clone(&stored.event);
-        return appended(loaded, incarnation, vec![AppendedEvent { event, replayed: true }], true);
+        return appended(tx, incarnation, vec![AppendedEvent { event, replayed: true }], true);
     }
     let last_sequence = session.info.last_sequence;
     if *to > last_sequence {
         Err(Error::BeyondLastSequence { asked: *to, last_sequence })?;
     }
     overlay.check(precondition, ScopeKind::Session)?;
-    let past = loaded.past.get(&(incarnation, *to)).ok_or(Refusal::LoadAgain)?;
+    let past = tx.loaded.past.get(&(incarnation, *to)).ok_or(Refusal::LoadAgain)?;
     let results = restoring(past, &session.own);
     let changes = changes(results.iter());
-    let (sequence, commit_time) = (last_sequence + 1, commit_time(loaded, session));
+    let (sequence, commit_time) = (last_sequence + 1, session.info.update_time.max(tx.loaded.now));
     overlay.put(results, sequence, &Stamp { commit_time, author, source: None })?;
     let event = Arc::new(Event {
         event_id: event_id.clone(),
@@ -165,8 +161,8 @@ pub(super) fn rewind(
         versions: overlay.versions(),
     });
     let row = EventRow { incarnation, event: Arc::clone(&event), fingerprint: *fingerprint };
-    accept(loaded, change_set, incarnation, overlay.changes, [row].into_iter());
-    appended(loaded, incarnation, vec![AppendedEvent { event, replayed: false }], true)
+    accept(tx, incarnation, overlay.changes, [row].into_iter());
+    appended(tx, incarnation, vec![AppendedEvent { event, replayed: false }], true)
 }
 
 /// The changes that restore the state as of an event: keys that differ, by name.
@@ -184,20 +180,14 @@ fn restoring(past: &PastState, now: &ScopeState) -> Vec<KeyResult> {
     results
 }
 
-/// Never earlier than the session's last update, so that the times of its commits never go back.
-fn commit_time(loaded: &Loaded, session: &SessionState) -> Time {
-    loaded.now.max(session.info.update_time)
-}
-
 /// Puts events behind a session's others, and merges what they changed.
 fn accept(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
+    tx: &mut Transaction<'_>,
     incarnation: Incarnation,
     changes: [ScopeChange; 3],
     events: impl ExactSizeIterator<Item = EventRow>,
 ) {
-    let Some(session) = loaded.sessions.get_mut(&incarnation) else { return };
+    let Some(session) = tx.loaded.sessions.get_mut(&incarnation) else { return };
     if events.len() == 0 {
         return;
     }
@@ -208,22 +198,22 @@ fn accept(
         info.last_event_time = event.event_time;
         info.update_time = event.commit_time;
         markers.extend(event.rewind_to.map(|to| Marker { sequence: event.sequence, to }));
-        loaded.events.insert((incarnation, event.event_id.clone()), Some(row.clone()));
-        change_set.events.push(row);
+        tx.loaded.events.insert((incarnation, event.event_id.clone()), Some(row.clone()));
+        tx.changes.events.push(row);
     }
     let scope = Scope::Session(info.key.clone());
-    merge(changes, loaded, change_set, &scope, Some(incarnation));
-    put_session(change_set, &loaded.sessions[&incarnation], false);
+    tx.merge(changes, &scope, Some(incarnation));
+    tx.put_session(incarnation, false);
 }
 
 /// The answer to events that were accepted. Each has the mark that readers see: whether a rewind hides it.
 fn appended(
-    loaded: &Loaded,
+    tx: &Transaction<'_>,
     incarnation: Incarnation,
     mut events: Vec<AppendedEvent>,
     with_state: bool,
 ) -> Result<Appended, Refusal> {
-    let SessionState { info, markers, .. } = &loaded.sessions[&incarnation];
+    let SessionState { info, markers, .. } = &tx.loaded.sessions[&incarnation];
     let visible = LazyCell::new(|| Visible::new(markers, info.last_sequence));
     for AppendedEvent { event, replayed } in &mut events {
         // A new event shows, unless it is the marker of a rewind.
@@ -232,6 +222,36 @@ fn appended(
         }
     }
     let scope = Scope::Session(info.key.clone());
-    let state = with_state.then(|| loaded.state(&scope)).transpose()?;
+    let state = with_state.then(|| tx.loaded.state(&scope)).transpose()?;
     Ok(Appended { info: info.clone(), events, state, request_replayed: false })
+}
+
+/// Applies a delta. A scope that ends changed gets the next version.
+pub fn update_state(
+    tx: &mut Transaction<'_>,
+    update: &StateUpdate,
+) -> Result<StateUpdated, Refusal> {
+    let StateUpdate { delta, precondition, author, request } = update;
+    let scope = delta.scope();
+    let own = ScopeKey::of(scope.kind(), scope, None)
+        .ok_or_else(|| Error::internal("a session's state is changed by events"))?;
+    let mut overlay = Overlay::new(tx.loaded.complete(scope)?);
+    if tx.loaded.has_seen(&own, request.as_ref())? {
+        return Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: true });
+    }
+    overlay.check(precondition, scope.kind())?;
+    let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"))?;
+    overlay.put(results, 0, &Stamp { commit_time: tx.loaded.now, author, source: None })?;
+    tx.merge(overlay.changes, scope, None);
+    if let Some(request) = request {
+        put_request(tx, own, request);
+    }
+    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: false })
+}
+
+/// Remembers a request for as long as its scope lives.
+fn put_request(tx: &mut Transaction<'_>, scope: ScopeKey, request: &RequestKey) {
+    let RequestKey { id, fingerprint } = request.clone();
+    tx.loaded.requests.insert((scope.clone(), id.clone()), Some(fingerprint));
+    tx.changes.requests.push(RequestRow { scope, id, fingerprint });
 }

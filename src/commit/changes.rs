@@ -4,15 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use crate::domain::{
-    Sequence, Version,
-    event::{Changes, Event, Fingerprint},
-    id::{AppName, Author, RequestId, UserId},
-    json::Json,
-    scope::{Scope, ScopeKind, SessionKey},
-    session::{Incarnation, SessionInfo},
-    time::Time,
-};
+use crate::domain::prelude::*;
 
 /// A scope as rows refer to it. A session is one of its lives, so that rows of an earlier session of the same id are never mixed up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,7 +69,6 @@ impl ChangeSet {
     }
 }
 
-/// A session's row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRow {
     /// It is not in the database yet.
@@ -126,7 +117,6 @@ pub struct ScopeLogRow {
     pub changes: Changes,
 }
 
-/// The event that made a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub key: SessionKey,

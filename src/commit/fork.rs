@@ -4,38 +4,26 @@
 //! it visible, so that a fork that is never finished leaves nothing behind.
 
 use super::{
-    ChangeSet, CopiedEvents, CopyEvents, Fork, ForkSession, Loaded, PastState, Refusal,
-    ScopeChange, ScopeState, SessionState, entry_bytes,
-    overlay::{merge, put_session},
-    session::insert,
+    CopiedEvents, Fork, ForkSession, Loaded, PastState, Refusal, ScopeChange, SessionState,
+    entry_bytes, overlay::Transaction, session::insert,
 };
-use crate::domain::{
-    Sequence,
-    error::{Cause, Error},
-    id::DisplayName,
-    scope::{Scope, SessionKey},
-    session::{ForkOrigin, Incarnation, SessionInfo, State},
-};
+use crate::domain::prelude::*;
 
 /// Seconds for which the sweep leaves an unfinished fork alone. Each piece renews them: a caller takes milliseconds between two pieces.
 pub const FORK_LEASE_SECS: i64 = 60;
 
-pub(super) fn begin(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    fork: &ForkSession,
-) -> Result<Fork, Refusal> {
+pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refusal> {
     let source = fork.source.clone();
     let SessionInfo { incarnation: source_incarnation, last_sequence, .. } =
-        loaded.session(&source)?.info;
+        tx.loaded.session(&source)?.info;
     let up_to = fork.up_to.unwrap_or(last_sequence);
     if up_to > last_sequence {
         Err(Error::BeyondLastSequence { asked: up_to, last_sequence })?;
     }
     let target = SessionKey { session_id: fork.session_id.clone(), ..source.clone() };
-    check_free(loaded, &target)?;
-    let target_incarnation = Incarnation(loaded.take_id());
-    change_set.begun_forks.push(target_incarnation);
+    check_free(tx.loaded, &target)?;
+    let target_incarnation = Incarnation(tx.loaded.take_id());
+    tx.changes.begun_forks.push(target_incarnation);
     Ok(Fork { source, source_incarnation, target, target_incarnation, up_to })
 }
 
@@ -47,17 +35,12 @@ fn check_free(loaded: &Loaded, target: &SessionKey) -> Result<(), Refusal> {
 }
 
 /// Copies the next piece. Returns the last event that has been copied.
-pub(super) fn copy(
-    loaded: &Loaded,
-    change_set: &mut ChangeSet,
-    copy: &CopyEvents,
-) -> Result<Sequence, Refusal> {
-    let CopyEvents { fork, after } = copy;
-    source(loaded, fork)?;
+pub fn copy(tx: &mut Transaction<'_>, fork: &Fork, after: Sequence) -> Result<Sequence, Refusal> {
+    source(tx.loaded, fork)?;
     let (from, to) = (fork.source_incarnation, fork.target_incarnation);
-    let end = loaded.pieces.get(&(from, *after)).ok_or(Refusal::LoadAgain)?;
+    let end = tx.loaded.pieces.get(&(from, after)).ok_or(Refusal::LoadAgain)?;
     let up_to = *end.min(&fork.up_to);
-    change_set.copied.push(CopiedEvents { from, to, after: *after, up_to });
+    tx.changes.copied.push(CopiedEvents { from, to, after, up_to });
     Ok(up_to)
 }
 
@@ -75,17 +58,13 @@ fn source<'l>(loaded: &'l Loaded, fork: &Fork) -> Result<&'l SessionState, Refus
 }
 
 /// Makes the copy a session: its own state as of the last event taken over, labels and markers of the source, a creation time of now.
-pub(super) fn finish(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    fork: &Fork,
-) -> Result<(SessionInfo, State), Refusal> {
+pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, State), Refusal> {
     let Fork { source: from, source_incarnation, target, target_incarnation, up_to } = fork;
-    let source = source(loaded, fork)?;
-    check_free(loaded, target)?;
-    loaded.complete(&Scope::Session(from.clone()))?;
-    let now = loaded.now;
-    let past = loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
+    let source = source(tx.loaded, fork)?;
+    check_free(tx.loaded, target)?;
+    tx.loaded.complete(&Scope::Session(from.clone()))?;
+    let now = tx.loaded.now;
+    let past = tx.loaded.past.get(&(*source_incarnation, *up_to)).ok_or(Refusal::LoadAgain)?;
     let PastState { state, times } = past.clone();
     let info = SessionInfo {
         key: target.clone(),
@@ -103,11 +82,6 @@ pub(super) fn finish(
         created_versions: source.info.created_versions,
     };
     let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
-    let session = SessionState {
-        info: info.clone(),
-        own: ScopeState { complete: true, ..ScopeState::default() },
-        markers: markers.copied().collect(),
-    };
     let own = ScopeChange {
         before: *up_to,
         version: *up_to,
@@ -115,11 +89,8 @@ pub(super) fn finish(
         state: state.into_iter().map(|(name, (it, version))| (name, (Some(it), version))).collect(),
         log: Vec::new(),
     };
-    insert(loaded, change_set, session);
-    change_set.finished_forks.push(*target_incarnation);
-    let (scope, changes) =
-        (Scope::Session(target.clone()), [ScopeChange::default(), ScopeChange::default(), own]);
-    merge(changes, loaded, change_set, &scope, Some(*target_incarnation));
-    put_session(change_set, &loaded.sessions[target_incarnation], true).is_new = true;
-    Ok((info, loaded.state(&scope)?))
+    let changes = [ScopeChange::default(), ScopeChange::default(), own];
+    insert(tx, info.clone(), markers.copied().collect(), changes);
+    tx.changes.finished_forks.push(*target_incarnation);
+    Ok((info, tx.loaded.state(&Scope::Session(target.clone()))?))
 }

@@ -8,17 +8,7 @@ use std::collections::BTreeMap;
 use hashbrown::{HashMap, HashSet};
 
 use super::{EventRow, Refusal, RequestKey, ScopeKey};
-use crate::domain::{
-    Sequence, Version,
-    error::Error,
-    event::Fingerprint,
-    id::{AppName, EventId, RequestId, SessionId, UserId},
-    json::{Json, text_bytes},
-    scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-    session::{Incarnation, SessionInfo, State, StateEntry},
-    time::Time,
-    visible::Marker,
-};
+use crate::domain::{json::text_bytes, prelude::*};
 
 /// Sessions, scopes, and what else decisions read.
 #[derive(Debug, Default)]
@@ -30,9 +20,10 @@ pub struct Loaded {
     /// `None`: no session has the address.
     pub addresses: HashMap<SessionKey, Option<Incarnation>>,
     pub sessions: HashMap<Incarnation, SessionState>,
-    pub applications: HashMap<AppName, ApplicationState>,
+    /// Of applications and users.
+    pub scopes: HashMap<ScopeKey, ScopeState>,
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
-    pub(super) created: HashSet<Incarnation>,
+    pub created: HashSet<Incarnation>,
     /// Of this group: every address with a session id.
     pub bare: HashMap<SessionId, Vec<SessionKey>>,
     /// Of this group; `None`: the session has no such event.
@@ -49,13 +40,6 @@ pub struct Loaded {
     pub expired: Vec<SessionInfo>,
     /// Of this group: a session that is gone and still has rows.
     pub tombstone: Option<Incarnation>,
-}
-
-/// An application and its users.
-#[derive(Debug, Default)]
-pub struct ApplicationState {
-    pub own: ScopeState,
-    pub users: HashMap<UserId, ScopeState>,
 }
 
 /// A session that is there, expired or not.
@@ -91,7 +75,7 @@ pub struct PastState {
 }
 
 /// The scopes that are visible from one, from wide to narrow; `None`: it has none of that kind.
-pub(super) type VisibleScopes<'l> = [Option<&'l ScopeState>; 3];
+pub type VisibleScopes<'l> = [Option<&'l ScopeState>; 3];
 
 impl Loaded {
     /// Nothing. `next_id` is a number that was never used.
@@ -124,19 +108,19 @@ impl Loaded {
     }
 
     /// As [`Loaded::live`], for a decision.
-    pub(super) fn at(&self, key: &SessionKey) -> Result<Option<&SessionState>, Refusal> {
+    pub fn at(&self, key: &SessionKey) -> Result<Option<&SessionState>, Refusal> {
         let found = self.addresses.get(key).ok_or(Refusal::LoadAgain)?;
         let session = found.and_then(|incarnation| self.sessions.get(&incarnation));
         Ok(session.filter(|session| !session.info.expired(self.now)))
     }
 
     /// The live session at an address. Errors: [`Error::SessionNotFound`].
-    pub(super) fn session(&self, key: &SessionKey) -> Result<&SessionState, Refusal> {
+    pub fn session(&self, key: &SessionKey) -> Result<&SessionState, Refusal> {
         Ok(self.at(key)?.ok_or_else(|| Error::not_found(key))?)
     }
 
     /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    pub(super) fn find(&self, session: &SessionRef) -> Result<&SessionState, Refusal> {
+    pub fn find(&self, session: &SessionRef) -> Result<&SessionState, Refusal> {
         let id = match session {
             SessionRef::Full(key) => return self.session(key),
             SessionRef::Bare(id) => id,
@@ -146,7 +130,7 @@ impl Loaded {
     }
 
     /// The event that a session has under an id.
-    pub(super) fn event(
+    pub fn event(
         &self,
         incarnation: Incarnation,
         id: &EventId,
@@ -158,7 +142,7 @@ impl Loaded {
     }
 
     /// Whether a scope has seen a request. Errors: [`Error::RequestIdReused`].
-    pub(super) fn has_seen(
+    pub fn has_seen(
         &self,
         scope: &ScopeKey,
         request: Option<&RequestKey>,
@@ -175,57 +159,44 @@ impl Loaded {
         }
     }
 
-    pub fn application(&self, app: &AppName) -> Option<&ScopeState> {
-        self.applications.get(app).map(|application| &application.own)
-    }
-
-    pub fn user(&self, app: &AppName, user: &UserId) -> Option<&ScopeState> {
-        self.applications.get(app)?.users.get(user)
-    }
-
     pub fn scope(&self, key: &ScopeKey) -> Option<&ScopeState> {
         match key {
-            ScopeKey::Application(app) => self.application(app),
-            ScopeKey::User(app, user) => self.user(app, user),
             ScopeKey::Session(incarnation) => Some(&self.sessions.get(incarnation)?.own),
+            wide => self.scopes.get(wide),
         }
     }
 
     /// As [`Loaded::scope`], to be written to. An application or a user that is missing is made.
     pub fn scope_mut(&mut self, key: &ScopeKey) -> Option<&mut ScopeState> {
         match key {
-            ScopeKey::Application(app) => {
-                Some(&mut self.applications.entry(app.clone()).or_default().own)
-            }
-            ScopeKey::User(app, user) => {
-                let users = &mut self.applications.entry(app.clone()).or_default().users;
-                Some(users.entry(user.clone()).or_default())
-            }
             ScopeKey::Session(incarnation) => Some(&mut self.sessions.get_mut(incarnation)?.own),
+            wide => Some(self.scopes.entry(wide.clone()).or_default()),
         }
     }
 
     /// The scopes that are visible from one.
-    pub(super) fn visible(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
-        let app = scope.app_name();
-        let application = self.application(app).ok_or(Refusal::LoadAgain)?;
-        let user = scope.user_id().map(|user| self.user(app, user).ok_or(Refusal::LoadAgain));
+    pub fn visible(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
+        let wide = |kind| {
+            let key = ScopeKey::of(kind, scope, None)?;
+            Some(self.scopes.get(&key).ok_or(Refusal::LoadAgain))
+        };
+        let (application, user) = (wide(ScopeKind::Application), wide(ScopeKind::User));
         let own = match scope {
             Scope::Session(key) => self.live(key).map(|session| &session.own),
             Scope::Application(_) | Scope::User(..) => None,
         };
-        Ok([Some(application), user.transpose()?, own])
+        Ok([application.transpose()?, user.transpose()?, own])
     }
 
     /// As [`Loaded::visible`], each with all of its keys.
-    pub(super) fn complete(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
+    pub fn complete(&self, scope: &Scope) -> Result<VisibleScopes<'_>, Refusal> {
         let scopes = self.visible(scope)?;
         let complete = scopes.iter().flatten().all(|scope| scope.complete);
         complete.then_some(scopes).ok_or(Refusal::LoadAgain)
     }
 
     /// Everything that is visible from a scope.
-    pub(super) fn state(&self, scope: &Scope) -> Result<State, Refusal> {
+    pub fn state(&self, scope: &Scope) -> Result<State, Refusal> {
         let parts = ScopeKind::ALL.into_iter().zip(self.complete(scope)?);
         let parts = parts.filter_map(|(kind, scope)| Some(scope?.entries(kind)));
         Ok(State(parts.flatten().collect()))

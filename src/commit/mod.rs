@@ -16,22 +16,18 @@ mod needs;
 mod overlay;
 mod request;
 mod session;
-mod state;
 
 pub use changes::{
     ChangeSet, CopiedEvents, EventRow, RequestRow, ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     Source,
 };
 pub use fork::FORK_LEASE_SECS;
-pub use loaded::{
-    ApplicationState, KEY_BYTES, Loaded, PastState, ScopeState, SessionState, entry_bytes,
-    only_live,
-};
+pub use loaded::{KEY_BYTES, Loaded, PastState, ScopeState, SessionState, entry_bytes, only_live};
 pub use needs::{Address, Mode, Needs, needs};
+use overlay::Transaction;
 pub use request::{
-    Answer, Append, Appended, AppendedEvent, CopyEvents, CreateSession, Created, Fork, ForkSession,
-    OnExisting, Refusal, Request, RequestKey, RewindSession, SessionUpdate, StateUpdate,
-    StateUpdated,
+    Answer, Append, Appended, AppendedEvent, CreateSession, Created, Fork, ForkSession, OnExisting,
+    Refusal, Request, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes
@@ -41,18 +37,17 @@ pub fn decide(
     changes: &mut ChangeSet,
     request: &Request,
 ) -> Result<Answer, Refusal> {
+    let tx = &mut Transaction { loaded, changes };
     Ok(match request {
-        Request::Create(create) => Answer::Created(session::create(loaded, changes, create)?),
-        Request::Update(update) => Answer::Updated(session::update(loaded, changes, update)?),
-        Request::Delete(key) => Answer::Deleted(session::delete(loaded, changes, key)?),
-        Request::Fork(fork) => Answer::ForkBegun(fork::begin(loaded, changes, fork)?),
-        Request::CopyEvents(copy) => Answer::Copied(fork::copy(loaded, changes, copy)?),
-        Request::FinishFork(fork) => Answer::Forked(fork::finish(loaded, changes, fork)?),
-        Request::Append(append) => Answer::Appended(append::append(loaded, changes, append)?),
-        Request::Rewind(rewind) => Answer::Appended(append::rewind(loaded, changes, rewind)?),
-        Request::UpdateState(update) => {
-            Answer::StateUpdated(state::update(loaded, changes, update)?)
-        }
-        Request::Sweep => Answer::Swept(session::sweep(loaded, changes)),
+        Request::Create(create) => Answer::Created(session::create(tx, create)?),
+        Request::Update(update) => Answer::Updated(session::update(tx, update)?),
+        Request::Delete(key) => Answer::Deleted(session::delete(tx, key)?),
+        Request::Fork(fork) => Answer::ForkBegun(fork::begin(tx, fork)?),
+        Request::CopyEvents(fork, after) => Answer::Copied(fork::copy(tx, fork, *after)?),
+        Request::FinishFork(fork) => Answer::Forked(fork::finish(tx, fork)?),
+        Request::Append(append) => Answer::Appended(append::append(tx, append)?),
+        Request::Rewind(rewind) => Answer::Appended(append::rewind(tx, rewind)?),
+        Request::UpdateState(update) => Answer::StateUpdated(append::update_state(tx, update)?),
+        Request::Sweep => Answer::Swept(session::sweep(tx)),
     })
 }

@@ -1,12 +1,7 @@
 //! Needs: the reads of a decision, as data, so that a store can fetch them for a whole group in few statements or from its cache.
 
 use super::Request;
-use crate::domain::{
-    Sequence,
-    id::{EventId, RequestId, SessionId},
-    scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-    session::Incarnation,
-};
+use crate::domain::prelude::*;
 
 /// The reads of the decision about one request.
 #[derive(Clone, Debug, Default)]
@@ -84,10 +79,10 @@ pub fn needs(request: &Request) -> Needs<'_> {
         Request::Update(update) => session(&update.key),
         Request::Delete(key) => session(key),
         Request::Fork(fork) => Needs { target: Some(&fork.session_id), ..session(&fork.source) },
-        Request::CopyEvents(copy) => Needs {
-            copy: Some((copy.fork.source_incarnation, copy.after, copy.fork.up_to)),
-            fork: Some(copy.fork.target_incarnation),
-            ..session(&copy.fork.source)
+        Request::CopyEvents(fork, after) => Needs {
+            copy: Some((fork.source_incarnation, *after, fork.up_to)),
+            fork: Some(fork.target_incarnation),
+            ..session(&fork.source)
         },
         Request::FinishFork(fork) => Needs {
             target: Some(&fork.target.session_id),

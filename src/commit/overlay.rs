@@ -4,36 +4,23 @@ use super::{
     ChangeSet, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, SessionRow, SessionState,
     Source, entry_bytes, loaded::VisibleScopes,
 };
-use crate::domain::{
-    Version,
-    delta::{Delta, KeyResult, changes},
-    error::Error,
-    event::ScopeVersions,
-    field::FieldPath,
-    id::Author,
-    json::Json,
-    limits::SCOPE_BYTES,
-    precondition::Precondition,
-    scope::{Scope, ScopeKind, StateKey},
-    session::Incarnation,
-    time::Time,
-};
+use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
 /// Scopes as a request sees them: application, user, and its session's own.
-pub(super) struct Overlay<'l> {
+pub struct Overlay<'l> {
     base: VisibleScopes<'l>,
     pub changes: [ScopeChange; 3],
 }
 
 /// When, by whom and by which event a change is made.
-pub(super) struct Stamp<'a> {
+pub struct Stamp<'a> {
     pub commit_time: Time,
     pub author: &'a Author,
     pub source: Option<Source>,
 }
 
 impl<'l> Overlay<'l> {
-    pub(super) fn new(base: VisibleScopes<'l>) -> Self {
+    pub fn new(base: VisibleScopes<'l>) -> Self {
         let changes = base.map(|scope| {
             let (version, state_bytes) = scope.map_or((0, 0), |it| (it.version, it.state_bytes));
             ScopeChange { before: version, version, state_bytes, ..ScopeChange::default() }
@@ -58,34 +45,26 @@ impl<'l> Overlay<'l> {
     }
 
     /// Checks conditions on keys, and on the version of a scope.
-    pub(super) fn check(
-        &self,
-        precondition: &Precondition,
-        kind: ScopeKind,
-    ) -> Result<(), Refusal> {
+    pub fn check(&self, precondition: &Precondition, kind: ScopeKind) -> Result<(), Refusal> {
         self.require(precondition.keys.iter().map(|(key, _)| key))?;
         let version = self.changes[kind as usize].version;
         Ok(precondition.check(version, |key| self.get(key))?)
     }
 
-    pub(super) fn versions(&self) -> ScopeVersions {
+    pub fn versions(&self) -> ScopeVersions {
         let [application, user, _] = &self.changes;
         ScopeVersions { application: application.version, user: user.version }
     }
 
     /// Computes what keys become by a delta.
-    pub(super) fn resolve(
-        &self,
-        delta: &Delta,
-        field: &FieldPath,
-    ) -> Result<Vec<KeyResult>, Refusal> {
+    pub fn resolve(&self, delta: &Delta, field: &FieldPath) -> Result<Vec<KeyResult>, Refusal> {
         self.require(delta.keys())?;
         Ok(delta.resolve(field, |key| Some(self.get(key)?.0))?)
     }
 
     /// Applies what keys became. The version of a wider scope rises by one if one of its keys is among them; that of the session
     /// becomes `own_version`. Errors: [`Error::StateTooLarge`].
-    pub(super) fn put(
+    pub fn put(
         &mut self,
         results: Vec<KeyResult>,
         own_version: Version,
@@ -93,22 +72,20 @@ impl<'l> Overlay<'l> {
     ) -> Result<(), Error> {
         self.changes[ScopeKind::Session as usize].version = own_version;
         let of = |kind| results.iter().filter(move |(key, _)| key.scope() == Some(kind));
-        let mut sizes = [0; 3];
-        for kind in ScopeKind::ALL {
-            let before = self.changes[kind as usize].state_bytes;
-            let size = of(kind).fold(before, |size, (key, value)| {
-                let bytes = |value: &Json| entry_bytes(key.name(), value);
-                let replaced = self.get(key).map_or(0, |(value, _)| bytes(value));
-                (size + value.as_ref().map_or(0, bytes)).saturating_sub(replaced)
-            });
+        let mut sizes = self.changes.each_ref().map(|change| change.state_bytes);
+        for (key, value) in &results {
+            let Some(kind) = key.scope() else { continue };
+            let bytes = |value: &Json| entry_bytes(key.name(), value);
+            let replaced = self.get(key).map_or(0, |(value, _)| bytes(value));
+            let size = &mut sizes[kind as usize];
+            *size = (*size + value.as_ref().map_or(0, bytes)).saturating_sub(replaced);
+        }
+        for ((kind, change), size) in ScopeKind::ALL.into_iter().zip(&mut self.changes).zip(sizes) {
             // A scope that is over its limit already may shrink.
-            if size > SCOPE_BYTES && size > before {
+            if size > SCOPE_BYTES && size > change.state_bytes {
                 return Err(Error::StateTooLarge(kind));
             }
-            sizes[kind as usize] = size;
-        }
-        for (kind, change) in ScopeKind::ALL.into_iter().zip(&mut self.changes) {
-            change.state_bytes = sizes[kind as usize];
+            change.state_bytes = size;
             if kind == ScopeKind::Session || of(kind).next().is_none() {
                 continue;
             }
@@ -131,50 +108,53 @@ impl<'l> Overlay<'l> {
     }
 }
 
-/// Puts the changes of a request to the scopes that are visible from one into what was loaded and into the group's. `session` is the
-/// session's life, if the scope is one.
-pub(super) fn merge(
-    changes: [ScopeChange; 3],
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    scope: &Scope,
-    session: Option<Incarnation>,
-) {
-    for (kind, change) in ScopeKind::ALL.into_iter().zip(changes) {
-        // A session's version rises with every event.
-        if change.state.is_empty() && kind != ScopeKind::Session {
-            continue;
-        }
-        let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
-        let Some(state) = loaded.scope_mut(&key) else { continue };
-        let ScopeChange { before, version, state_bytes, state: keys, log } = change;
-        (state.version, state.state_bytes) = (version, state_bytes);
-        for (name, (value, version)) in &keys {
-            state.put(name, value.clone().map(|value| (value, *version)));
-        }
-        let group = change_set.scopes.entry(key);
-        let group = group.or_insert_with(|| ScopeChange { before, ..ScopeChange::default() });
-        (group.version, group.state_bytes) = (version, state_bytes);
-        group.state.extend(keys);
-        group.log.extend(log);
-    }
+/// What was loaded for the requests of a transaction, and what those before have changed.
+pub struct Transaction<'t> {
+    pub loaded: &'t mut Loaded,
+    pub changes: &'t mut ChangeSet,
 }
 
-/// Notes that a session's row has to be written, and whether more than an event changes of it. Returns the row.
-pub(super) fn put_session<'c>(
-    changes: &'c mut ChangeSet,
-    session: &SessionState,
-    metadata: bool,
-) -> &'c mut SessionRow {
-    let row = changes.sessions.entry(session.info.incarnation).or_insert_with(|| SessionRow {
-        is_new: false,
-        metadata: false,
-        info: session.info.clone(),
-        state_bytes: 0,
-        initial: Vec::new(),
-    });
-    row.metadata |= metadata;
-    row.info.clone_from(&session.info);
-    row.state_bytes = session.own.state_bytes;
-    row
+impl Transaction<'_> {
+    /// Merges the changes of a request to the scopes that are visible from one. `session` is the session's life, if the scope is one.
+    pub fn merge(
+        &mut self,
+        changes: [ScopeChange; 3],
+        scope: &Scope,
+        session: Option<Incarnation>,
+    ) {
+        for (kind, change) in ScopeKind::ALL.into_iter().zip(changes) {
+            // A session's version rises with every event.
+            if change.state.is_empty() && kind != ScopeKind::Session {
+                continue;
+            }
+            let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
+            let Some(state) = self.loaded.scope_mut(&key) else { continue };
+            let ScopeChange { before, version, state_bytes, state: keys, log } = change;
+            (state.version, state.state_bytes) = (version, state_bytes);
+            for (name, (value, version)) in &keys {
+                state.put(name, value.clone().map(|value| (value, *version)));
+            }
+            let group = self.changes.scopes.entry(key);
+            let group = group.or_insert_with(|| ScopeChange { before, ..ScopeChange::default() });
+            (group.version, group.state_bytes) = (version, state_bytes);
+            group.state.extend(keys);
+            group.log.extend(log);
+        }
+    }
+
+    /// Notes that a session's row has to be written, and whether more than an event changes of it. Returns the row.
+    pub fn put_session(&mut self, incarnation: Incarnation, metadata: bool) -> &mut SessionRow {
+        let SessionState { info, own, .. } = &self.loaded.sessions[&incarnation];
+        let row = self.changes.sessions.entry(incarnation).or_insert_with(|| SessionRow {
+            is_new: false,
+            metadata: false,
+            info: info.clone(),
+            state_bytes: 0,
+            initial: Vec::new(),
+        });
+        row.metadata |= metadata;
+        row.info.clone_from(info);
+        row.state_bytes = own.state_bytes;
+        row
+    }
 }

@@ -2,17 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::{
-    Sequence,
-    delta::ScopeDelta,
-    error::Error,
-    event::{Event, Fingerprint, NewEvent},
-    id::{Author, DisplayName, EventId, RequestId, SessionId},
-    json::Json,
-    precondition::Precondition,
-    scope::{SessionKey, SessionRef, StateKey},
-    session::{Expiration, Incarnation, Labels, SessionInfo, State},
-};
+use crate::domain::prelude::*;
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -21,7 +11,8 @@ pub enum Request {
     Update(SessionUpdate),
     Delete(SessionKey),
     Fork(ForkSession),
-    CopyEvents(CopyEvents),
+    /// Copies a bounded piece of a fork's events, those after an event that has been copied.
+    CopyEvents(Fork, Sequence),
     FinishFork(Fork),
     Append(Append),
     Rewind(RewindSession),
@@ -118,7 +109,7 @@ pub struct SessionUpdate {
     pub expiration: Option<Option<Expiration>>,
 }
 
-/// Begins a fork. The events follow by [`CopyEvents`], and [`Request::FinishFork`] makes the new session visible.
+/// Begins a fork. The events follow by [`Request::CopyEvents`], and [`Request::FinishFork`] makes the new session visible.
 #[derive(Clone, Debug)]
 pub struct ForkSession {
     pub source: SessionKey,
@@ -136,14 +127,6 @@ pub struct Fork {
     pub target: SessionKey,
     pub target_incarnation: Incarnation,
     pub up_to: Sequence,
-}
-
-/// Copies a bounded piece of a fork's events.
-#[derive(Clone, Debug)]
-pub struct CopyEvents {
-    pub fork: Fork,
-    /// The last event that has been copied.
-    pub after: Sequence,
 }
 
 /// The key that makes a change of state idempotent within its scope.

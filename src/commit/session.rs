@@ -1,34 +1,24 @@
 //! Creating, updating and ending sessions.
 
 use super::{
-    ChangeSet, CreateSession, Created, Loaded, OnExisting, Refusal, ScopeKey, ScopeState,
+    CreateSession, Created, OnExisting, Refusal, ScopeChange, ScopeKey, ScopeState, SessionRow,
     SessionState, SessionUpdate,
-    overlay::{Overlay, Stamp, merge, put_session},
+    overlay::{Overlay, Stamp, Transaction},
 };
-use crate::domain::{
-    delta::KeyResult,
-    error::Error,
-    id::Author,
-    scope::{Scope, ScopeKind, SessionKey},
-    session::{Expiration, Incarnation, SessionInfo},
-};
+use crate::domain::prelude::*;
 
 /// Creates a session with its initial state, which the prefixes sort into the three scopes. An expired session of the same address
 /// ends in the same commit.
-pub(super) fn create(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    create: &CreateSession,
-) -> Result<Created, Refusal> {
+pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Created, Refusal> {
     let CreateSession { key, state, display_name, labels, expiration, on_existing } = create;
-    let now = loaded.now;
+    let now = tx.loaded.now;
     let scope = Scope::Session(key.clone());
-    if let Some(session) = loaded.at(key)? {
+    if let Some(session) = tx.loaded.at(key)? {
         return match on_existing {
             OnExisting::Refuse => Err(Error::SessionExists(key.clone()))?,
             OnExisting::Return => {
                 let info = session.info.clone();
-                Ok(Created { info, state: loaded.state(&scope)?, created: false })
+                Ok(Created { info, state: tx.loaded.state(&scope)?, created: false })
             }
         };
     }
@@ -36,7 +26,7 @@ pub(super) fn create(
     let stored = state.iter().filter(|(key, _)| key.scope().is_some());
     let results: Vec<KeyResult> =
         stored.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
-    let mut overlay = Overlay::new(loaded.complete(&scope)?);
+    let mut overlay = Overlay::new(tx.loaded.complete(&scope)?);
     let author = &Author::from_stored("");
     overlay.put(results, 0, &Stamp { commit_time: now, author, source: None })?;
     let (created_versions, changes) = (overlay.versions(), overlay.changes);
@@ -45,7 +35,7 @@ pub(super) fn create(
     let initial = initial.collect();
     let info = SessionInfo {
         key: key.clone(),
-        incarnation: Incarnation(loaded.take_id()),
+        incarnation: Incarnation(tx.loaded.take_id()),
         last_sequence: 0,
         create_time: now,
         update_time: now,
@@ -56,93 +46,90 @@ pub(super) fn create(
         forked_from: None,
         created_versions,
     };
-    let own = ScopeState { complete: true, ..ScopeState::default() };
-    insert(loaded, change_set, SessionState { info: info.clone(), own, markers: Vec::new() });
-    loaded.created.insert(info.incarnation);
-    merge(changes, loaded, change_set, &scope, Some(info.incarnation));
-    let row = put_session(change_set, &loaded.sessions[&info.incarnation], true);
-    (row.is_new, row.initial) = (true, initial);
-    Ok(Created { info, state: loaded.state(&scope)?, created: true })
+    tx.loaded.created.insert(info.incarnation);
+    insert(tx, info.clone(), Vec::new(), changes).initial = initial;
+    Ok(Created { info, state: tx.loaded.state(&scope)?, created: true })
 }
 
-/// Puts a new session at its address, in the place of an expired one.
-pub(super) fn insert(loaded: &mut Loaded, change_set: &mut ChangeSet, session: SessionState) {
-    let SessionInfo { key, incarnation, .. } = session.info.clone();
-    let expired = loaded.addresses.get(&key).copied().flatten();
-    if let Some(expired) = expired.and_then(|it| loaded.sessions.remove(&it)) {
-        end(loaded, change_set, expired.info);
+/// Puts a new session at its address, in the place of an expired one, with its state and the changes of wider scopes. Returns its row.
+pub fn insert<'t>(
+    tx: &'t mut Transaction<'_>,
+    info: SessionInfo,
+    markers: Vec<Marker>,
+    changes: [ScopeChange; 3],
+) -> &'t mut SessionRow {
+    let (key, incarnation) = (info.key.clone(), info.incarnation);
+    let expired = tx.loaded.addresses.get(&key).copied().flatten();
+    if let Some(expired) = expired.and_then(|it| tx.loaded.sessions.remove(&it)) {
+        end(tx, expired.info);
     }
-    if let Some(addresses) = loaded.bare.get_mut(&key.session_id) {
+    if let Some(addresses) = tx.loaded.bare.get_mut(&key.session_id) {
         addresses.push(key.clone());
     }
-    loaded.addresses.insert(key, Some(incarnation));
-    loaded.sessions.insert(incarnation, session);
+    tx.loaded.addresses.insert(key.clone(), Some(incarnation));
+    let own = ScopeState { complete: true, ..ScopeState::default() };
+    tx.loaded.sessions.insert(incarnation, SessionState { info, own, markers });
+    tx.merge(changes, &Scope::Session(key), Some(incarnation));
+    let row = tx.put_session(incarnation, true);
+    row.is_new = true;
+    row
 }
 
-pub(super) fn update(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    update: &SessionUpdate,
-) -> Result<SessionInfo, Refusal> {
+pub fn update(tx: &mut Transaction<'_>, update: &SessionUpdate) -> Result<SessionInfo, Refusal> {
     let SessionUpdate { key, display_name, labels, expiration } = update;
-    let mut info = loaded.session(key)?.info.clone();
-    let resolve = |at: Expiration| at.resolve(loaded.now);
+    let mut info = tx.loaded.session(key)?.info.clone();
     if let Some(expiration) = expiration {
-        info.expire_time = expiration.map(resolve).transpose()?;
+        info.expire_time = expiration.map(|at| at.resolve(tx.loaded.now)).transpose()?;
     }
-    info.update_time = info.update_time.max(loaded.now);
+    info.update_time = info.update_time.max(tx.loaded.now);
     if let Some(display_name) = display_name {
         info.display_name.clone_from(display_name);
     }
     if let Some(labels) = labels {
         info.labels.clone_from(labels);
     }
-    if let Some(session) = loaded.sessions.get_mut(&info.incarnation) {
+    if let Some(session) = tx.loaded.sessions.get_mut(&info.incarnation) {
         session.info.clone_from(&info);
-        put_session(change_set, session, true);
+        tx.put_session(info.incarnation, true);
     }
     Ok(info)
 }
 
 /// Whether there was a session. One that has expired is left to the sweep.
-pub(super) fn delete(
-    loaded: &mut Loaded,
-    change_set: &mut ChangeSet,
-    key: &SessionKey,
-) -> Result<bool, Refusal> {
-    let found = loaded.at(key)?.map(|session| session.info.clone());
+pub fn delete(tx: &mut Transaction<'_>, key: &SessionKey) -> Result<bool, Refusal> {
+    let found = tx.loaded.at(key)?.map(|session| session.info.clone());
     let deleted = found.is_some();
-    found.into_iter().for_each(|info| end(loaded, change_set, info));
+    found.into_iter().for_each(|info| end(tx, info));
     Ok(deleted)
 }
 
 /// Ends sessions that have expired, and removes what is left of one that is gone. Whether more may be left to do.
-pub(super) fn sweep(loaded: &mut Loaded, change_set: &mut ChangeSet) -> bool {
-    let expired = std::mem::take(&mut loaded.expired);
-    let tombstone = loaded.tombstone.take();
+pub fn sweep(tx: &mut Transaction<'_>) -> bool {
+    let expired = std::mem::take(&mut tx.loaded.expired);
+    let tombstone = tx.loaded.tombstone.take();
     let more = !expired.is_empty() || tombstone.is_some();
-    change_set.purged = tombstone.or(change_set.purged);
+    tx.changes.purged = tombstone.or(tx.changes.purged);
     for info in expired {
         // An earlier request of the group may have ended it.
-        let now_there = loaded.addresses.get(&info.key);
+        let now_there = tx.loaded.addresses.get(&info.key);
         if now_there.is_none_or(|found| *found == Some(info.incarnation)) {
-            end(loaded, change_set, info);
+            end(tx, info);
         }
     }
     more
 }
 
 /// Ends a session at once. Its rows are removed later.
-fn end(loaded: &mut Loaded, change_set: &mut ChangeSet, info: SessionInfo) {
+fn end(tx: &mut Transaction<'_>, info: SessionInfo) {
     let incarnation = info.incarnation;
-    loaded.sessions.remove(&incarnation);
-    if let Some(addresses) = loaded.bare.get_mut(&info.key.session_id) {
+    tx.loaded.sessions.remove(&incarnation);
+    if let Some(addresses) = tx.loaded.bare.get_mut(&info.key.session_id) {
         addresses.retain(|address| *address != info.key);
     }
-    loaded.addresses.insert(info.key.clone(), None);
-    change_set.sessions.remove(&incarnation);
-    change_set.scopes.remove(&ScopeKey::Session(incarnation));
+    tx.loaded.addresses.insert(info.key.clone(), None);
+    tx.changes.sessions.remove(&incarnation);
+    tx.changes.scopes.remove(&ScopeKey::Session(incarnation));
     // A fork that this very group finished stays listed for removal.
-    change_set.finished_forks.retain(|fork| *fork != incarnation);
-    change_set.removed.push(info);
+    tx.changes.finished_forks.retain(|fork| *fork != incarnation);
+    tx.changes.removed.push(info);
 }

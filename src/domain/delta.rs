@@ -23,7 +23,6 @@ pub enum Operation {
     ListAppend {
         /// One JSON array.
         values: Json,
-        /// Items kept.
         max_length: usize,
     },
     /// Set only if there is no value.
@@ -37,9 +36,7 @@ pub enum Operation {
 pub struct Delta {
     /// New values; each key once.
     pub set: Vec<(StateKey, Json)>,
-    /// Keys to remove.
     pub remove: Vec<StateKey>,
-    /// Changes that depend on the current value.
     pub operations: Vec<(StateKey, Operation)>,
 }
 
@@ -50,7 +47,6 @@ impl Delta {
         set.chain(&self.remove).chain(self.operations.iter().map(|(key, _)| key))
     }
 
-    /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.remove.is_empty() && self.operations.is_empty()
     }
@@ -284,15 +280,20 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// What keys became, key by key.
+    pub fn results(&self) -> impl Iterator<Item = KeyResult> {
+        let set = self.set.as_ref().map(Json::members).unwrap_or_default().into_iter();
+        let set = set.map(|(key, value)| (StateKey::from_stored(key), Some(value)));
+        self.remove.iter().map(|key| (key.clone(), None)).chain(set)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.set.is_none() && self.remove.is_empty()
     }
 
     /// Bytes of its keys and values, counted as in its delta.
     pub fn bytes(&self) -> usize {
-        let removed: usize = self.remove.iter().map(|key| text_bytes(key.as_str())).sum();
-        let set = self.set.as_ref().map(Json::members).unwrap_or_default();
-        removed + set.iter().map(|(key, value)| text_bytes(key) + value.len()).sum::<usize>()
+        results_bytes(&self.results().collect::<Vec<_>>())
     }
 
     pub fn text_len(&self) -> usize {

@@ -29,6 +29,17 @@ impl Violation {
         Self { field: field.into(), reason, message: message.into(), metadata: Vec::new() }
     }
 
+    /// Too much of something countable: its unit, how much there is, and how much is allowed.
+    pub fn over_limit(
+        field: impl Into<FieldPath>,
+        reason: Reason,
+        (unit, actual, limit): (&'static str, usize, usize),
+        advice: &str,
+    ) -> Self {
+        let message = format!("{actual} {unit} exceed the limit of {limit}. {advice}");
+        Self::new(field, reason, message).with(unit, actual).with("limit", limit)
+    }
+
     /// Names a variable part of the message.
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.metadata.push((name, value.to_string()));
@@ -169,11 +180,8 @@ impl std::error::Error for Error {}
 named! {
     /// A bounded resource that callers share.
     Bounded {
-        /// Writes that wait for the store.
         WriteQueue = "write_queue",
-        /// Reads that wait for the store.
         ReadQueue = "read_queue",
-        /// Watches that are open.
         Watches = "watches",
         /// Invocations that have `temp:` state.
         TempInvocations = "temp_invocations",

@@ -6,11 +6,10 @@ pub use super::delta::Changes;
 use super::{
     Sequence, Version,
     delta::Delta,
-    error::{Error, Reason, Violation},
+    error::Error,
     field::FieldPath,
     id::{Author, Branch, EventId, InvocationId},
     json::{Json, fingerprint},
-    limits::BATCH_BYTES,
     time::Time,
 };
 
@@ -35,6 +34,8 @@ pub struct NewEvent {
     pub branch: Branch,
     /// By the client's clock; `None`: the time of the commit.
     pub event_time: Option<Time>,
+    /// A fragment of a streamed answer: answered, never stored, so that stores are given none.
+    pub partial: bool,
     /// Changes of state. Stores are given none of `temp:` keys.
     pub delta: Delta,
     /// Everything else: one JSON object.
@@ -126,18 +127,6 @@ pub struct Event {
     pub rewound: bool,
     /// The versions after its commit, so that the past can be read.
     pub versions: ScopeVersions,
-}
-
-/// Checks the bytes of a batch: the bodies of its events and what their deltas resolve to.
-pub fn check_batch(bytes: usize) -> Result<(), Error> {
-    if bytes <= BATCH_BYTES {
-        return Ok(());
-    }
-    let message = format!(
-        "The events resolve to more than {BATCH_BYTES} bytes of bodies, keys and values. Split them into several calls."
-    );
-    let violation = Violation::new("events", Reason::BatchTooLarge, message);
-    Err(violation.with("bytes", bytes).with("limit", BATCH_BYTES).into())
 }
 
 impl Event {

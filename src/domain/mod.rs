@@ -37,6 +37,7 @@ pub mod json;
 pub mod limits;
 pub mod page;
 pub mod precondition;
+pub mod prelude;
 pub mod reason;
 pub mod scope;
 pub mod session;

@@ -51,7 +51,7 @@ impl Default for EventSelection {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventPage {
     /// In the requested order.
     pub events: Vec<Event>,
@@ -60,7 +60,7 @@ pub struct EventPage {
 }
 
 /// The interval `(after, up_to]` in which the rest of a selection lies. `recent` has been turned into `after`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     pub after: Sequence,
     /// `None`: no bound.

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Sequence, Version,
-    error::{Error, Reason},
+    error::{Error, Reason, Violation},
     event::ScopeVersions,
+    field::Path,
     id::DisplayName,
     json::{Json, object_text},
     limits::{LABEL_BYTES, LABELS},
@@ -22,43 +23,35 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Arc<BTreeMap<String, String>>);
 
-/// Why a set of labels is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LabelFault {
-    /// Holds the number of labels.
-    TooMany(usize),
-    /// This key is empty or contains a NUL.
-    Key(String),
-    /// The value of this key contains a NUL.
-    Value(String),
-    /// This key, or its value, has so many bytes.
-    TooLong(String, usize),
-}
-
 impl Labels {
-    /// Checks the rules of this type. An error is one fault and all others.
-    pub fn new(labels: BTreeMap<String, String>) -> Result<Self, (LabelFault, Vec<LabelFault>)> {
+    /// Checks the rules of this type. Errors: every fault, at the path of its label within the labels.
+    pub fn new(labels: BTreeMap<String, String>) -> Result<Self, Vec<Violation>> {
         if labels.len() > LABELS {
-            return Err((LabelFault::TooMany(labels.len()), Vec::new()));
+            let limit = ("labels", labels.len(), LABELS);
+            let fault = Violation::over_limit("", Reason::BadValue, limit, "Send fewer labels.");
+            return Err(vec![fault]);
         }
         let has_nul = |text: &str| text.as_bytes().contains(&0);
+        let bad_key = "The key of a label is empty or contains a NUL character. Rename it.";
+        let bad_value = "The value of a label contains a NUL character. Remove it.";
         let mut faults = Vec::new();
         for (key, value) in &labels {
-            if key.len() > LABEL_BYTES {
-                faults.push(LabelFault::TooLong(key.clone(), key.len()));
-            } else if key.is_empty() || has_nul(key) {
-                faults.push(LabelFault::Key(key.clone()));
-            }
-            if value.len() > LABEL_BYTES {
-                faults.push(LabelFault::TooLong(key.clone(), value.len()));
-            } else if has_nul(value) {
-                faults.push(LabelFault::Value(key.clone()));
+            let path = Path::REQUEST.key(key);
+            let texts = [
+                (key, key.is_empty() || has_nul(key), bad_key),
+                (value, has_nul(value), bad_value),
+            ];
+            for (text, is_bad, message) in texts {
+                if text.len() > LABEL_BYTES {
+                    let (reason, limit) =
+                        (Reason::FieldTooLong, ("bytes", text.len(), LABEL_BYTES));
+                    faults.push(Violation::over_limit(path, reason, limit, "Shorten the text."));
+                } else if is_bad {
+                    faults.push(Violation::new(path, Reason::BadValue, message));
+                }
             }
         }
-        match faults.pop() {
-            None => Ok(Self(Arc::new(labels))),
-            Some(last) => Err((last, faults)),
-        }
+        if faults.is_empty() { Ok(Self(Arc::new(labels))) } else { Err(faults) }
     }
 
     /// Trusts what [`Self::new`] accepted before it was stored.
@@ -88,21 +81,19 @@ pub enum Expiration {
 impl Expiration {
     /// The instant. Errors: [`Error::Invalid`] on `session.expire_time` or `session.ttl`.
     pub fn resolve(self, now: Time) -> Result<Time, Error> {
-        match self {
-            Self::At(time) if time > now => Ok(time),
-            Self::At(_) => Err(Error::invalid(
+        let (time, field, fault) = match self {
+            Self::At(time) => (
+                Some(time).filter(|time| *time > now),
                 "session.expire_time",
-                Reason::BadValue,
                 "expire_time is not in the future. Choose a later time, or delete the session.",
-            )),
-            Self::After { secs, nanos } => now.plus(secs, nanos).ok_or_else(|| {
-                Error::invalid(
-                    "session.ttl",
-                    Reason::BadValue,
-                    "ttl ends after the year 9999. Choose a shorter one, or none for a session that stays.",
-                )
-            }),
-        }
+            ),
+            Self::After { secs, nanos } => (
+                now.plus(secs, nanos),
+                "session.ttl",
+                "ttl ends after the year 9999. Choose a shorter one, or none for a session that stays.",
+            ),
+        };
+        time.ok_or_else(|| Error::invalid(field, Reason::BadValue, fault))
     }
 }
 

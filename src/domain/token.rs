@@ -117,69 +117,47 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl Field for Digest {
+impl<A: Field, B: Field> Field for (A, B) {
     fn write(&self, to: &mut Vec<u8>) {
-        self.0.to_le_bytes().write(to);
+        self.0.write(to);
+        self.1.write(to);
     }
 
     fn read(from: &mut &[u8]) -> Option<Self> {
-        Some(Self(u64::from_le_bytes(Field::read(from)?)))
+        Some((A::read(from)?, B::read(from)?))
     }
 }
 
-/// A sequence, a version or an identity: at most what a database's integer holds.
-impl Field for u64 {
-    fn write(&self, to: &mut Vec<u8>) {
-        self.to_le_bytes().write(to);
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Self> {
-        Some(Self::from_le_bytes(Field::read(from)?)).filter(|count| i64::try_from(*count).is_ok())
-    }
-}
-
-impl Field for bool {
-    fn write(&self, to: &mut Vec<u8>) {
-        to.push(u8::from(*self));
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Self> {
-        let [byte] = Field::read(from)?;
-        (byte <= 1).then_some(byte == 1)
-    }
-}
-
-impl Field for Time {
-    fn write(&self, to: &mut Vec<u8>) {
-        self.secs().to_le_bytes().write(to);
-        self.nanos().to_le_bytes().write(to);
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Self> {
-        let secs = i64::from_le_bytes(Field::read(from)?);
-        Self::new(secs, u32::from_le_bytes(Field::read(from)?))
-    }
-}
-
-/// Declares an optional field; one that is absent still takes its bytes.
-macro_rules! optional {
-    ($type:ident, $absent:expr) => {
-        impl Field for Option<$type> {
+/// Declares fields that are written as others, with the way there and back.
+macro_rules! written_as {
+    ($($type:ty, as $form:ty: $write:expr, $read:expr;)*) => {$(
+        impl Field for $type {
             fn write(&self, to: &mut Vec<u8>) {
-                self.is_some().write(to);
-                self.unwrap_or($absent).write(to);
+                let write: fn(&Self) -> $form = $write;
+                write(self).write(to);
             }
 
             fn read(from: &mut &[u8]) -> Option<Self> {
-                let (present, value) = (bool::read(from)?, $type::read(from)?);
-                Some(present.then_some(value))
+                let read: fn($form) -> Option<Self> = $read;
+                read(Field::read(from)?)
             }
         }
-    };
+    )*};
 }
 
-optional!(u64, 0);
-optional!(Time, Time::LAST);
+// A `u64` is a sequence, a version or an identity: at most what a database's integer holds. An optional field that is absent still
+// takes its bytes.
+written_as! {
+    Digest, as [u8; 8]: |it| it.0.to_le_bytes(), |it| Some(Self(u64::from_le_bytes(it)));
+    u64, as [u8; 8]: |it| it.to_le_bytes(), |it| i64::from_le_bytes(it).try_into().ok();
+    bool, as [u8; 1]: |it| [u8::from(*it)], |[it]| (it <= 1).then_some(it == 1);
+    Time, as ([u8; 8], [u8; 4]): |it| (it.secs().to_le_bytes(), it.nanos().to_le_bytes()),
+        |(secs, nanos)| Self::new(i64::from_le_bytes(secs), u32::from_le_bytes(nanos));
+    Option<u64>, as (bool, u64): |it| (it.is_some(), it.unwrap_or(0)),
+        |(present, it)| Some(present.then_some(it));
+    Option<Time>, as (bool, Time): |it| (it.is_some(), it.unwrap_or(Time::LAST)),
+        |(present, it)| Some(present.then_some(it));
+}
 
 impl Field for (Time, UserId, SessionId) {
     fn write(&self, to: &mut Vec<u8>) {

@@ -2,24 +2,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-use crate::{
-    domain::{
-        delta::Delta,
-        error::{Bounded, Error},
-        field::FieldPath,
-        id::InvocationId,
-        json::Json,
-        scope::StateKey,
-        session::{Incarnation, State, StateEntry},
-        time::Time,
-    },
-    store::{Append, Appended, RequestContext, SessionQuery, Store},
-};
+use super::prelude::*;
+use crate::domain::{delta::Delta, json::Json};
 
 type Values = BTreeMap<StateKey, Json>;
 
@@ -63,20 +52,14 @@ impl Invocations {
     ) -> Result<Appended, Error> {
         let query = SessionQuery::info(append.session.clone());
         let incarnation = store.read_session(query).await?.info.incarnation;
-        let mut held = BTreeMap::new();
-        for (at, invocation, ..) in &temps {
-            if held.contains_key(invocation) {
-                continue;
-            }
-            match self.find_or_begin(incarnation, invocation, now) {
-                Ok(values) => drop(held.insert(invocation.clone(), values)),
-                Err(full) => refuse(&mut append, *at, full),
-            }
-        }
-        // In an order that all callers share.
+        let first_events = temps.iter().rev().map(|(at, invocation, ..)| (invocation, *at));
         let mut locks = Locks::new();
-        for (invocation, values) in held {
-            locks.insert(invocation, values.lock_owned().await);
+        // In an order that all callers share.
+        for (invocation, at) in first_events.collect::<BTreeMap<_, _>>() {
+            match self.find_or_begin(incarnation, invocation, now) {
+                Ok(values) => drop(locks.insert(invocation.clone(), values.lock_owned().await)),
+                Err(full) => refuse(&mut append, at, full),
+            }
         }
         let (store, context, limit) = (Arc::clone(store), context.clone(), self.max_bytes);
         let table = Arc::clone(&self.table);
@@ -127,21 +110,20 @@ impl Invocations {
         Ok(Arc::clone(values))
     }
 
-    /// Adds an invocation's keys to what is visible from its session.
+    /// Adds an invocation's keys, if there is one, to what is visible from its session.
     pub async fn add_to(
         &self,
-        state: &mut State,
+        state: Option<&mut State>,
         incarnation: Incarnation,
-        invocation: &InvocationId,
+        invocation: Option<InvocationId>,
         now: Time,
     ) {
-        let id = (incarnation, invocation.clone());
+        let (Some(state), Some(invocation)) = (state, invocation) else { return };
         let values = {
             let mut table = lock(&self.table);
-            if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
-                table.remove(&id);
-            }
-            let Some((values, last_used)) = table.get_mut(&id) else { return };
+            let entry = table.get_mut(&(incarnation, invocation));
+            let used = entry.filter(|entry| !self.is_idle(entry, now));
+            let Some((values, last_used)) = used else { return };
             *last_used = now.max(*last_used);
             Arc::clone(values)
         };

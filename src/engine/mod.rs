@@ -5,33 +5,24 @@
 
 mod events;
 pub mod invocations;
+mod prelude;
 mod sessions;
-mod state;
 pub mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
-    sync::{Semaphore, watch as channel},
+    sync::Semaphore,
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{
-    domain::{
-        error::{Error, Reason},
-        id::{EventId, SessionId},
-        time::Time,
-        token::StoreId,
-    },
-    store::{Clock, Store},
-};
-pub use events::{AppendEvents, EventList, EventRequest};
-pub use sessions::{SessionAnswer, SessionList};
-pub use state::KeyChangeList;
-pub use watch::{Watch, WatchFrom, WatchItem};
-
+pub use events::submits_at_once;
 use invocations::Invocations;
+use prelude::*;
+pub use sessions::SessionAnswer;
+pub use watch::{Watch, WatchFrom, WatchItem};
 
 /// Bounds of what the engine holds in memory; each is a flag of `serve`.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +61,8 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     invocations: Invocations,
     watches: Arc<Semaphore>,
-    draining: channel::Sender<bool>,
+    /// Cancelled by [`Engine::drain`].
+    pub draining: CancellationToken,
 }
 
 impl Engine {
@@ -81,18 +73,13 @@ impl Engine {
             clock,
             invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
             watches: Arc::new(Semaphore::new(watches)),
-            draining: channel::Sender::new(false),
+            draining: CancellationToken::new(),
         }
     }
 
     /// Ends watches and streams, now and from now on, with [`Error::Draining`]. Other calls go on.
     pub fn drain(&self) {
-        self.draining.send_replace(true);
-    }
-
-    /// Turns true when [`Engine::drain`] is called.
-    pub fn draining(&self) -> channel::Receiver<bool> {
-        self.draining.subscribe()
+        self.draining.cancel();
     }
 
     /// Completes what the store has accepted, and closes it.
@@ -130,6 +117,32 @@ impl Engine {
 
     fn now(&self) -> Time {
         self.clock.now()
+    }
+}
+
+/// Items of one page, in the order asked for. The caller may send fewer and continue behind them.
+pub struct List<T> {
+    pub items: Vec<T>,
+    token: Box<NextPage<T>>,
+}
+
+/// Makes the token that continues behind as many of the items.
+type NextPage<T> = dyn Fn(&[T], usize) -> Option<String> + Send;
+
+impl<T> List<T> {
+    fn new(items: Vec<T>, token: impl Fn(&[T], usize) -> Option<String> + Send + 'static) -> Self {
+        Self { items, token: Box::new(token) }
+    }
+
+    /// The token that continues behind the first `taken` items; `None` if nothing follows them.
+    pub fn next_page_token(&self, taken: usize) -> Option<String> {
+        (self.token)(&self.items, taken)
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self::new(Vec::new(), |_, _| None)
     }
 }
 

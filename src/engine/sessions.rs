@@ -1,50 +1,28 @@
-//! The life of sessions.
+//! The life of sessions, and state without events: reading it, changing it, its history, and templates.
 
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
 use crate::{
-    domain::{
-        error::Error,
-        id::{InvocationId, UserId},
-        page::Rest,
-        scope::SessionKey,
-        session::{SessionInfo, State},
-        token::{Digest, EventToken, SessionToken},
-    },
-    engine::{Engine, EventList, bad_page_token, events::request_hash},
+    domain::template::render,
     store::{
-        Appended, CreateSession, Created, ForkSession, RequestContext, RewindSession, SessionOrder,
-        SessionPage, SessionQuery, SessionUpdate, SessionView, SessionsQuery,
+        CreateSession, Created, ForkSession, KeyChange, KeyChangePage, KeyChangeQuery,
+        RewindSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery, StateQuery,
+        StateUpdate, StateUpdated,
     },
 };
 
+/// Bytes of a rendered template: one answer without its envelope.
+const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
+
 /// A session as read.
-#[derive(Clone, Debug)]
 pub struct SessionAnswer {
     pub info: SessionInfo,
     pub state: Option<State>,
     /// Events, oldest first.
-    pub events: EventList,
-}
-
-/// Sessions of one page. The caller may send fewer and continue behind them.
-#[derive(Clone, Debug)]
-pub struct SessionList {
-    pub page: SessionPage,
-    request: Digest,
-}
-
-impl SessionList {
-    /// The token that continues behind the first `taken` sessions, at least one if there are any; `None` if nothing follows them.
-    pub fn next_page_token(&self, taken: usize) -> Option<String> {
-        let SessionPage { sessions, rest } = &self.page;
-        let last = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
-            Some((info, _)) if taken < sessions.len() => {
-                let SessionKey { app_name: _, user_id, session_id } = info.key.clone();
-                (info.last_event_time, user_id, session_id)
-            }
-            _ => rest.clone()?,
-        };
-        Some(SessionToken { request: self.request, last }.encode())
-    }
+    pub events: List<Event>,
 }
 
 /// Writes to which the engine adds nothing.
@@ -83,21 +61,9 @@ impl Engine {
         let now = self.now();
         let selection = query.events.clone();
         let SessionView { info, mut state, events } = self.store.read_session(query).await?;
-        if let (Some(state), Some(invocation)) = (&mut state, &invocation) {
-            self.invocations.add_to(state, info.incarnation, invocation, now).await;
-        }
+        self.invocations.add_to(state.as_mut(), info.incarnation, invocation, now).await;
         let events = selection.zip(events).map(|(selection, page)| {
-            // The pages that follow show the session as of now, whatever is appended meanwhile.
-            let token = EventToken {
-                incarnation: info.incarnation,
-                request: request_hash(&selection),
-                from_session: true,
-                as_of: Some(info.last_sequence),
-                rest: Rest { after: 0, up_to: None },
-                after_time: selection.filter.after_time,
-                include_rewound: selection.filter.include_rewound,
-            };
-            EventList::new(page, token, false)
+            events::list(page, events::token(&info, &selection, true), false)
         });
         Ok(SessionAnswer { info, state, events: events.unwrap_or_default() })
     }
@@ -108,13 +74,23 @@ impl Engine {
         _context: &RequestContext,
         mut query: SessionsQuery,
         token: Option<SessionToken>,
-    ) -> Result<SessionList, Error> {
+    ) -> Result<List<(SessionInfo, Option<State>)>, Error> {
         let request = list_hash(&query);
         if token.as_ref().is_some_and(|token| token.request != request) {
             return Err(bad_page_token("with the same filters and order"));
         }
         query.after = token.map(|token| token.last);
-        Ok(SessionList { page: self.store.list_sessions(query).await?, request })
+        let SessionPage { sessions, rest } = self.store.list_sessions(query).await?;
+        Ok(List::new(sessions, move |sessions, taken| {
+            let last = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
+                Some((info, _)) if taken < sessions.len() => {
+                    let SessionKey { app_name: _, user_id, session_id } = info.key.clone();
+                    (info.last_event_time, user_id, session_id)
+                }
+                _ => rest.clone()?,
+            };
+            Some(SessionToken { request, last }.encode())
+        }))
     }
 
     /// Deletes a session. A missing one is an error unless that is allowed.
@@ -127,6 +103,110 @@ impl Engine {
         let missing = Error::not_found(&key);
         let deleted = self.store.delete_session(context, key).await?;
         if deleted || allow_missing { Ok(()) } else { Err(missing) }
+    }
+
+    /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
+    pub async fn get_state(
+        &self,
+        _context: &RequestContext,
+        query: StateQuery,
+        invocation: Option<InvocationId>,
+    ) -> Result<State, Error> {
+        let (now, only) = (self.now(), query.keys.clone());
+        let view = self.store.read_state(query).await?;
+        let mut state = view.state;
+        if let Some(info) = view.info {
+            self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
+            if let Some(only) = only {
+                state.0.retain(|entry| only.contains(&entry.key));
+            }
+        }
+        Ok(state)
+    }
+
+    /// Changes state outside of an invocation. Through a session it becomes an event of its log.
+    pub async fn update_state(
+        &self,
+        context: &RequestContext,
+        update: StateUpdate,
+    ) -> Result<StateUpdated, Error> {
+        let Scope::Session(key) = update.delta.scope() else {
+            return self.store.update_state(context, update).await;
+        };
+        let session = SessionRef::Full(key.clone());
+        let StateUpdate { delta, precondition, author, request } = update;
+        let event = NewEvent {
+            event_id: new_event_id(),
+            invocation_id: None,
+            author,
+            branch: Branch::from_stored(""),
+            event_time: None,
+            partial: false,
+            fingerprint: Fingerprint(delta.delta().fingerprint()),
+            delta: delta.into_delta(),
+            body: None,
+            refusal: None,
+            field: FieldPath::from("delta"),
+        };
+        let append =
+            Append { session, events: vec![event], precondition, request, return_state: true };
+        let appended = self.store.append(context, append).await?;
+        let state = appended.state.unwrap_or_default();
+        Ok(StateUpdated { state, replayed: appended.request_replayed })
+    }
+
+    /// Lists the changes of a key; `token` is from the previous page.
+    pub async fn list_key_changes(
+        &self,
+        _context: &RequestContext,
+        mut query: KeyChangeQuery,
+        token: Option<ChangeToken>,
+    ) -> Result<List<KeyChange>, Error> {
+        // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
+        let scope = Digest::of_scope(&query.scope);
+        let request = Digest(scope.0 ^ xxh3_64(query.key.as_str().as_bytes()));
+        let own = query.key.scope() == Some(ScopeKind::Session);
+        query.before = token.as_ref().map(|token| token.before);
+        if token.as_ref().is_some_and(|token| token.request != request) {
+            return Err(bad_page_token("for the same scope and key"));
+        }
+        let page = self.store.list_key_changes(query).await?;
+        let KeyChangePage { changes, more, incarnation } = page;
+        if own && token.is_some_and(|token| token.incarnation != incarnation) {
+            return Err(bad_page_token("for the same scope and key"));
+        }
+        Ok(List::new(changes, move |changes, taken| {
+            let last = changes.get(taken.checked_sub(1)?)?;
+            let token = ChangeToken { request, incarnation, before: last.version };
+            (more || taken < changes.len()).then(|| token.encode())
+        }))
+    }
+
+    /// Renders a template with a session's state, which includes the `temp:` keys of `invocation`.
+    pub async fn render_template(
+        &self,
+        context: &RequestContext,
+        key: SessionKey,
+        template: String,
+        invocation: Option<InvocationId>,
+    ) -> Result<String, Error> {
+        let query = SessionQuery { with_state: true, ..SessionQuery::info(SessionRef::Full(key)) };
+        let state = self.get_session(context, query, invocation).await?.state.unwrap_or_default();
+        let values: HashMap<&str, _> =
+            state.0.iter().map(|entry| (entry.key.as_str(), &entry.value)).collect();
+        render(&template, RENDERED_BYTES, |key| values.get(key).copied())
+    }
+
+    /// Ends an invocation: its `temp:` keys are gone.
+    pub async fn end_invocation(
+        &self,
+        _context: &RequestContext,
+        key: SessionKey,
+        invocation: InvocationId,
+    ) -> Result<(), Error> {
+        let view = self.store.read_session(SessionQuery::info(SessionRef::Full(key))).await?;
+        self.invocations.end(view.info.incarnation, &invocation);
+        Ok(())
     }
 }
 

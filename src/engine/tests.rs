@@ -20,7 +20,9 @@ use crate::{
         session::{Expiration, Labels},
         token::StoreId,
     },
-    store::{Appended, CreateSession, Created, OnExisting, SessionQuery, memory::MemoryStore},
+    store::{
+        Append, Appended, CreateSession, Created, OnExisting, SessionQuery, memory::MemoryStore,
+    },
 };
 
 /// A clock that is set by hand.
@@ -107,12 +109,13 @@ impl World {
     async fn append_all(
         &self,
         session: &SessionKey,
-        events: Vec<EventRequest>,
+        events: Vec<NewEvent>,
     ) -> Result<Appended, Error> {
-        let request = AppendEvents {
+        let request = Append {
             session: SessionRef::Full(session.clone()),
             events,
             precondition: Precondition::default(),
+            request: None,
             return_state: true,
         };
         self.engine.append_events(&RequestContext::internal(), request).await
@@ -128,13 +131,14 @@ impl World {
     }
 }
 
-fn event(turn: Option<&str>, delta: Delta) -> EventRequest {
+fn event(turn: Option<&str>, delta: Delta) -> NewEvent {
     let mut event = NewEvent {
         event_id: new_event_id(),
         invocation_id: turn.map(invocation),
         author: Author::new("agent").unwrap(),
         branch: Branch::new("").unwrap(),
         event_time: None,
+        partial: false,
         delta,
         body: None,
         fingerprint: Fingerprint::default(),
@@ -142,5 +146,5 @@ fn event(turn: Option<&str>, delta: Delta) -> EventRequest {
         field: FieldPath::from("event.state_delta"),
     };
     event.fingerprint = event.content_fingerprint();
-    EventRequest { event, partial: false }
+    event
 }

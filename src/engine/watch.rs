@@ -6,31 +6,19 @@
 use std::{
     collections::VecDeque,
     pin::{Pin, pin},
-    sync::Arc,
     time::Duration,
 };
 
 use futures_util::future::select_all;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch::Receiver},
+    sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
 };
 
+use super::{Engine, prelude::*};
 use crate::{
-    domain::{
-        Sequence,
-        error::{Bounded, Error, Reason},
-        event::{Changes, Event},
-        limits::MESSAGE_BYTES,
-        scope::{Scope, ScopeKind},
-        session::State,
-        time::Time,
-        token::{Cursor, Digest, Position, StoreId},
-    },
-    engine::Engine,
-    store::{
-        Clock, RequestContext, ScopeChange, StateQuery, StateView, Store, Subscription, WatchQuery,
-    },
+    domain::Sequence,
+    store::{ScopeChange, StateQuery, StateView, Subscription, WatchQuery},
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -83,14 +71,12 @@ pub enum WatchItem {
 
 /// A running watch. Dropping it ends it.
 pub struct Watch {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    engine: Arc<Engine>,
     scope: Scope,
     position: Position,
     /// Read and not yet delivered, each with the position right behind it.
     ready: VecDeque<(WatchItem, Position)>,
     subscriptions: Vec<Subscription>,
-    draining: Receiver<bool>,
     expire_time: Option<Time>,
     complete: bool,
     caught_up: bool,
@@ -101,12 +87,12 @@ pub struct Watch {
 impl Engine {
     /// Starts a watch. Errors here are those of the call. Later ones end the stream.
     pub async fn watch(
-        &self,
+        self: &Arc<Self>,
         _context: &RequestContext,
         scope: Scope,
         from: WatchFrom,
     ) -> Result<Watch, Error> {
-        if *self.draining.borrow() {
+        if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
         let permit = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
@@ -136,13 +122,11 @@ impl Engine {
             }
         };
         Ok(Watch {
-            store: Arc::clone(&self.store),
-            clock: Arc::clone(&self.clock),
+            engine: Arc::clone(self),
             scope,
             position,
             ready,
             subscriptions,
-            draining: self.draining(),
             expire_time,
             complete: false,
             caught_up: false,
@@ -193,14 +177,14 @@ impl Watch {
         let next = self.next_item().await;
         self.ended = matches!(next, Err(_) | Ok((WatchItem::SessionDeleted, _)));
         let scope = Digest::of_scope(&self.scope);
-        let cursor = |position| Cursor { store: self.store.id(), scope, position }.encode();
+        let cursor = |position| Cursor { store: self.engine.store.id(), scope, position }.encode();
         Some(next.map(|(item, position)| (item, cursor(position))))
     }
 
     async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {
         let mut heartbeat = pin!(sleep(Duration::from_secs(HEARTBEAT_SECS)));
         loop {
-            if *self.draining.borrow() {
+            if self.engine.draining.is_cancelled() {
                 return Err(Error::Draining);
             }
             if let Some(item) = self.ready.pop_front() {
@@ -211,7 +195,7 @@ impl Watch {
                 return Ok((WatchItem::CaughtUp, self.position));
             }
             if self.complete && !self.wait(heartbeat.as_mut()).await {
-                return Ok((WatchItem::Heartbeat(self.clock.now()), self.position));
+                return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
             }
             if !self.read().await? {
                 return Ok((WatchItem::SessionDeleted, self.position));
@@ -232,7 +216,7 @@ impl Watch {
             max_items: PAGE_ITEMS,
             max_bytes: PAGE_BYTES,
         };
-        let page = match self.store.read_changes(query).await {
+        let page = match self.engine.store.read_changes(query).await {
             Err(Error::SessionNotFound(_)) => return Ok(false),
             page => page?,
         };
@@ -260,12 +244,12 @@ impl Watch {
 
     /// Waits until there may be something to read (true) or the heartbeat is due (false).
     async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> bool {
-        let left = self.expire_time.map(|at| self.clock.now().until(at));
+        let left = self.expire_time.map(|at| self.engine.now().until(at));
         let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
-        // The watch holds the store, and with it the notifier: `changed` cannot fail.
+        // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
         tokio::select! {
             biased;
-            _ = self.draining.changed() => true,
+            () = self.engine.draining.cancelled() => true,
             _ = select_all(changed) => true,
             () = sleep(left.unwrap_or_default()), if left.is_some() => true,
             () = heartbeat => false,

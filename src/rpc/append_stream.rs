@@ -1,34 +1,19 @@
 //! AppendEventStream: items are passed to the store as they arrive, and answered in that order while later ones are still being
 //! committed.
 
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    sync::Arc,
-    task::Poll,
-};
+use std::{future::poll_fn, task::Poll};
 
-use futures_util::stream::{FuturesOrdered, unfold};
+use futures_util::{
+    future::{BoxFuture, ready},
+    stream::{FuturesOrdered, unfold},
+};
 use prost::Message;
-use tokio::sync::watch::Receiver;
 use tokio_stream::{Stream, StreamExt};
-use tonic::Status;
+use tonic::{Status, Streaming};
 
-use super::{
-    call::Call,
-    convert::{
-        Form,
-        decode::{self, BareIds},
-        encode,
-    },
-};
+use super::{Handlers, call::Call, prelude::*};
 use crate::{
-    domain::{
-        error::{Error, Reason},
-        id::SessionId,
-        scope::SessionRef,
-    },
-    engine::{AppendEvents, Engine},
+    engine::submits_at_once,
     proto::v1::{
         AppendEventStreamRequest, AppendEventStreamResponse, append_event_stream_response::Outcome,
     },
@@ -44,19 +29,13 @@ const IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 const STATE_BYTES: usize = 1024 * 1024;
 
 /// The answers to a stream of appends.
-pub fn answers<S>(
-    engine: Arc<Engine>,
-    bare: BareIds,
+pub fn answers(
+    handlers: Handlers,
     call: Call,
-    items: S,
-) -> impl Stream<Item = Result<AppendEventStreamResponse, Status>> + Send
-where
-    S: Stream<Item = Result<AppendEventStreamRequest, Status>> + Send + Unpin,
-{
+    items: Streaming<AppendEventStreamRequest>,
+) -> impl Stream<Item = Result<AppendEventStreamResponse, Status>> + Send {
     let pipeline = Pipeline {
-        draining: engine.draining(),
-        engine,
-        bare,
+        handlers,
         call,
         items,
         next_index: 0,
@@ -78,22 +57,20 @@ struct Item {
     index: i64,
     bytes: usize,
     call: Call,
-    append: Result<(AppendEvents, Form), Error>,
+    append: Result<(Append, Form), Error>,
 }
 
 /// The answer to an item, and the bytes that count for it until then.
 type Answered = (usize, AppendEventStreamResponse);
 
-struct Pipeline<S> {
-    engine: Arc<Engine>,
-    bare: BareIds,
+struct Pipeline {
+    handlers: Handlers,
     call: Call,
-    items: S,
-    draining: Receiver<bool>,
+    items: Streaming<AppendEventStreamRequest>,
     next_index: i64,
     /// An item that has to wait for an earlier one of its session.
     held: Option<Item>,
-    in_flight: FuturesOrdered<Pin<Box<dyn Future<Output = Answered> + Send>>>,
+    in_flight: FuturesOrdered<BoxFuture<'static, Answered>>,
     bytes: usize,
     /// Index and session of items in flight that may reach the store later than their first poll.
     late: Vec<(i64, SessionId)>,
@@ -103,10 +80,7 @@ struct Pipeline<S> {
     failure: Option<Status>,
 }
 
-impl<S> Pipeline<S>
-where
-    S: Stream<Item = Result<AppendEventStreamRequest, Status>> + Send + Unpin,
-{
+impl Pipeline {
     /// The next answer; `None` at the end.
     async fn next(&mut self) -> Option<Result<AppendEventStreamResponse, Status>> {
         loop {
@@ -121,15 +95,14 @@ where
             // Reading comes before answering, so that the store has work while answers are sent.
             tokio::select! {
                 biased;
-                // The sender is in the engine, which the pipeline holds.
-                () = async { _ = self.draining.wait_for(|draining| *draining).await }, if self.open => {
+                () = self.handlers.engine.draining.cancelled(), if self.open => {
                     // An item that was not started was certainly not applied.
                     self.held = None;
-                    self.fail(self.call.status(&Error::Draining));
+                    (self.open, self.failure) = (false, Some(self.call.status(&Error::Draining)));
                 }
                 item = self.items.next(), if reads => match item {
                     Some(Ok(request)) => self.held = Some(self.read(request)),
-                    Some(Err(status)) => self.fail(status),
+                    Some(Err(status)) => (self.open, self.failure) = (false, Some(status)),
                     None => self.open = false,
                 },
                 Some((bytes, answer)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
@@ -141,11 +114,6 @@ where
         }
     }
 
-    /// Stops reading.
-    fn fail(&mut self, status: Status) {
-        (self.open, self.failure) = (false, Some(status));
-    }
-
     fn read(&mut self, request: AppendEventStreamRequest) -> Item {
         let AppendEventStreamRequest { append } = request;
         let index = self.next_index;
@@ -154,9 +122,9 @@ where
             append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
         });
         let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
-        let append = append
-            .ok_or_else(missing)
-            .and_then(|append| decode::decode(append, self.bare, decode::append_event));
+        let append = append.ok_or_else(missing);
+        let append =
+            append.and_then(|it| decode::decode(it, self.handlers.bare, decode::append_event));
         Item { index, bytes, call: self.call.item(), append }
     }
 
@@ -165,42 +133,36 @@ where
     /// The store keeps the order of first polls, so each item is polled here, before the next one is read.
     async fn start(&mut self, item: Item) {
         if let Ok((append, _)) = &item.append {
-            let id = session_id(append);
+            // Sessions of the same id count as one here.
+            let (SessionRef::Full(SessionKey { session_id: id, .. }) | SessionRef::Bare(id)) =
+                &append.session;
             if self.late.iter().any(|(_, late)| late == id) {
                 self.held = Some(item);
                 return;
             }
-            if !append.submits_at_once() {
+            if !submits_at_once(append) {
                 self.late.push((item.index, id.clone()));
             }
         }
         self.bytes += item.bytes;
-        let mut answer = Box::pin(append(Arc::clone(&self.engine), item));
-        match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-            Poll::Ready(answer) => self.in_flight.push_back(Box::pin(std::future::ready(answer))),
-            Poll::Pending => self.in_flight.push_back(answer),
-        }
+        let mut answer = Box::pin(append(self.handlers.clone(), item));
+        self.in_flight.push_back(match poll_fn(|it| Poll::Ready(answer.as_mut().poll(it))).await {
+            Poll::Ready(answer) => Box::pin(ready(answer)),
+            Poll::Pending => answer,
+        });
     }
 }
 
-async fn append(engine: Arc<Engine>, item: Item) -> Answered {
+async fn append(handlers: Handlers, item: Item) -> Answered {
     let Item { index, bytes, call, append } = item;
     let append = call.run(async {
         let (append, form) = append?;
-        let answer = engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, form, 1))
+        let answer = handlers.engine.append_events(&call.context, append).await?;
+        Ok(encode::append_event(answer, Mode::write(form).inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),
         Err(status) => Outcome::Failure(encode::failure(&status)),
     };
     (bytes, AppendEventStreamResponse { index, outcome: Some(outcome) })
-}
-
-/// The id that an item names its session by. Sessions of the same id count as one here.
-fn session_id(append: &AppendEvents) -> &SessionId {
-    match &append.session {
-        SessionRef::Full(key) => &key.session_id,
-        SessionRef::Bare(id) => id,
-    }
 }

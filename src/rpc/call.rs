@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tonic::{Status, metadata::MetadataMap};
 
-use super::status::{status, watch_status};
+use super::status::watch_status;
 use crate::{
     domain::error::Error,
-    store::{CallId, Principal, RequestContext, TraceParent},
+    store::{CallId, Principal, RequestContext, trace_id},
 };
 
 /// A call, or one item of a stream of them.
@@ -26,7 +26,7 @@ impl Call {
         let context = RequestContext {
             principal: Principal::Local,
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
-            trace: text("traceparent").and_then(TraceParent::parse),
+            trace_id: text("traceparent").and_then(trace_id),
             request_id: CallId::next(),
         };
         Self { method, context }
@@ -46,23 +46,17 @@ impl Call {
     }
 
     pub fn status(&self, error: &Error) -> Status {
-        self.log(error);
-        status(error, self.context.request_id)
+        self.watch_status(error, None)
     }
 
-    /// The status that ends a watch after this cursor.
+    /// The status that ends a watch after this cursor. The cause of an internal error is logged, since the caller does not see it.
     pub fn watch_status(&self, error: &Error, cursor: Option<&str>) -> Status {
-        self.log(error);
-        watch_status(error, self.context.request_id, cursor)
-    }
-
-    /// Logs the cause of an internal error, which the caller does not see.
-    fn log(&self, error: &Error) {
-        let Error::Internal(cause) = error else { return };
-        let Self { method, context } = self;
-        let RequestContext { request_id, trace, .. } = context;
-        let trace_id = trace.map(|trace| format!("{:032x}", trace.trace_id));
-        tracing::error!(method, %request_id, trace_id, cause = cause.0, "internal error");
+        let Self { method, context: RequestContext { request_id, trace_id, .. } } = self;
+        if let Error::Internal(cause) = error {
+            let trace_id = trace_id.map(|id| format!("{id:032x}"));
+            tracing::error!(method, %request_id, trace_id, cause = cause.0, "internal error");
+        }
+        watch_status(error, *request_id, cursor)
     }
 }
 
@@ -120,11 +114,11 @@ mod tests {
         let item = call.item();
         for context in [&call.context, &item.context] {
             assert_eq!(context.deadline, deadline(Duration::from_millis(1500)));
-            assert_eq!(context.trace.map(|trace| trace.to_string()).as_deref(), Some(trace));
+            assert_eq!(context.trace_id, Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
         }
         assert_ne!(call.context.request_id, item.context.request_id);
         let plain = Call::new("Test", &MetadataMap::new());
-        assert_eq!((plain.context.deadline, plain.context.trace), (None, None));
+        assert_eq!((plain.context.deadline, plain.context.trace_id), (None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod append_stream;
 mod call;
 pub mod convert;
+mod prelude;
 mod services;
 pub mod status;
 
@@ -18,35 +19,29 @@ use crate::{
     proto::{
         DESCRIPTOR_SET,
         v1::{
-            event_service_server::{self, EventServiceServer},
-            session_service_server::{self, SessionServiceServer},
-            state_service_server::{self, StateServiceServer},
-            watch_service_server::{self, WatchServiceServer},
+            event_service_server as events, session_service_server as sessions,
+            state_service_server as states, watch_service_server as watches,
         },
     },
 };
 pub use convert::decode::BareIds;
 
 /// The services of the contract, as health names them.
-pub const SERVICE_NAMES: [&str; 4] = [
-    session_service_server::SERVICE_NAME,
-    event_service_server::SERVICE_NAME,
-    state_service_server::SERVICE_NAME,
-    watch_service_server::SERVICE_NAME,
-];
+pub const SERVICE_NAMES: [&str; 4] =
+    [sessions::SERVICE_NAME, events::SERVICE_NAME, states::SERVICE_NAME, watches::SERVICE_NAME];
 
 /// The services of the contract, and both versions of reflection, which also describes health.
 pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     let handlers = Arc::new(Handlers { engine, bare });
     macro_rules! service {
-        ($server:ident) => {
-            $server::from_arc(Arc::clone(&handlers)).max_decoding_message_size(MESSAGE_BYTES)
+        ($server:path) => {
+            <$server>::from_arc(Arc::clone(&handlers)).max_decoding_message_size(MESSAGE_BYTES)
         };
     }
-    let routes = Routes::new(service!(SessionServiceServer))
-        .add_service(service!(EventServiceServer))
-        .add_service(service!(StateServiceServer))
-        .add_service(service!(WatchServiceServer));
+    let routes = Routes::new(service!(sessions::SessionServiceServer<_>))
+        .add_service(service!(events::EventServiceServer<_>))
+        .add_service(service!(states::StateServiceServer<_>))
+        .add_service(service!(watches::WatchServiceServer<_>));
     with_reflection(routes)
 }
 
@@ -65,6 +60,7 @@ fn with_reflection(routes: Routes) -> Routes {
 }
 
 /// Handles the calls of every service.
+#[derive(Clone)]
 struct Handlers {
     engine: Arc<Engine>,
     bare: BareIds,

@@ -1,24 +1,13 @@
 //! The handlers: each decodes its request, calls the engine and encodes the answer.
 
-use std::{pin::Pin, sync::Arc};
+use futures_util::stream::try_unfold;
+use tonic::{Request, Response, Status, Streaming, codegen::BoxStream};
 
-use futures_util::stream::unfold;
-use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
-
-use super::{
-    Handlers,
-    append_stream::answers,
-    call::Call,
-    convert::{decode, encode},
-};
+use super::{Handlers, append_stream::answers, call::Call, prelude::*};
 use crate::proto::v1::{
-    self, event_service_server::EventService, session_service_server::SessionService,
+    event_service_server::EventService, session_service_server::SessionService,
     state_service_server::StateService, watch_service_server::WatchService,
 };
-
-/// The answers of a call that streams them.
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Implements a service: its unary calls, each with an expression that makes the response of what [`decode`] made of the request, and
 /// its other items as they are.
@@ -66,20 +55,20 @@ service! { SessionService |engine, context| {
 
 service! { EventService |engine, context| {
     append_event(AppendEventRequest: (append, form)) -> AppendEventResponse =
-        Ok(encode::append_event(engine.append_events(context, append).await?, form, 0));
+        Ok(encode::append_event(engine.append_events(context, append).await?, Mode::write(form)));
     append_events(AppendEventsRequest: (append, form)) -> AppendEventsResponse =
         Ok(encode::append_events(engine.append_events(context, append).await?, form));
     list_events(ListEventsRequest: ((query, token), form)) -> ListEventsResponse =
         encode::list_events(engine.list_events(context, query, token).await?, form);
 }
-    type AppendEventStreamStream = Answers<v1::AppendEventStreamResponse>;
+    type AppendEventStreamStream = BoxStream<v1::AppendEventStreamResponse>;
 
     async fn append_event_stream(
         &self,
         request: Request<Streaming<v1::AppendEventStreamRequest>>,
     ) -> Result<Response<Self::AppendEventStreamStream>, Status> {
         let call = Call::new("AppendEventStream", request.metadata());
-        let answers = answers(Arc::clone(&self.engine), self.bare, call, request.into_inner());
+        let answers = answers(self.clone(), call, request.into_inner());
         Ok(Response::new(Box::pin(answers)))
     }
 }
@@ -100,7 +89,7 @@ service! { StateService |engine, context| {
 
 #[tonic::async_trait]
 impl WatchService for Handlers {
-    type WatchStream = Answers<v1::WatchResponse>;
+    type WatchStream = BoxStream<v1::WatchResponse>;
 
     /// The messages of a watch, until it ends or fails; a failure is the last one.
     async fn watch(
@@ -114,17 +103,13 @@ impl WatchService for Handlers {
             Ok((self.engine.watch(&call.context, scope, from).await?, form))
         });
         let (watch, form) = opened.await?;
-        let open = Some((watch, call, None::<String>));
-        Ok(Response::new(Box::pin(unfold(open, move |open| async move {
-            let (mut watch, call, cursor) = open?;
-            let next = watch.next().await?;
-            Some(match next.and_then(|(item, cursor)| encode::watch(item, cursor, form)) {
-                Ok(message) => {
-                    let cursor = Some(message.cursor.clone());
-                    (Ok(message), Some((watch, call, cursor)))
-                }
-                Err(error) => (Err(call.watch_status(&error, cursor.as_deref())), None),
-            })
+        let open = (watch, call, None);
+        Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
+            let Some(next) = watch.next().await else { return Ok(None) };
+            let message = next.and_then(|(item, cursor)| encode::watch(item, cursor, form));
+            let message = message.map_err(|error| call.watch_status(&error, cursor.as_deref()))?;
+            let cursor = Some(message.cursor.clone());
+            Ok(Some((message, (watch, call, cursor))))
         }))))
     }
 }

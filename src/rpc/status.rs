@@ -7,16 +7,16 @@ use std::{fmt, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use super::prelude::*;
 use crate::domain::{
-    error::{Bounded, Error, Reason, SequenceConflict, Violation, quoted},
-    limits::{MESSAGE_BYTES, SCOPE_BYTES},
-    scope::{SessionRef, StateKey},
+    error::{Bounded, SequenceConflict, Violation},
+    limits::SCOPE_BYTES,
 };
 use report::Report;
 
 /// The status of a call that failed. `request_id` is sent if the cause is only in the log.
 pub fn status(error: &Error, request_id: impl fmt::Display) -> Status {
-    report(error, request_id).into_status()
+    watch_status(error, request_id, None)
 }
 
 /// The status of a watch that failed after this cursor, with which a caller resumes once the server is back.
@@ -198,11 +198,7 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
     if let Some(SequenceConflict { expected, actual }) = sequence {
         report = report.with("expected", expected).with("actual", actual);
     }
-    if !keys.is_empty() {
-        let keys: Vec<_> = keys.iter().map(StateKey::to_string).collect();
-        report = report.with_list("keys", &keys);
-    }
-    report
+    if keys.is_empty() { report } else { report.with_list("keys", keys) }
 }
 
 fn missing_state_key(keys: &[String]) -> Report {

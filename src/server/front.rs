@@ -2,8 +2,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, ready},
-    pin::Pin,
+    future::ready,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
@@ -14,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
     body::Body,
-    codegen::{self, Bytes, Service, StdError, http},
+    codegen::{self, BoxFuture, Bytes, Service, StdError, http},
     service::Routes,
 };
 use tonic_health::pb::health_server::HealthServer;
@@ -67,7 +66,7 @@ impl Front {
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+type Answer = BoxFuture<http::Response<Body>, Infallible>;
 
 impl<B> Service<http::Request<B>> for Front
 where

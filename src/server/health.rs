@@ -1,11 +1,9 @@
 //! The server's phase, and health (`grpc.health.v1`), which tells it: all services are ready together.
 
-use std::pin::Pin;
-
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
-use tokio_stream::{Stream, wrappers::WatchStream};
-use tonic::{Request, Response, Status};
+use tokio_stream::wrappers::WatchStream;
+use tonic::{Request, Response, Status, codegen::BoxStream};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_server::Health,
@@ -59,7 +57,7 @@ impl Health for PhaseHealth {
         answer.ok_or_else(|| Status::not_found("This service is not registered."))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+    type WatchStream = BoxStream<HealthCheckResponse>;
 
     /// The status now and at every change. A watch ends with the server, which would wait for it otherwise.
     async fn watch(

@@ -25,13 +25,13 @@ use crate::{
     domain::{error::Error, token::StoreId},
 };
 pub use clock::{Clock, SystemClock};
-pub use context::{CallId, Principal, RequestContext, TraceParent};
+pub use context::{CallId, Principal, RequestContext, trace_id};
 pub use notifier::{Notifier, Subscription};
-pub use open::{CrashAt, StoreOptions, open};
+pub use open::{StoreOptions, open};
 pub(crate) use query::Budget;
 pub use query::{
-    EventQuery, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
-    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
+    KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage, SessionQuery,
+    SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
 };
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.

@@ -17,14 +17,11 @@ pub struct StoreOptions {
     /// Identity of a store that begins empty.
     pub new_id: StoreId,
     /// The commit at which the process aborts itself, for crash tests.
-    pub crash: Option<CrashAt>,
+    pub crash: Option<Crash>,
 }
 
 /// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
-#[derive(Clone, Copy, Debug)]
-pub struct CrashAt(Crash);
-
-impl FromStr for CrashAt {
+impl FromStr for Crash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -36,7 +33,7 @@ impl FromStr for CrashAt {
             _ => return Err(form()),
         };
         let at_commit = commit.parse::<NonZeroU64>().map_err(|_| form())?.get();
-        Ok(Self(Crash { point, at_commit }))
+        Ok(Self { point, at_commit })
     }
 }
 
@@ -48,7 +45,6 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
     }
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => {
-            let crash = crash.map(|CrashAt(crash)| crash);
             let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path, new_id) };
             let store = sqlite::open(options).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(store))
@@ -65,10 +61,10 @@ mod tests {
 
     #[test]
     fn a_crash_point_has_a_place_and_a_number() {
-        assert!("before-commit:1".parse::<CrashAt>().is_ok());
-        assert!("after-commit:12".parse::<CrashAt>().is_ok());
+        assert!("before-commit:1".parse::<Crash>().is_ok());
+        assert!("after-commit:12".parse::<Crash>().is_ok());
         for text in ["", "before-commit", "before-commit:0", "before-commit:x", "later:1"] {
-            assert!(text.parse::<CrashAt>().is_err(), "{text}");
+            assert!(text.parse::<Crash>().is_err(), "{text}");
         }
     }
 

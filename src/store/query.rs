@@ -1,16 +1,6 @@
 //! Queries to a store, their results, and how much of a page is taken.
 
-use crate::domain::{
-    Sequence, Version,
-    event::{Changes, Event},
-    id::{AppName, Author, SessionId, UserId},
-    json::Json,
-    page::{EventPage, EventSelection},
-    scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-    session::{Incarnation, Labels, SessionInfo, State},
-    time::Time,
-    token::Position,
-};
+use crate::domain::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
@@ -72,14 +62,6 @@ pub struct SessionPage {
     /// The last session looked at, behind which the next page begins; `None` at the end. A page may be short, even empty, and have
     /// more behind it.
     pub rest: Option<(Time, UserId, SessionId)>,
-}
-
-#[derive(Clone, Debug)]
-pub struct EventQuery {
-    pub key: SessionKey,
-    /// As of this event; `None`: now.
-    pub as_of: Option<Sequence>,
-    pub selection: EventSelection,
 }
 
 #[derive(Clone, Debug)]

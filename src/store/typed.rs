@@ -1,17 +1,12 @@
 //! Typed calls of a store: a write submits its request to [`Store::commit`] and takes the answer of its kind.
 
-use super::{EventQuery, RequestContext, SessionQuery, Store};
+use super::{RequestContext, Store};
 use crate::{
     commit::{
-        Answer, Append, Appended, CopyEvents, CreateSession, Created, ForkSession, Request,
-        RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+        Answer, Append, Appended, CreateSession, Created, ForkSession, Request, RewindSession,
+        SessionUpdate, StateUpdate, StateUpdated,
     },
-    domain::{
-        error::Error,
-        page::EventPage,
-        scope::{SessionKey, SessionRef},
-        session::{SessionInfo, State},
-    },
+    domain::prelude::*,
 };
 
 /// The answer of the kind that a request has.
@@ -58,23 +53,12 @@ impl dyn Store {
         let mut after = 0;
         // The first piece is copied even if there are no events, because a store copies with it what belongs to sequence 0.
         loop {
-            let copy = CopyEvents { fork: fork.clone(), after };
-            after = answer!(self, context, Request::CopyEvents(copy), Copied)?;
+            after = answer!(self, context, Request::CopyEvents(fork.clone(), after), Copied)?;
             if after >= fork.up_to {
                 break;
             }
         }
         answer!(self, context, Request::FinishFork(fork), Forked)
-    }
-
-    /// Reads a page of a session's events. Errors: [`Error::SessionNotFound`], [`Error::BeyondLastSequence`].
-    pub async fn list_events(&self, query: EventQuery) -> Result<(SessionInfo, EventPage), Error> {
-        let EventQuery { key, as_of, selection } = query;
-        let (session, events) = (SessionRef::Full(key), Some(selection));
-        let query = SessionQuery { session, as_of, with_state: false, events };
-        let view = self.read_session(query).await?;
-        let page = view.events.ok_or_else(|| Error::internal("no events were read"))?;
-        Ok((view.info, page))
     }
 
     /// Ends expired sessions and removes rows of those that are gone, a bounded piece. Whether more is left to do.

@@ -10,16 +10,16 @@ use sessiond::{
         error::Error,
         event::{Changes, Event},
         page::EventPage,
-        scope::SessionKey,
+        scope::{SessionKey, SessionRef},
         session::{SessionInfo, State},
         time::Time,
         token::{Position, StoreId},
     },
     store::{
-        Append, Appended, CreateSession, Created, EventQuery, ForkSession, KeyChangePage,
-        KeyChangeQuery, RequestContext, RewindSession, SessionPage, SessionQuery, SessionUpdate,
-        SessionView, SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store,
-        Subscription, WatchPage, WatchQuery,
+        Append, Appended, CreateSession, Created, ForkSession, KeyChangePage, KeyChangeQuery,
+        RequestContext, RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView,
+        SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store, Subscription,
+        WatchPage, WatchQuery,
     },
 };
 use tempfile::TempDir;
@@ -181,7 +181,6 @@ calls! {
     reads {
         read_session(SessionQuery) -> SessionView;
         list_sessions(SessionsQuery) -> SessionPage;
-        list_events(EventQuery) -> (SessionInfo, EventPage);
         read_state(StateQuery) -> StateView;
         list_key_changes(KeyChangeQuery) -> KeyChangePage;
         read_changes(WatchQuery) -> WatchPage;
@@ -189,6 +188,18 @@ calls! {
 }
 
 impl TestStore {
+    /// A page of a session's events alone.
+    pub async fn list_events(
+        &self,
+        request: impl Into<Timed<EventQuery>>,
+    ) -> Result<(SessionInfo, EventPage), Error> {
+        let EventQuery { key, as_of, selection } = self.set_clock(request);
+        let (session, events) = (SessionRef::Full(key), Some(selection));
+        let query = SessionQuery { session, as_of, with_state: false, events };
+        let view = self.store.read_session(query).await?;
+        Ok((view.info, view.events.unwrap()))
+    }
+
     async fn open(backend: &Backend, folder: &TempDir) -> Self {
         let clock = Arc::new(TestClock::new(NOW));
         let store = (backend.open)(folder.path().into(), clock.clone()).await;

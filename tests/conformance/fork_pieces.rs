@@ -1,7 +1,7 @@
 //! Forks that take several requests, and what happens between those.
 
 use sessiond::{
-    commit::{Answer, CopyEvents, Fork, Request},
+    commit::{Answer, Fork, Request},
     domain::{
         Sequence,
         error::Error,
@@ -22,8 +22,7 @@ async fn begin(fixture: &Fixture, fork: ForkSession) -> Fork {
 
 /// Copies the next piece. Returns the last event that is copied then.
 async fn copy(fixture: &Fixture, fork: &Fork, after: Sequence) -> Result<Sequence, Error> {
-    let piece = CopyEvents { fork: fork.clone(), after };
-    match ask(fixture, Request::CopyEvents(piece)).await? {
+    match ask(fixture, Request::CopyEvents(fork.clone(), after)).await? {
         Answer::Copied(copied) => Ok(copied),
         other => panic!("{other:?}"),
     }

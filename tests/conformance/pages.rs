@@ -7,7 +7,7 @@ use sessiond::{
         limits::PAGE_SCANNED,
         page::{EventPage, EventSelection},
     },
-    store::{EventQuery, SessionQuery},
+    store::SessionQuery,
 };
 
 use crate::{fixture::*, requests::*};

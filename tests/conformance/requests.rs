@@ -18,9 +18,9 @@ use sessiond::{
         token::Position,
     },
     store::{
-        Append, CreateSession, EventQuery, ForkSession, KeyChangeQuery, OnExisting, RequestKey,
-        RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery,
-        StateUpdate, WatchQuery,
+        Append, CreateSession, ForkSession, KeyChangeQuery, OnExisting, RequestKey, RewindSession,
+        SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery, StateUpdate,
+        WatchQuery,
     },
 };
 
@@ -179,6 +179,7 @@ pub fn event(id: &str, delta: Delta) -> NewEvent {
         author: Author::new("agent").unwrap(),
         branch: Branch::new("").unwrap(),
         event_time: None,
+        partial: false,
         delta: delta.split_temp().0,
         body: None,
         fingerprint: Fingerprint(0),
@@ -265,6 +266,14 @@ pub fn everything() -> EventSelection {
         max_items: usize::MAX,
         max_bytes: usize::MAX,
     }
+}
+
+/// Asks for a page of a session's events.
+#[derive(Clone, Debug)]
+pub struct EventQuery {
+    pub key: SessionKey,
+    pub as_of: Option<Sequence>,
+    pub selection: EventSelection,
 }
 
 pub fn events(path: &str) -> EventQuery {

@@ -9,7 +9,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use sessiond::{
-    commit::{Answer, ChangeSet, CopyEvents, Fork, Loaded, Needs, Refusal, Request, decide, needs},
+    commit::{Answer, ChangeSet, Fork, Loaded, Needs, Refusal, Request, decide, needs},
     domain::{error::Error, session::Incarnation, time::Time},
 };
 
@@ -154,7 +154,7 @@ impl Alone {
                 Some(after) if after >= fork.up_to => Request::FinishFork(fork.clone()),
                 after => {
                     let after = after.unwrap_or(0);
-                    Request::CopyEvents(CopyEvents { fork: fork.clone(), after })
+                    Request::CopyEvents(fork.clone(), after)
                 }
             };
             queue.push_back(Work {
@@ -233,7 +233,7 @@ impl Alone {
                 self.forks.push(Copying { fork, expected, after: None, queued: false });
                 return;
             }
-            (Request::CopyEvents(CopyEvents { fork, .. }), ..) => fork,
+            (Request::CopyEvents(fork, _), ..) => fork,
             (Request::FinishFork(fork), ..) => fork,
             _ => return,
         };

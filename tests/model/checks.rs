@@ -90,11 +90,8 @@ pub fn loaded(tables: &Tables, loaded: &Loaded) {
         assert_eq!(tables.markers(*incarnation), session.markers);
         scope(tables, &ScopeKey::Session(*incarnation), &session.own);
     }
-    for (app, application) in &loaded.applications {
-        scope(tables, &ScopeKey::Application(app.clone()), &application.own);
-        for (user, state) in &application.users {
-            scope(tables, &ScopeKey::User(app.clone(), user.clone()), state);
-        }
+    for (key, state) in &loaded.scopes {
+        scope(tables, key, state);
     }
 }
 

@@ -55,6 +55,7 @@ fn event(id: u128, delta: Delta, body: Option<Json>) -> NewEvent {
         author: Author::system(),
         branch: Branch::new("").unwrap(),
         event_time: None,
+        partial: false,
         delta: delta.split_temp().0,
         body,
         fingerprint: Fingerprint(id),

@@ -14,8 +14,7 @@ use sessiond::{
         token::Position,
     },
     store::{
-        EventQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, Store,
-        WatchQuery,
+        KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, Store, WatchQuery,
     },
 };
 
@@ -159,7 +158,7 @@ async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey
         author: some(4).then(|| Author::new("x").unwrap()),
         invocation_id: some(5).then(|| InvocationId::new("1").unwrap()),
     };
-    let selection = EventSelection {
+    let mut selection = EventSelection {
         filter,
         after: some(7) as Sequence * 2,
         up_to: some(6).then_some(7),
@@ -168,19 +167,21 @@ async fn pages(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey
         max_items: observer.items(1 + round % 4),
         max_bytes: if some(5) { 400 } else { usize::MAX },
     };
-    let mut query = EventQuery { key: key.clone(), as_of: None, selection };
     for at in 0..200 {
-        let (mut info, page) = observer.store.list_events(query.clone()).await.unwrap();
-        assert!(page.events.len() <= query.selection.max_items);
+        let session = SessionQuery::info(SessionRef::Full(key.clone()));
+        let query = SessionQuery { events: Some(selection.clone()), ..session };
+        let view = observer.store.read_session(query).await.unwrap();
+        let (mut info, page) = (view.info, view.events.unwrap());
+        assert!(page.events.len() <= selection.max_items);
         if at == 0 {
             observer.names.rename(&mut info);
             line(seen, "events of", info);
         }
         page.events.into_iter().for_each(|event| line(seen, "event", event));
         let Some(rest) = page.rest else { return };
-        query.selection.after = rest.after;
-        query.selection.up_to = rest.up_to;
-        query.selection.recent = None;
+        selection.after = rest.after;
+        selection.up_to = rest.up_to;
+        selection.recent = None;
     }
     panic!("the pages of events do not end");
 }

@@ -190,6 +190,7 @@ fn new_event(at: usize, entry: Entry, now: Time) -> NewEvent {
         author,
         branch,
         event_time,
+        partial: false,
         delta,
         body,
         fingerprint: Fingerprint::default(),

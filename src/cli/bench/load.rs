@@ -88,10 +88,10 @@ pub struct Round {
 }
 
 impl Round {
-    /// A round of some time, or of a number of calls.
-    pub fn start(time: Option<Duration>, calls: Option<u64>) -> Self {
+    /// A round of some seconds, or of a number of calls.
+    pub fn start(seconds: Option<u64>, calls: Option<u64>) -> Self {
         let started = instant();
-        let until = time.map(|time| started + time);
+        let until = seconds.map(|seconds| started + Duration::from_secs(seconds));
         let calls_left = AtomicU64::new(calls.unwrap_or(u64::MAX));
         Self { started, until, calls_left, results: Mutex::new(Results::new()) }
     }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn time_ends_a_round() {
-        let round = Round::start(Some(Duration::from_secs(3600)), None);
+        let round = Round::start(Some(3600), None);
         assert!(round.take(round.started));
         assert!(!round.take(round.started + Duration::from_secs(3600)));
     }

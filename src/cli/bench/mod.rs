@@ -4,7 +4,7 @@ mod fixture;
 mod load;
 mod table;
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc};
 
 use clap::{Args, ValueEnum, value_parser};
 use tokio::{signal, task::JoinSet};
@@ -227,10 +227,10 @@ impl Bench<'_> {
         let calls: Arc<[Call]> = calls.into();
         let args = self.args;
         if args.warmup > 0 {
-            self.round(setting, &calls, Some(args.warmup), None).await;
+            self.round(setting, &calls, Round::start(Some(args.warmup), None)).await;
         }
         let seconds = args.count.is_none().then_some(args.seconds);
-        let round = self.round(setting, &calls, seconds, args.count).await;
+        let round = self.round(setting, &calls, Round::start(seconds, args.count)).await;
         let row = Row::new(workload, setting, round.started.elapsed(), &round.results());
         if let Some(error) = &round.results().first_error {
             tell(&format!("error: {} calls failed, the first with {error}", row.errors));
@@ -246,15 +246,9 @@ impl Bench<'_> {
         output::print_text(&row.line())
     }
 
-    async fn round(
-        &self,
-        setting: Setting,
-        calls: &Arc<[Call]>,
-        seconds: Option<u64>,
-        count: Option<u64>,
-    ) -> Arc<Round> {
+    async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {
         let workers = setting.streams.unwrap_or(setting.in_flight);
-        let round = Arc::new(Round::start(seconds.map(Duration::from_secs), count));
+        let round = Arc::new(round);
         let mut running = JoinSet::new();
         for worker in 0..workers {
             let (round, calls) = (Arc::clone(&round), Arc::clone(calls));

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::domain::{
+    event::Event,
     page::{EventFilter, EventSelection},
     token::EventToken,
 };
-use crate::store::{EventQuery, RequestContext};
 
 impl World {
     async fn filled(&self, events: usize) -> SessionKey {
@@ -23,7 +23,7 @@ impl World {
         key: &SessionKey,
         descending: bool,
         token: Option<String>,
-    ) -> Result<EventList, Error> {
+    ) -> Result<List<Event>, Error> {
         let selection = EventSelection { descending, ..EventSelection::default() };
         self.select(key, selection, token).await
     }
@@ -33,9 +33,10 @@ impl World {
         key: &SessionKey,
         selection: EventSelection,
         token: Option<String>,
-    ) -> Result<EventList, Error> {
+    ) -> Result<List<Event>, Error> {
         let selection = EventSelection { max_items: 3, ..selection };
-        let query = EventQuery { key: key.clone(), as_of: None, selection };
+        let session = SessionQuery::info(SessionRef::Full(key.clone()));
+        let query = SessionQuery { events: Some(selection), ..session };
         let token = token.map(|text| EventToken::decode(&text).unwrap());
         self.engine.list_events(&RequestContext::internal(), query, token).await
     }
@@ -51,8 +52,8 @@ async fn pages_that_are_answered_in_part_still_go_on_without_gap_or_repetition()
             let mut token = None;
             loop {
                 let page = world.list(&session, descending, token).await.unwrap();
-                let taken = take.min(page.events.len());
-                seen.extend(page.events[..taken].iter().map(|event| event.sequence));
+                let taken = take.min(page.items.len());
+                seen.extend(page.items[..taken].iter().map(|event| event.sequence));
                 token = page.next_page_token(taken);
                 if token.is_none() {
                     break;
@@ -80,12 +81,12 @@ async fn a_session_read_goes_on_in_a_list_at_the_same_moment() {
     world.append(&session, None, Delta::default()).await.unwrap();
     for wanted in [EventSelection::default(), wanted] {
         let page = world.select(&session, wanted, token.clone()).await.unwrap();
-        let sequences: Vec<_> = page.events.iter().map(|event| event.sequence).collect();
+        let sequences: Vec<_> = page.items.iter().map(|event| event.sequence).collect();
         assert_eq!(sequences, [3, 4, 5]);
     }
     // Where not even one event fitted, the list begins with the first.
     let page = world.list(&session, false, answer.events.next_page_token(0)).await.unwrap();
-    assert_eq!(page.events[0].sequence, 2);
+    assert_eq!(page.items[0].sequence, 2);
 }
 
 #[tokio::test]
@@ -99,11 +100,11 @@ async fn a_token_is_refused_with_other_filters_another_order_and_another_life() 
         let Error::Invalid(violations) = error else { panic!("{error}") };
         violations[0].reason == crate::domain::error::Reason::BadPageToken
     };
-    assert!(refused(world.list(&session, true, token.clone()).await.unwrap_err()));
+    assert!(refused(world.list(&session, true, token.clone()).await.err().unwrap()));
     let filter = EventFilter { include_rewound: true, ..EventFilter::default() };
     let wanted = EventSelection { filter, ..EventSelection::default() };
-    assert!(refused(world.select(&session, wanted, token.clone()).await.unwrap_err()));
+    assert!(refused(world.select(&session, wanted, token.clone()).await.err().unwrap()));
     world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
     world.filled(5).await;
-    assert!(refused(world.list(&session, false, token).await.unwrap_err()));
+    assert!(refused(world.list(&session, false, token).await.err().unwrap()));
 }

@@ -150,7 +150,7 @@ async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
     let world = world();
     let session = world.create("alice", "s").await;
     let partial =
-        EventRequest { partial: true, ..event(Some("turn"), set(&[("a", "1"), ("temp:b", "1")])) };
+        NewEvent { partial: true, ..event(Some("turn"), set(&[("a", "1"), ("temp:b", "1")])) };
     let stored = event(Some("turn"), set(&[("c", "1")]));
     let answer =
         world.append_all(&session, vec![partial.clone(), stored, partial.clone()]).await.unwrap();
@@ -163,15 +163,15 @@ async fn a_partial_event_changes_nothing_and_keeps_its_place_in_a_batch() {
     };
     let field = FieldPath::from("events[1].state_delta");
     let mut wrong = event(None, wrong);
-    wrong.event.field = field;
+    wrong.field = field;
     let error = world.append_all(&session, vec![partial, wrong]).await.unwrap_err();
     let Error::Invalid(violations) = error else { panic!("{error}") };
     assert!(violations[0].field.starts_with("events[1]."), "{violations:?}");
 }
 
-fn named(id: &str, turn: &str, delta: Delta) -> EventRequest {
+fn named(id: &str, turn: &str, delta: Delta) -> NewEvent {
     let mut event = event(Some(turn), delta);
-    event.event.event_id = EventId::new(id).unwrap();
+    event.event_id = EventId::new(id).unwrap();
     event
 }
 
@@ -196,7 +196,7 @@ async fn nothing_is_refused_that_is_committed() {
     world.append(&session, Some("turn"), set(&[("temp:x", "\"text\"")])).await.unwrap();
     // Would work behind the first event, which turns out to be a replay and does not set the key again.
     let mut new = named("e2", "turn", add("temp:x"));
-    new.event.delta.set.push((key("stored"), json("1")));
+    new.delta.set.push((key("stored"), json("1")));
     let answer = world.append_all(&session, vec![replay, new]).await.unwrap();
     let replayed: Vec<_> = answer.events.iter().map(|event| event.replayed).collect();
     assert_eq!(replayed, [true, false]);

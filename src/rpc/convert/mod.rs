@@ -5,11 +5,5 @@
 pub mod decode;
 pub mod encode;
 
-/// The form of free-form JSON in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As `google.protobuf.Struct`.
-    Struct,
-    /// As text.
-    Text,
-}
+/// The form of free-form JSON in an answer. [`decode`] makes the default explicit.
+pub use crate::proto::v1::JsonForm as Form;

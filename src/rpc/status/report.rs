@@ -116,12 +116,12 @@ impl Report {
     }
 
     /// Adds a JSON array of the first items, at least one, then how many there are more.
-    pub fn with_list(mut self, name: &'static str, items: &[String]) -> Self {
+    pub fn with_list(mut self, name: &'static str, items: &[impl ToString]) -> Self {
         // Brackets, and the text that counts the rest. An item has quotes and a comma.
         let mut left = LIST_BYTES - 32;
         let mut shown = Vec::new();
         for item in items.iter().take(VIOLATIONS) {
-            let mut item = truncated(item, TEXT_BYTES, str::len);
+            let mut item = truncated(&item.to_string(), TEXT_BYTES, str::len);
             if shown.is_empty() {
                 item = truncated(&item, left - 3, text_bytes);
             }

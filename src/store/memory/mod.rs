@@ -3,7 +3,6 @@
 //! One lock around plain data. Every request is a group of its own: it loads copies of what it needs, is decided on them, and its
 //! change set is applied to the data. So a decision that is refused, or panics, cannot leave anything behind.
 
-mod history;
 mod read;
 mod scope;
 mod world;
@@ -29,20 +28,22 @@ use crate::{
 pub struct MemoryStore {
     id: StoreId,
     notifier: Notifier,
+    clock: Arc<dyn Clock>,
     world: Mutex<World>,
 }
 
 impl MemoryStore {
     /// An empty store. No other store may have this id.
     pub fn new(id: StoreId, clock: Arc<dyn Clock>) -> Self {
-        Self { id, notifier: Notifier::default(), world: Mutex::new(World::new(clock)) }
+        Self { id, notifier: Notifier::default(), clock, world: Mutex::default() }
     }
 
     fn open(&self) -> Result<MutexGuard<'_, World>, Error> {
-        let world = self.lock();
+        let mut world = self.lock();
         if world.closed {
             return Err(Error::Draining);
         }
+        world.now = self.clock.now();
         Ok(world)
     }
 

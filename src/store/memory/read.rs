@@ -1,4 +1,4 @@
-//! Reads of sessions, events and state, now or as of an event.
+//! Reads of sessions, events and state, now or as of an event, and of what changed.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -7,33 +7,19 @@ use super::{
     world::{Log, World, before_all},
 };
 use crate::{
-    commit::ScopeKey,
-    domain::{
-        Sequence, Version,
-        error::Error,
-        event::{Event, ScopeVersions},
-        id::{SessionId, UserId},
-        page::{EventFilter, EventPage, EventSelection, Rest, narrow},
-        scope::{Scope, ScopeKind, StateKey},
-        session::{Incarnation, SessionInfo, State, StateEntry},
-        time::Time,
-        token::Position,
-    },
+    commit::{EventRow, ScopeKey, ScopeLogRow},
+    domain::{delta, prelude::*},
     store::{
-        Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView,
+        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
+        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
     },
 };
 
 /// The scopes that are visible from one, from wide to narrow. `None`: never written to, or no scope of that kind.
-pub(super) type VisibleScopes<'w> = [Option<&'w ScopeRecord>; 3];
+pub type VisibleScopes<'w> = [Option<&'w ScopeRecord>; 3];
 
 impl World {
-    pub(super) fn visible(
-        &self,
-        scope: &Scope,
-        session: Option<&SessionInfo>,
-    ) -> VisibleScopes<'_> {
+    pub fn visible(&self, scope: &Scope, session: Option<&SessionInfo>) -> VisibleScopes<'_> {
         let session = session.map(|info| info.incarnation);
         ScopeKind::ALL.map(|kind| self.scopes.get(&ScopeKey::of(kind, scope, session)?))
     }
@@ -43,7 +29,7 @@ impl World {
         state_at(self.visible(&Scope::Session(info.key.clone()), Some(info)), versions)
     }
 
-    pub(super) fn read_session(&self, query: &SessionQuery) -> Result<SessionView, Error> {
+    pub fn read_session(&self, query: &SessionQuery) -> Result<SessionView, Error> {
         let SessionQuery { session, as_of, with_state, events } = query;
         let info = self.find(session)?;
         let (log, last_sequence) = (self.log(info.incarnation), info.last_sequence);
@@ -68,13 +54,12 @@ impl World {
         })
     }
 
-    pub(super) fn list_sessions(&self, query: &SessionsQuery) -> SessionPage {
+    pub fn list_sessions(&self, query: &SessionsQuery) -> SessionPage {
         let SessionsQuery { app_name, user_id, labels, order, after, .. } = query;
         let after = after.as_ref().map(|(time, user, session)| (*time, user, session));
-        let now = self.now();
         let is_wanted = |info: &&SessionInfo| {
             let behind = |after| compare(*order, place(info), after).is_gt();
-            !info.expired(now) && info.labels.contain(labels) && after.is_none_or(behind)
+            !info.expired(self.now) && info.labels.contain(labels) && after.is_none_or(behind)
         };
         let first = before_all(app_name.clone(), user_id.clone());
         let listed = self.sessions.range(first..).take_while(|(key, _)| {
@@ -96,7 +81,7 @@ impl World {
         page
     }
 
-    pub(super) fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
+    pub fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
         let info = self.session_of(&query.scope)?;
         let scopes = self.visible(&query.scope, info);
         let entry = |key: StateKey| {
@@ -115,6 +100,76 @@ impl World {
             versions: ScopeVersions { application, user },
         };
         Ok(StateView { state, position, info: info.cloned() })
+    }
+
+    pub fn list_key_changes(&self, query: &KeyChangeQuery) -> Result<KeyChangePage, Error> {
+        let session = self.session_of(&query.scope)?;
+        let kind = query.key.scope();
+        let own = session.filter(|_| kind == Some(ScopeKind::Session));
+        let incarnation = own.map_or(Incarnation(0), |own| own.incarnation);
+        let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
+        let scopes = self.visible(&query.scope, session);
+        let Some(scope) = kind.and_then(|kind| scopes[kind as usize]) else {
+            return Ok(page);
+        };
+        let changes = scope.changes(query.key.name());
+        let end = changes
+            .partition_point(|(version, _)| query.before.is_none_or(|before| *version < before));
+        let mut budget = Budget::new(query.max_items, query.max_bytes);
+        for (version, value) in changes[..end].iter().rev() {
+            if !budget.take(value.as_ref().map_or(0, Json::len)) {
+                page.more = true;
+                break;
+            }
+            let (version, value) = (*version, value.clone());
+            let (commit_time, author, source) = match own {
+                None => match scope.row(version) {
+                    None => continue,
+                    Some(ScopeLogRow { commit_time, author, source, .. }) => {
+                        let source = source.as_ref().map(|it| (it.key.clone(), it.sequence));
+                        (*commit_time, author.clone(), source)
+                    }
+                },
+                Some(own) => match self.log(own.incarnation).event(version) {
+                    // Version 0 is the creation.
+                    None => (own.create_time, Author::from_stored(""), None),
+                    Some(EventRow { event, .. }) => {
+                        (event.commit_time, event.author.clone(), Some((own.key.clone(), version)))
+                    }
+                },
+            };
+            page.changes.push(KeyChange { version, value, commit_time, author, source });
+        }
+        Ok(page)
+    }
+
+    pub fn read_changes(&self, query: &WatchQuery) -> Result<WatchPage, Error> {
+        let session = self.session_of(&query.scope)?;
+        if let (Scope::Session(key), Some(session)) = (&query.scope, session)
+            && session.incarnation != query.position.incarnation
+        {
+            return Err(Error::not_found(key));
+        }
+        let mut budget = Budget::new(query.max_items, query.max_bytes);
+        let mut page = WatchPage {
+            events: Vec::new(),
+            changes: Vec::new(),
+            position: query.position,
+            complete: true,
+            expire_time: session.and_then(|session| session.expire_time),
+        };
+        let own = session.map(|session| session.incarnation);
+        // Changes of wider scopes come when no event is left: those that events overwrote are not sent.
+        if let Some(own) = own {
+            page.complete = self.log(own).follow(&mut page, &mut budget);
+        }
+        let [application, user, _] = self.visible(&query.scope, session);
+        for (kind, scope) in [(ScopeKind::Application, application), (ScopeKind::User, user)] {
+            if let (Some(scope), true) = (scope, page.complete) {
+                page.complete = scope.follow(kind, own, &mut page, &mut budget);
+            }
+        }
+        Ok(page)
     }
 }
 
@@ -185,6 +240,21 @@ impl Log {
         }
         page
     }
+
+    /// Takes the events after a position. Returns whether none is left.
+    fn follow(&self, page: &mut WatchPage, budget: &mut Budget) -> bool {
+        let visible = self.visible(self.events.len() as u64);
+        for row in self.between(page.position.sequence, self.events.len() as u64) {
+            let event = &row.event;
+            if !budget.take(event.bytes()) {
+                return false;
+            }
+            page.position.sequence = event.sequence;
+            let rewound = !visible.contains(event.sequence);
+            page.events.push(Event { rewound, ..Event::clone(event) });
+        }
+        true
+    }
 }
 
 fn passes(event: &Event, filter: &EventFilter, is_visible: bool) -> bool {
@@ -193,4 +263,41 @@ fn passes(event: &Event, filter: &EventFilter, is_visible: bool) -> bool {
         && after_time.is_none_or(|time| event.event_time >= time)
         && author.as_ref().is_none_or(|author| event.author == *author)
         && invocation_id.as_ref().is_none_or(|id| event.invocation_id.as_ref() == Some(id))
+}
+
+impl ScopeRecord {
+    /// Takes the changes after a position that are still the newest of their keys, except those that the session `own` made. Returns
+    /// whether none is left.
+    fn follow(
+        &self,
+        kind: ScopeKind,
+        own: Option<Incarnation>,
+        page: &mut WatchPage,
+        budget: &mut Budget,
+    ) -> bool {
+        let versions = &mut page.position.versions;
+        let position = match kind {
+            ScopeKind::Application => &mut versions.application,
+            ScopeKind::User | ScopeKind::Session => &mut versions.user,
+        };
+        for _ in 0..PAGE_SCANNED {
+            let version = position.saturating_add(1);
+            let Some(row) = self.row(version) else {
+                return true;
+            };
+            let is_own = row.source.as_ref().is_some_and(|source| Some(source.incarnation) == own);
+            let newest = |name: &str| self.changes(name).last().map(|(version, _)| *version);
+            let mut kept = if is_own { Vec::new() } else { row.changes.results().collect() };
+            kept.retain(|(key, _)| newest(key.name()) == Some(version));
+            if !kept.is_empty() {
+                let (changes, commit_time) = (delta::changes(kept.iter()), row.commit_time);
+                if !budget.take(changes.text_len()) {
+                    return false;
+                }
+                page.changes.push(ScopeChange { scope: kind, version, changes, commit_time });
+            }
+            *position = version;
+        }
+        false
+    }
 }

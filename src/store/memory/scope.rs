@@ -2,36 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{
-    commit::ScopeLogRow,
-    domain::{
-        Version,
-        delta::KeyResult,
-        event::{Changes, Fingerprint},
-        id::RequestId,
-        json::Json,
-        scope::{ScopeKind, StateKey},
-    },
-};
+use crate::{commit::ScopeLogRow, domain::prelude::*};
 
 /// One scope: every change of every key, from which its state at any version is read.
 ///
 /// There is no second map of the state as it is now: a read looks at every key there ever was, which keeps writes simple.
 #[derive(Default)]
-pub(super) struct ScopeRecord {
-    pub(super) version: Version,
+pub struct ScopeRecord {
+    pub version: Version,
     /// The sum of names and values.
-    pub(super) state_bytes: usize,
+    pub state_bytes: usize,
     /// By name, without prefix: the versions that changed it, oldest first, with its value; `None`: it was removed.
     keys: BTreeMap<Box<str>, Vec<(Version, Option<Json>)>>,
-    pub(super) requests: HashMap<RequestId, Fingerprint>,
+    pub requests: HashMap<RequestId, Fingerprint>,
     /// Of an application or a user, one row a version, from 1. A session's log is its events.
-    pub(super) log: Vec<ScopeLogRow>,
+    pub log: Vec<ScopeLogRow>,
 }
 
 impl ScopeRecord {
     /// Adds a change of a key behind the others.
-    pub(super) fn put(&mut self, name: &str, value: Option<Json>, version: Version) {
+    pub fn put(&mut self, name: &str, value: Option<Json>, version: Version) {
         match self.keys.get_mut(name) {
             Some(changes) => changes.push((version, value)),
             None => drop(self.keys.insert(name.into(), vec![(version, value)])),
@@ -39,8 +29,8 @@ impl ScopeRecord {
     }
 
     /// Adds the part of an event's or a request's changes that is of this kind of scope.
-    pub(super) fn put_changes(&mut self, changes: &Changes, kind: ScopeKind, version: Version) {
-        for (key, value) in results(changes) {
+    pub fn put_changes(&mut self, changes: &Changes, kind: ScopeKind, version: Version) {
+        for (key, value) in changes.results() {
             if key.scope() == Some(kind) {
                 self.put(key.name(), value, version);
             }
@@ -48,12 +38,12 @@ impl ScopeRecord {
     }
 
     /// A key's value and the version that wrote it.
-    pub(super) fn get(&self, name: &str) -> Option<(&Json, Version)> {
+    pub fn get(&self, name: &str) -> Option<(&Json, Version)> {
         value_at(self.changes(name), Version::MAX)
     }
 
     /// Every key that had a value at a version, by name.
-    pub(super) fn entries(&self, at: Version) -> impl Iterator<Item = (&str, &Json, Version)> {
+    pub fn entries(&self, at: Version) -> impl Iterator<Item = (&str, &Json, Version)> {
         self.keys.iter().filter_map(move |(name, changes)| {
             let (value, version) = value_at(changes, at)?;
             Some((&**name, value, version))
@@ -61,12 +51,12 @@ impl ScopeRecord {
     }
 
     /// The changes of a key, oldest first.
-    pub(super) fn changes(&self, name: &str) -> &[(Version, Option<Json>)] {
+    pub fn changes(&self, name: &str) -> &[(Version, Option<Json>)] {
         self.keys.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The row of a version of an application or a user.
-    pub(super) fn row(&self, version: Version) -> Option<&ScopeLogRow> {
+    pub fn row(&self, version: Version) -> Option<&ScopeLogRow> {
         self.log.get(usize::try_from(version.checked_sub(1)?).ok()?)
     }
 }
@@ -75,11 +65,4 @@ fn value_at(changes: &[(Version, Option<Json>)], at: Version) -> Option<(&Json, 
     let seen = changes.partition_point(|(version, _)| *version <= at);
     let (version, value) = changes[..seen].last()?;
     Some((value.as_ref()?, *version))
-}
-
-/// What keys became.
-pub(super) fn results(changes: &Changes) -> Vec<KeyResult> {
-    let set = changes.set.iter().flat_map(Json::members);
-    let set = set.map(|(key, value)| (StateKey::from_stored(key), Some(value)));
-    set.chain(changes.remove.iter().map(|key| (key.clone(), None))).collect()
 }

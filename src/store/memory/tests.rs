@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::{scope::ScopeRecord, *};
 use crate::{
-    commit::{CopyEvents, CreateSession, Fork, ForkSession, ScopeKey, StateUpdate},
+    commit::{CreateSession, Fork, ForkSession, ScopeKey, StateUpdate},
     domain::{
         delta::{Delta, ScopeDelta},
         id::{AppName, Author, DisplayName, SessionId, UserId},
@@ -135,10 +135,7 @@ async fn an_unfinished_fork_is_kept_for_a_minute_after_its_last_piece() {
         commit(&store, Request::Sweep).await.unwrap();
         store.lock().forks.len()
     };
-    let copy = async |fork: &Fork| {
-        let piece = CopyEvents { fork: fork.clone(), after: 0 };
-        commit(&store, Request::CopyEvents(piece)).await
-    };
+    let copy = async |fork: &Fork| commit(&store, Request::CopyEvents(fork.clone(), 0)).await;
     assert_eq!(sweep(59).await, 1);
     copy(&fork).await.unwrap();
     assert_eq!(sweep(60 + 58).await, 1);

@@ -1,9 +1,6 @@
 //! The data of the store: a map for each table. Decisions are made on copies of rows, and change sets are applied as they are.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::scope::ScopeRecord;
 use crate::{
@@ -11,16 +8,8 @@ use crate::{
         Address, ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, Loaded, Needs, PastState,
         ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
     },
-    domain::{
-        Sequence,
-        error::Error,
-        id::{AppName, EventId, SessionId, UserId},
-        scope::{Scope, ScopeKind, SessionKey, SessionRef},
-        session::{Incarnation, SessionInfo},
-        time::Time,
-        visible::{Marker, Visible},
-    },
-    store::{Clock, group::Backend},
+    domain::prelude::*,
+    store::group::Backend,
 };
 
 /// Sessions that one sweep ends at most, so that others need not wait long.
@@ -29,58 +18,42 @@ const SWEEP_SESSIONS: usize = 100;
 /// Events that are copied at a time into a fork, so that others need not wait long.
 const PIECE_EVENTS: u64 = 1_000;
 
-pub(super) struct World {
-    clock: Arc<dyn Clock>,
+#[derive(Default)]
+pub struct World {
+    /// Set with every access.
+    pub now: Time,
     /// Expired sessions stay until they are swept.
-    pub(super) sessions: BTreeMap<SessionKey, SessionInfo>,
+    pub sessions: BTreeMap<SessionKey, SessionInfo>,
     /// Their addresses, by session id.
     bare: BTreeSet<(SessionId, SessionKey)>,
     /// Of sessions, and of forks that are not finished.
     logs: HashMap<Incarnation, Log>,
     /// Of those with a log, and of applications and users that were written to.
-    pub(super) scopes: HashMap<ScopeKey, ScopeRecord>,
+    pub scopes: HashMap<ScopeKey, ScopeRecord>,
     /// Targets of forks that are not finished, with the time at which they are given up. No read finds them.
-    pub(super) forks: BTreeMap<Incarnation, Time>,
+    pub forks: BTreeMap<Incarnation, Time>,
     /// Loaded for the current request.
     loaded: Loaded,
-    pub(super) closed: bool,
+    pub closed: bool,
 }
 
 /// The events of a session, that of sequence 1 first.
 #[derive(Default)]
-pub(super) struct Log {
-    pub(super) events: Vec<EventRow>,
+pub struct Log {
+    pub events: Vec<EventRow>,
     ids: HashMap<EventId, Sequence>,
-    pub(super) markers: Vec<Marker>,
+    pub markers: Vec<Marker>,
 }
 
 impl World {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let loaded = Loaded::new(clock.now(), 1);
-        Self {
-            clock,
-            sessions: BTreeMap::new(),
-            bare: BTreeSet::new(),
-            logs: HashMap::new(),
-            scopes: HashMap::new(),
-            forks: BTreeMap::new(),
-            loaded,
-            closed: false,
-        }
-    }
-
-    pub(super) fn now(&self) -> Time {
-        self.clock.now()
-    }
-
     /// The live session at an address. Errors: [`Error::SessionNotFound`].
-    pub(super) fn live(&self, key: &SessionKey) -> Result<&SessionInfo, Error> {
-        let session = self.sessions.get(key).filter(|info| !info.expired(self.now()));
+    pub fn live(&self, key: &SessionKey) -> Result<&SessionInfo, Error> {
+        let session = self.sessions.get(key).filter(|info| !info.expired(self.now));
         session.ok_or_else(|| Error::not_found(key))
     }
 
     /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    pub(super) fn find(&self, session: &SessionRef) -> Result<&SessionInfo, Error> {
+    pub fn find(&self, session: &SessionRef) -> Result<&SessionInfo, Error> {
         let id = match session {
             SessionRef::Full(key) => return self.live(key),
             SessionRef::Bare(id) => id,
@@ -89,20 +62,20 @@ impl World {
     }
 
     /// Every address with a session id.
-    pub(super) fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
+    pub fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
         let first = (id.clone(), before_all(AppName::from_stored(""), None));
         self.bare.range(first..).take_while(move |(it, _)| it == id).map(|(_, key)| key)
     }
 
     /// The live session that a scope is, if it is one. Errors: [`Error::SessionNotFound`].
-    pub(super) fn session_of(&self, scope: &Scope) -> Result<Option<&SessionInfo>, Error> {
+    pub fn session_of(&self, scope: &Scope) -> Result<Option<&SessionInfo>, Error> {
         match scope {
             Scope::Session(key) => self.live(key).map(Some),
             Scope::User(..) | Scope::Application(_) => Ok(None),
         }
     }
 
-    pub(super) fn log(&self, incarnation: Incarnation) -> &Log {
+    pub fn log(&self, incarnation: Incarnation) -> &Log {
         &self.logs[&incarnation]
     }
 
@@ -137,29 +110,29 @@ impl World {
 }
 
 /// A key before all of an application or of one of its users, because no id is empty.
-pub(super) fn before_all(app_name: AppName, user_id: Option<UserId>) -> SessionKey {
+pub fn before_all(app_name: AppName, user_id: Option<UserId>) -> SessionKey {
     let user_id = user_id.unwrap_or_else(|| UserId::from_stored(""));
     SessionKey { app_name, user_id, session_id: SessionId::from_stored("") }
 }
 
 impl Log {
-    pub(super) fn event(&self, sequence: Sequence) -> Option<&EventRow> {
+    pub fn event(&self, sequence: Sequence) -> Option<&EventRow> {
         self.events.get(usize::try_from(sequence.checked_sub(1)?).ok()?)
     }
 
     /// The event of an id.
-    pub(super) fn stored(&self, id: &EventId) -> Option<&EventRow> {
+    pub fn stored(&self, id: &EventId) -> Option<&EventRow> {
         self.event(*self.ids.get(id)?)
     }
 
     /// The events in `(after, up_to]`.
-    pub(super) fn between(&self, after: Sequence, up_to: Sequence) -> &[EventRow] {
+    pub fn between(&self, after: Sequence, up_to: Sequence) -> &[EventRow] {
         let place = |sequence| usize::try_from(sequence).unwrap_or(usize::MAX);
         self.events.get(place(after)..place(up_to)).unwrap_or_default()
     }
 
     /// The events that a read shows as of one of them.
-    pub(super) fn visible(&self, as_of: Sequence) -> Visible {
+    pub fn visible(&self, as_of: Sequence) -> Visible {
         Visible::new(&self.markers, as_of)
     }
 }
@@ -249,10 +222,9 @@ impl World {
             state.complete = needs.all_state || record.is_none();
             if let Some(record) = record {
                 (state.version, state.state_bytes) = (record.version, record.state_bytes);
-                let needed = needs.keys().filter(|key| key.scope() == Some(kind));
-                for name in needed.map(|key| key.name()) {
-                    let value = record.get(name);
-                    state.put(name, value.map(|(value, version)| (value.clone(), version)));
+                for key in needs.keys().filter(|key| key.scope() == Some(kind)) {
+                    let value = record.get(key.name());
+                    state.put(key.name(), value.map(|(value, version)| (value.clone(), version)));
                 }
                 let all = needs.all_state.then(|| record.entries(u64::MAX));
                 for (name, value, version) in all.into_iter().flatten() {
@@ -273,7 +245,7 @@ impl Backend for World {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
-        let mut loaded = Loaded::new(self.now(), self.loaded.next_id);
+        let mut loaded = Loaded::new(self.now, self.loaded.next_id.max(1));
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
         Ok(())

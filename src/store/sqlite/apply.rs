@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use super::{
     load::{ID_BYTES, id_hash, indexed, names},
-    log::{Log, tail_text},
+    log::{Log, rows_text},
     prelude::*,
     row::{EVENT_BYTES, EVENT_COLUMNS, SESSION_COLUMNS, labels_text, removed_text},
     schema::PURGED,
@@ -58,15 +58,15 @@ impl Writer {
         } = changes;
         // First, so that an address is free for the next session there.
         for info in removed {
-            self.tail_of(Log::of_session(info.incarnation))?;
+            self.unindexed_of(Log::of_session(info.incarnation))?;
             self.tables.run("DELETE FROM session WHERE id = ?1", [info.incarnation.0])?;
             self.put_tombstone(info.incarnation, PURGED)?;
             self.known.remove(&info.incarnation);
         }
         self.insert_events(events)?;
         for info in removed {
-            self.index_tail(Log::of_session(info.incarnation), info.last_sequence)?;
-            self.tails.remove(&info.incarnation.0);
+            self.index_rows(Log::of_session(info.incarnation), info.last_sequence)?;
+            self.unindexed.remove(&info.incarnation.0);
         }
         sessions.values().try_for_each(|row| self.put_session(row))?;
         scopes.iter().try_for_each(|(key, change)| self.put_scope(key, change))?;
@@ -103,14 +103,14 @@ impl Writer {
         let id = info.incarnation.0;
         let expire = info.expire_time;
         if *is_new {
-            self.tails.entry(id).or_default();
+            self.unindexed.entry(id).or_default();
         }
-        let tail = tail_text(self.tail_of(Log::of_session(info.incarnation))?);
+        let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?);
         if !is_new {
             // Touches no index but those of lists.
             let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
                 last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7,
-                tail = ?8 WHERE id = ?1";
+                unindexed = ?8 WHERE id = ?1";
             self.tables.run(
                 touch,
                 params![
@@ -121,7 +121,7 @@ impl Writer {
                     info.last_event_time.nanos(),
                     info.update_time.secs(),
                     info.update_time.nanos(),
-                    tail,
+                    unindexed,
                 ],
             )?;
             if *metadata {
@@ -138,7 +138,7 @@ impl Writer {
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
         let insert = format!(
-            "INSERT INTO session ({SESSION_COLUMNS}, tail) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+            "INSERT INTO session ({SESSION_COLUMNS}, unindexed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
              ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)"
         );
         self.tables.run(
@@ -165,7 +165,7 @@ impl Writer {
                 labels_text(&info.labels),
                 origin.map(|origin| &origin.key.session_id),
                 origin.map(|origin| origin.sequence),
-                tail,
+                unindexed,
             ],
         )?;
         if let Some(session) = self.loaded.sessions.get_mut(&info.incarnation) {
@@ -259,9 +259,10 @@ impl Writer {
             self.note_row(log, *version, None)?;
         }
         if log.kind != ScopeKind::Session {
-            let tail = tail_text(self.tail_of(log)?);
-            let sql = "UPDATE scope SET version = ?2, state_bytes = ?3, tail = ?4 WHERE id = ?1";
-            self.tables.run(sql, (log.node, version, state_bytes, tail))?;
+            let unindexed = rows_text(self.unindexed_of(log)?);
+            let sql =
+                "UPDATE scope SET version = ?2, state_bytes = ?3, unindexed = ?4 WHERE id = ?1";
+            self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
         for (name, (value, version)) in state {
@@ -298,8 +299,8 @@ impl Writer {
         let CopiedEvents { from, to, after, up_to } = *piece;
         self.lease(to)?;
         let version = self.loaded.sessions.get(&from).map_or(0, |it| it.info.last_sequence);
-        self.index_tail(Log::of_session(from), version)?;
-        self.tables.run("UPDATE session SET tail = '[]' WHERE id = ?1", [from.0])?;
+        self.index_rows(Log::of_session(from), version)?;
+        self.tables.run("UPDATE session SET unindexed = '[]' WHERE id = ?1", [from.0])?;
         let events = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
              SELECT ?1, t.id_hash, {EVENT_COLUMNS} FROM log_index i JOIN event t ON t.id = i.row

@@ -7,7 +7,7 @@ use super::{
     log::Log,
     prelude::*,
     row::{self, EVENT_COLUMNS},
-    snapshot::{CHANGES, keys},
+    snapshot::CHANGES,
 };
 use crate::{
     domain::delta::changes,
@@ -92,7 +92,7 @@ impl Tables {
             let mut kept = Vec::new();
             if source.is_none() || source != own {
                 // The keys that nothing has changed since. Each is looked up, which counts as a row.
-                for (key, value) in keys(row::changes(row, 1)?) {
+                for (key, value) in row::changes(row, 1)?.results() {
                     rows_left = rows_left.saturating_sub(1);
                     let last = newest.query_row((log.node, key.name()), |row| row.get(0));
                     if last.optional()? == Some(version) {
@@ -155,8 +155,8 @@ impl Tables {
                 break;
             }
             let is_whole = self.each_row(log, &columns, (from, at), true, |row| {
-                let mut keys = keys(row::changes(row, 1)?);
-                let Some((_, value)) = keys.find(|(changed, _)| changed == key) else {
+                let keys = row::changes(row, 1)?;
+                let Some((_, value)) = keys.results().find(|(changed, _)| changed == key) else {
                     return Ok(true);
                 };
                 let version = row.get(0)?;

@@ -20,10 +20,9 @@ const COPIED_BYTES: usize = 1 << 20;
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: usize = 64;
 
-/// Bytes in memory, about: of an application or a user, of a session, of a tail, of an address, and of an event id.
+/// Bytes in memory, about: of an application or a user, of a session, of an address, and of an event id.
 const SCOPE_BYTES: usize = 256;
 const SESSION_BYTES: usize = 512;
-pub(super) const TAIL_BYTES: usize = 192;
 const ADDRESS_BYTES: usize = 256;
 pub(super) const ID_BYTES: usize = 24;
 
@@ -116,7 +115,8 @@ impl Writer {
         if self.loaded.addresses.contains_key(key) {
             return Ok(());
         }
-        let user = self.loaded.user(&key.app_name, &key.user_id).map_or(0, |user| user.row);
+        let user = ScopeKey::User(key.app_name.clone(), key.user_id.clone());
+        let user = self.loaded.scope(&user).map_or(0, |user| user.row);
         match self.tables.session_of(user, key)? {
             Some(found) => self.keep_session(found),
             None => {
@@ -232,9 +232,9 @@ impl Writer {
                     .all(sql, (incarnation.0, after), |row| row.try_into())?
                     .into_iter()
                     .collect();
-                let (_, tail) = self.tables.tail(Log::of_session(incarnation))?;
+                let (_, unindexed) = self.tables.unindexed(Log::of_session(incarnation))?;
                 let sql = "SELECT id_hash, sequence FROM event WHERE id = ?1";
-                for row in tail {
+                for row in unindexed {
                     ids.extend(
                         self.tables.one(sql, [row], |row| <(i64, Sequence)>::try_from(row))?,
                     );

@@ -12,6 +12,7 @@ mod checkpoint;
 mod connection;
 mod events;
 mod file;
+mod index;
 mod load;
 mod log;
 mod migrate;

@@ -4,7 +4,7 @@
 //!   A *node* is any of them.
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
 //!   however many sessions it touches. `log_index` finds those of a node. It is written [`LOG_STEP`] rows of a node at a time; the
-//!   numbers of the rows that follow are in `tail` of the node.
+//!   numbers of the rows that follow are in `unindexed` of the node.
 //! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
 //!   a session is opened for writing.
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
@@ -63,7 +63,7 @@ CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
     version INTEGER NOT NULL, state_bytes INTEGER NOT NULL,
-    tail TEXT NOT NULL,
+    unindexed TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
@@ -81,7 +81,7 @@ CREATE TABLE session (
     display_name TEXT NOT NULL,
     labels TEXT,
     fork_session TEXT, fork_sequence INTEGER,
-    tail TEXT NOT NULL
+    unindexed TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
@@ -107,7 +107,7 @@ CREATE TABLE event (
 ) STRICT;
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
--- The rows of `event` and `scope_log` by node and version, but for those that `tail` of the node lists. Events have the hash of their id.
+-- The rows of `event` and `scope_log` by node and version, but for those that `unindexed` of the node lists. Events have the hash of their id.
 CREATE TABLE log_index (
     node INTEGER NOT NULL, version INTEGER NOT NULL, row INTEGER NOT NULL, id_hash INTEGER,
     PRIMARY KEY (node, version)
@@ -179,7 +179,7 @@ UNION ALL SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
 FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN json_each(s.tail) t JOIN event e ON e.id = t.value;
+    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
 
 CREATE VIEW state_view AS
 SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,

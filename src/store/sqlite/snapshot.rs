@@ -22,13 +22,6 @@ pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";
 
-/// Changes key by key, with the values; `None`: removed.
-pub(super) fn keys(changes: Changes) -> impl Iterator<Item = (StateKey, Option<Json>)> {
-    let set = changes.set.map(|set| set.members()).unwrap_or_default();
-    let set = set.into_iter().map(|(key, value)| (StateKey::from_stored(key), Some(value)));
-    changes.remove.into_iter().map(|key| (key, None)).chain(set)
-}
-
 impl Tables {
     /// A node's keys as of a version.
     pub(super) fn past(&self, log: Log, at: Version) -> Result<Past> {
@@ -36,8 +29,8 @@ impl Tables {
         let columns = format!("{}, {CHANGES}", log.version());
         self.each_row(log, &columns, (from, at), false, |row| {
             let version = row.get(0)?;
-            let keys = keys(row::changes(row, 1)?);
-            for (key, value) in keys.filter(|(key, _)| key.scope() == Some(log.kind)) {
+            let changes = row::changes(row, 1)?;
+            for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(log.kind)) {
                 past.insert(key.name().into(), (value, version));
             }
             Ok::<_, rusqlite::Error>(true)

@@ -25,8 +25,8 @@ use self::requests::*;
 use super::{writer::Writer, *};
 use crate::{
     commit::{
-        Append, Appended, CopyEvents, CreateSession, Fork, ForkSession, OnExisting, RequestKey,
-        RewindSession, StateUpdate,
+        Append, Appended, CreateSession, Fork, ForkSession, OnExisting, RequestKey, RewindSession,
+        StateUpdate,
     },
     domain::{
         delta::{Delta, ScopeDelta},
@@ -41,7 +41,7 @@ use crate::{
         session::{Labels, State},
         time::Time,
     },
-    store::{EventQuery, SessionOrder, group},
+    store::{SessionOrder, group},
 };
 
 /// Identity of every store that a test makes.
@@ -131,8 +131,8 @@ impl Fixture {
 
     async fn events(&self, session: &str) -> EventPage {
         let selection = EventSelection { max_items: 2000, ..selection(None) };
-        let query = EventQuery { key: address(session), as_of: None, selection };
-        self.store().list_events(query).await.unwrap().1
+        let query = SessionQuery { events: Some(selection), ..query(session) };
+        self.store.read_session(query).await.unwrap().events.unwrap()
     }
 
     /// Sweeps until nothing is left to do. The number of pieces.

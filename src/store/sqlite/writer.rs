@@ -14,7 +14,7 @@ use super::{
     checkpoint::Checkpoints,
     connection::{Tables, connect},
     file::{Crash, CrashPoint, SqliteOptions},
-    log::Tail,
+    log::Unindexed,
     prelude::*,
     row::KnownIds,
 };
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     /// Event ids of the sessions in `loaded`, as far as they were needed.
     pub(super) known: HashMap<Incarnation, KnownIds>,
     /// Tails of the logs in `loaded`, as far as they were needed.
-    pub(super) tails: HashMap<NodeId, Tail>,
+    pub(super) unindexed: HashMap<NodeId, Unindexed>,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
     /// The state of the connection is unknown.
@@ -63,7 +63,7 @@ impl Writer {
             notifier,
             tables,
             known: HashMap::new(),
-            tails: HashMap::new(),
+            unindexed: HashMap::new(),
             grown: 0,
             broken: false,
             commits: 0,
@@ -138,7 +138,7 @@ impl Writer {
         let next_id = self.tables.0.query_row("SELECT next_id FROM meta", (), |row| row.get(0))?;
         self.loaded = Loaded::new(self.options.clock.now(), next_id);
         self.known.clear();
-        self.tails.clear();
+        self.unindexed.clear();
         self.grown = 0;
         Ok(())
     }

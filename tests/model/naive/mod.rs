@@ -105,8 +105,8 @@ impl Naive {
             Request::Delete(key) => Ok(Answer::Deleted(next.delete(key))),
             Request::Fork(fork) => next.begin_fork(fork).map(Answer::ForkBegun),
             // One piece is all.
-            Request::CopyEvents(copy) => {
-                next.check_source(&copy.fork).map(|()| Answer::Copied(copy.fork.up_to))
+            Request::CopyEvents(fork, _) => {
+                next.check_source(fork).map(|()| Answer::Copied(fork.up_to))
             }
             Request::FinishFork(fork) => next.finish_fork(fork).map(Answer::Forked),
             Request::Append(append) => next.append(append).map(Answer::Appended),

@@ -2,23 +2,20 @@
 
 use super::{
     json::{VALUE, entries, entries_of_text, operand, parsed, written},
-    request::{At, Decoded, Read, read},
+    read::{At, Decoded, Read, read},
 };
 use crate::{
     domain::{
-        delta::{Delta, Operation},
-        error::Reason,
-        json::{Amount, Json},
+        json::Amount,
         limits::DELTA_BYTES,
         precondition::{Condition, Precondition},
-        scope::{ScopeKind, StateKey},
     },
-    proto::v1::{self, increment, key_check, state_delta, state_operation},
+    rpc::prelude::*,
 };
 
 impl Read<Delta> for v1::StateDelta {
     fn read(self, at: At<'_>) -> Decoded<Delta> {
-        use state_delta::SetForm::{Set, SetJson};
+        use v1::state_delta::SetForm::{Set, SetJson};
         read!(at: v1::StateDelta {
             set_form = match set_form {
                 None => Ok(Vec::new()),
@@ -42,7 +39,7 @@ impl Read<Delta> for v1::StateDelta {
 
 impl Read<(StateKey, Operation)> for v1::StateOperation {
     fn read(self, at: At<'_>) -> Decoded<(StateKey, Operation)> {
-        use state_operation::Operation::{Increment, ListAppend, MergePatch, SetIfAbsent};
+        use v1::state_operation::Operation::{Increment, ListAppend, MergePatch, SetIfAbsent};
         read!(at: v1::StateOperation {
             key,
             operation = match operation {
@@ -63,14 +60,13 @@ impl Read<(StateKey, Operation)> for v1::StateOperation {
 
 impl Read<Operation> for v1::Increment {
     fn read(self, at: At<'_>) -> Decoded<Operation> {
+        use v1::increment::Amount::{By, ByDouble};
         let v1::Increment { amount } = self;
         match amount {
             None => Err(at.unset("by or by_double")),
-            Some(increment::Amount::By(by)) => Ok(Operation::Increment(Amount::Whole(by))),
-            Some(increment::Amount::ByDouble(by)) if by.is_finite() => {
-                Ok(Operation::Increment(Amount::Fraction(by)))
-            }
-            Some(increment::Amount::ByDouble(_)) => {
+            Some(By(by)) => Ok(Operation::Increment(Amount::Whole(by))),
+            Some(ByDouble(by)) if by.is_finite() => Ok(Operation::Increment(Amount::Fraction(by))),
+            Some(ByDouble(_)) => {
                 let message = "The amount is NaN or infinite. Send a finite number.";
                 Err(at.field("by_double").fault(Reason::BadValue, message, &[]))
             }
@@ -99,7 +95,7 @@ impl Read<Precondition> for Option<v1::Precondition> {
 
 impl Read<(StateKey, Condition)> for v1::KeyCheck {
     fn read(self, at: At<'_>) -> Decoded<(StateKey, Condition)> {
-        use key_check::Condition::{Exists, Value, ValueJson, Version};
+        use v1::key_check::Condition::{Exists, Value, ValueJson, Version};
         read!(at: v1::KeyCheck {
             key,
             condition = match condition {

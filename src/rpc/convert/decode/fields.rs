@@ -4,22 +4,15 @@ use std::{collections::HashMap, fmt::Display};
 
 use prost_types::{Duration, Timestamp};
 
-use super::request::{At, BareIds, Decoded, Faulted, Read, read};
+use super::read::{At, BareIds, Decoded, Faulted, Read, read};
 use crate::{
     domain::{
-        error::{Reason, quoted},
-        id::{
-            AppName, Author, Branch, DisplayName, EventId, InvocationId, NameFault, RequestId,
-            SessionId, UserId,
-        },
-        limits::{LABEL_BYTES, LABELS, PAGE_ITEMS, PAGE_ITEMS_DEFAULT},
-        scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey, TEMP},
-        session::{Expiration, LabelFault, Labels},
-        time::Time,
-        token::{ChangeToken, Cursor, EventToken, SessionToken},
+        id::NameFault,
+        limits::{PAGE_ITEMS, PAGE_ITEMS_DEFAULT},
+        scope::TEMP,
+        token::Cursor,
     },
-    proto::v1::{self, JsonForm},
-    rpc::convert::Form,
+    rpc::prelude::*,
 };
 
 /// A text with rules.
@@ -80,14 +73,11 @@ pub fn too_long(at: At<'_>, reason: Reason, bytes: usize, limit: usize) -> Fault
 /// A key that may be named here.
 impl Text for StateKey {
     fn parse(at: At<'_>, text: &str) -> Decoded<Self> {
+        let bad_key = |message| at.fault(Reason::BadKey, message, &[]);
         let key = Self::new(text).map_err(|fault| match fault {
-            NameFault::Empty => {
-                at.fault(Reason::BadKey, "The key is empty. Name it, or give it a prefix.", &[])
-            }
+            NameFault::Empty => bad_key("The key is empty. Name it, or give it a prefix."),
+            NameFault::Nul { .. } => bad_key("The key contains a NUL character. Remove it."),
             NameFault::TooLong { .. } => name_fault(at, fault),
-            NameFault::Nul { .. } => {
-                at.fault(Reason::BadKey, "The key contains a NUL character. Remove it.", &[])
-            }
         })?;
         match (at.keys, key.scope()) {
             (Some(kind), Some(scope)) if scope > kind => Err(outside(at, &key, kind, scope)),
@@ -113,16 +103,11 @@ fn outside(at: At<'_>, key: &StateKey, kind: ScopeKind, scope: ScopeKind) -> Fau
 }
 
 /// A session by its whole address.
-impl Read<SessionKey> for v1::SessionKey {
-    fn read(self, at: At<'_>) -> Decoded<SessionKey> {
-        read!(at: v1::SessionKey { app_name, user_id, session_id } = self);
-        Ok(SessionKey { app_name, user_id, session_id })
-    }
-}
-
 impl Read<SessionKey> for Option<v1::SessionKey> {
     fn read(self, at: At<'_>) -> Decoded<SessionKey> {
-        at.required(self)
+        let key = self.ok_or_else(|| at.missing())?;
+        read!(at: v1::SessionKey { app_name, user_id, session_id } = key);
+        Ok(SessionKey { app_name, user_id, session_id })
     }
 }
 
@@ -135,28 +120,23 @@ impl Read<SessionRef> for Option<v1::SessionKey> {
             {
                 session_id.read(at.field("session_id")).map(SessionRef::Bare)
             }
-            key => at.required(key).map(SessionRef::Full),
+            key => key.read(at).map(SessionRef::Full),
         }
-    }
-}
-
-impl Read<Scope> for v1::Scope {
-    fn read(self, at: At<'_>) -> Decoded<Scope> {
-        if !self.session_id.is_empty() {
-            read!(at: v1::Scope { app_name, user_id, session_id } = self);
-            return Ok(Scope::Session(SessionKey { app_name, user_id, session_id }));
-        }
-        read!(at: v1::Scope { app_name, user_id; session_id } = self);
-        Ok(match user_id {
-            Some(user_id) => Scope::User(app_name, user_id),
-            None => Scope::Application(app_name),
-        })
     }
 }
 
 impl Read<Scope> for Option<v1::Scope> {
     fn read(self, at: At<'_>) -> Decoded<Scope> {
-        at.required(self)
+        let scope = self.ok_or_else(|| at.missing())?;
+        if !scope.session_id.is_empty() {
+            read!(at: v1::Scope { app_name, user_id, session_id } = scope);
+            return Ok(Scope::Session(SessionKey { app_name, user_id, session_id }));
+        }
+        read!(at: v1::Scope { app_name, user_id; session_id } = scope);
+        Ok(match user_id {
+            Some(user_id) => Scope::User(app_name, user_id),
+            None => Scope::Application(app_name),
+        })
     }
 }
 
@@ -226,41 +206,14 @@ pub fn enumeration<T: TryFrom<i32>>(at: At<'_>, number: i32) -> Decoded<T> {
 
 impl Read<Form> for i32 {
     fn read(self, at: At<'_>) -> Decoded<Form> {
-        Ok(match enumeration(at, self)? {
-            JsonForm::Unspecified | JsonForm::Struct => Form::Struct,
-            JsonForm::Text => Form::Text,
-        })
+        let form = enumeration(at, self)?;
+        Ok(if form == Form::Unspecified { Form::Struct } else { form })
     }
 }
 
 /// Labels of a session, or those that a list filters by.
 impl Read<Labels> for HashMap<String, String> {
     fn read(self, at: At<'_>) -> Decoded<Labels> {
-        Labels::new(self.into_iter().collect()).map_err(|(last, others)| {
-            for fault in others {
-                label_fault(at, fault);
-            }
-            label_fault(at, last)
-        })
-    }
-}
-
-fn label_fault(at: At<'_>, fault: LabelFault) -> Faulted {
-    match fault {
-        LabelFault::TooMany(labels) => {
-            let limit = ("labels", labels, LABELS);
-            at.over_limit(Reason::BadValue, limit, "Send fewer labels.")
-        }
-        LabelFault::TooLong(key, bytes) => {
-            too_long(at.key(&key), Reason::FieldTooLong, bytes, LABEL_BYTES)
-        }
-        LabelFault::Key(key) => {
-            let message = "The key of a label is empty or contains a NUL character. Rename it.";
-            at.key(&key).fault(Reason::BadValue, message, &[])
-        }
-        LabelFault::Value(key) => {
-            let message = "The value of a label contains a NUL character. Remove it.";
-            at.key(&key).fault(Reason::BadValue, message, &[])
-        }
+        Labels::new(self.into_iter().collect()).map_err(|faults| at.add(faults))
     }
 }

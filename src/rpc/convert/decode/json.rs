@@ -6,17 +6,14 @@ use prost_types::{ListValue, Struct, Value, value::Kind};
 
 use super::{
     fields::Text,
-    request::{At, Decoded, Faulted},
+    read::{At, Decoded, Faulted},
 };
 use crate::{
     domain::{
-        error::Reason,
-        field::Path,
-        json::{Json, MAX_NESTING, push_string},
+        json::{MAX_NESTING, push_string},
         limits::{BODY_BYTES, VALUE_BYTES},
-        scope::StateKey,
     },
-    proto::v1::{event, list_append, merge_patch, set_if_absent},
+    rpc::prelude::*,
 };
 
 /// From here on a double no longer tells every whole number from its neighbours.
@@ -64,10 +61,10 @@ macro_rules! forms {
     )*};
 }
 forms! {
-    event::BodyForm { Body "body", BodyJson }: object_value, object;
-    list_append::ValuesForm { Values "values", ValuesJson }: list_value, array;
-    set_if_absent::ValueForm { Value "value", ValueJson }: identity, parse;
-    merge_patch::PatchForm { Patch "patch", PatchJson }: object_value, object;
+    v1::event::BodyForm { Body "body", BodyJson }: object_value, object;
+    v1::list_append::ValuesForm { Values "values", ValuesJson }: list_value, array;
+    v1::set_if_absent::ValueForm { Value "value", ValueJson }: identity, parse;
+    v1::merge_patch::PatchForm { Patch "patch", PatchJson }: object_value, object;
 }
 
 fn object_value(object: Struct) -> Value {
@@ -185,12 +182,12 @@ impl Writer<'_> {
         };
         let whole = number.fract() == 0.0;
         if whole && number.abs() >= EXACT_BELOW {
-            let message = format!(
-                "The integer {number:e} may have been rounded: the doubles of a Struct are exact below 2^53 only. Use the text form."
-            );
             let (at, number) = (inner_end(place), format!("{number:e}"));
-            let metadata: [(_, &dyn std::fmt::Display); 1] = [("number", &number)];
-            return Err(self.at.field(&at).fault(Reason::NumberNotExact, message, &metadata));
+            let message = format!(
+                "The integer {number} may have been rounded: the doubles of a Struct are exact below 2^53 only. Use the text form."
+            );
+            let at = self.at.field(&at);
+            return Err(at.fault(Reason::NumberNotExact, message, &[("number", &number)]));
         }
         // Writing to a string does not fail.
         let _ = if whole && (number != 0.0 || number.is_sign_positive()) {

@@ -40,7 +40,7 @@ requests! {
     delete_session(DeleteSessionRequest) -> (SessionKey, bool);
     fork_session(ForkSessionRequest) -> (store::ForkSession, Form);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Form);
-    list_events(ListEventsRequest) -> ((store::EventQuery, Option<EventToken>), Form);
+    list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Form);
     get_state(GetStateRequest) -> (store::StateQuery, Option<InvocationId>, bool, Form);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Form);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Form);
@@ -59,14 +59,14 @@ fn get_session(
 fn append_event(
     request: v1::AppendEventRequest,
     bare: BareIds,
-) -> Result<(engine::AppendEvents, Form), Error> {
+) -> Result<(store::Append, Form), Error> {
     decode::decode(request, bare, decode::append_event)
 }
 
 fn append_events(
     request: v1::AppendEventsRequest,
     bare: BareIds,
-) -> Result<(engine::AppendEvents, Form), Error> {
+) -> Result<(store::Append, Form), Error> {
     decode::decode(request, bare, decode::append_events)
 }
 

@@ -1,51 +1,46 @@
-//! The answer of each call. A page ends when the answer is full, and its token continues behind it.
+//! The answer of each call, within the size that every client receives in the form in which it is sent. A page ends when the answer is
+//! full, and its token continues behind it.
 
 use std::borrow::Cow;
 
+use prost::{Message, length_delimiter_len};
 use tonic::Status;
 
 use super::{
-    json::{self, Mode, object},
-    messages::{changes, event, session, session_envelope, session_key, signed, timestamp},
-    size::{field_bytes, fitting, full_page, page, written},
+    json::{Mode, object, value},
+    messages::*,
 };
 use crate::{
-    domain::{
-        error::Error,
-        id::Author,
-        session::{SessionInfo, State, StateEntry},
-    },
-    engine::{EventList, KeyChangeList, SessionAnswer, SessionList, WatchItem},
-    proto::v1::{
-        self, get_state_response, key_change::ValueForm, state_snapshot, update_state_response,
-        watch_response,
-    },
-    rpc::{convert::Form, status::outline},
-    store::{self, Appended, Created, StateUpdated},
+    engine::{List, SessionAnswer, WatchItem},
+    rpc::{prelude::*, status::outline},
+    store::{Created, KeyChange, StateUpdated},
 };
+
+/// Bytes of an answer's items. The rest of a message is for a page token of two ids, the flags of a batch, tags and lengths.
+const ANSWER_BYTES: usize = MESSAGE_BYTES - 4096;
 
 pub fn create_session(created: Created, form: Form) -> v1::CreateSessionResponse {
     let Created { info, state, created } = created;
-    let (_, session) = written(&[], &info, Some(&state), form, 1);
+    let (_, session) = written(&[], &info, Some(&state), Mode::write(form));
     v1::CreateSessionResponse { session: Some(session), created }
 }
 
 /// The session, and as many events as fit beside it.
 pub fn get_session(answer: SessionAnswer, form: Form) -> Result<v1::GetSessionResponse, Error> {
     let SessionAnswer { info, state, events: list } = answer;
-    let mode = Mode::Read(form);
-    let session = session(&info, state.as_ref(), mode, 1)?;
-    let session = fitting(session)?;
-    let events = page(&list.events, field_bytes(&session), |it| event(it, mode, 1))?;
+    let mode = Mode::read(form);
+    let session = fitting(session(&info, state.as_ref(), mode)?)?;
+    let events = page(&list.items, field_bytes(&session), |it| event(it, mode))?;
     let next_page_token = list.next_page_token(events.len()).unwrap_or_default();
     Ok(v1::GetSessionResponse { session: Some(session), events, next_page_token })
 }
 
-pub fn list_sessions(list: SessionList, form: Form) -> Result<v1::ListSessionsResponse, Error> {
-    let sessions = full_page(&list.page.sessions, |(info, state)| {
-        session(info, state.as_ref(), Mode::Read(form), 1)
-    })?;
-    let next_page_token = list.next_page_token(sessions.len()).unwrap_or_default();
+pub fn list_sessions(
+    list: List<(SessionInfo, Option<State>)>,
+    form: Form,
+) -> Result<v1::ListSessionsResponse, Error> {
+    let encode = |(info, state): &(_, Option<_>)| session(info, state.as_ref(), Mode::read(form));
+    let (sessions, next_page_token) = full_page(&list, encode)?;
     Ok(v1::ListSessionsResponse { sessions, next_page_token })
 }
 
@@ -54,27 +49,28 @@ pub fn update_session(info: SessionInfo) -> v1::UpdateSessionResponse {
 }
 
 pub fn fork_session((info, state): (SessionInfo, State), form: Form) -> v1::ForkSessionResponse {
-    let (_, session) = written(&[], &info, Some(&state), form, 1);
+    let (_, session) = written(&[], &info, Some(&state), Mode::write(form));
     v1::ForkSessionResponse { session: Some(session) }
 }
 
 pub fn rewind_session(answer: Appended, form: Form) -> v1::RewindSessionResponse {
-    let v1::AppendEventResponse { session, event, replayed } = append_event(answer, form, 0);
+    let v1::AppendEventResponse { session, event, replayed } =
+        append_event(answer, Mode::write(form));
     v1::RewindSessionResponse { session, event, replayed }
 }
 
-/// AppendEvent, or an item of AppendEventStream, which lies `depth` levels below the answer.
-pub fn append_event(answer: Appended, form: Form, depth: usize) -> v1::AppendEventResponse {
+/// AppendEvent, or an item of AppendEventStream.
+pub fn append_event(answer: Appended, mode: Mode) -> v1::AppendEventResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.first().is_some_and(|it| it.replayed);
-    let (mut events, session) = written(&events, &info, state.as_ref(), form, depth + 1);
+    let (mut events, session) = written(&events, &info, state.as_ref(), mode);
     v1::AppendEventResponse { event: events.pop(), replayed, session: Some(session) }
 }
 
 pub fn append_events(answer: Appended, form: Form) -> v1::AppendEventsResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.iter().map(|it| it.replayed).collect();
-    let (events, session) = written(&events, &info, state.as_ref(), form, 1);
+    let (events, session) = written(&events, &info, state.as_ref(), Mode::write(form));
     v1::AppendEventsResponse { events, session: Some(session), replayed }
 }
 
@@ -84,9 +80,8 @@ pub fn failure(status: &Status) -> v1::AppendFailure {
     v1::AppendFailure { code: code.into(), reason, message: message.to_owned() }
 }
 
-pub fn list_events(list: EventList, form: Form) -> Result<v1::ListEventsResponse, Error> {
-    let events = full_page(&list.events, |it| event(it, Mode::Read(form), 1))?;
-    let next_page_token = list.next_page_token(events.len()).unwrap_or_default();
+pub fn list_events(list: List<Event>, form: Form) -> Result<v1::ListEventsResponse, Error> {
+    let (events, next_page_token) = full_page(&list, |it| event(it, Mode::read(form)))?;
     Ok(v1::ListEventsResponse { events, next_page_token })
 }
 
@@ -95,10 +90,10 @@ pub fn get_state(
     with_versions: bool,
     form: Form,
 ) -> Result<v1::GetStateResponse, Error> {
-    use get_state_response::StateForm;
+    use v1::get_state_response::StateForm;
     let json = Cow::Owned(state.to_json());
     let (state_form, state_rounded) =
-        Mode::Read(form).encode(json, 1, object, StateForm::State, StateForm::StateJson)?;
+        Mode::read(form).encode(json, object, StateForm::State, StateForm::StateJson)?;
     let State(entries) = state;
     // `temp:` keys are not stored, so they have no version.
     let stored = entries.into_iter().filter(|entry| with_versions && entry.key.scope().is_some());
@@ -109,38 +104,35 @@ pub fn get_state(
 
 /// The state as text if it does not fit in the form asked for, and no state if its text does not fit.
 pub fn update_state(answer: StateUpdated, form: Form) -> v1::UpdateStateResponse {
-    use update_state_response::StateForm;
+    use v1::update_state_response::StateForm;
     let StateUpdated { state, replayed } = answer;
     let response = |form| {
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
-            Mode::Write(form).encode(json, 1, object, StateForm::State, StateForm::StateJson)?;
-        let state_form = Some(form);
-        fitting(v1::UpdateStateResponse { state_form, state_rounded, replayed })
+            Mode::write(form).encode(json, object, StateForm::State, StateForm::StateJson)?;
+        fitting(v1::UpdateStateResponse { state_form: Some(form), state_rounded, replayed })
     };
     let without = v1::UpdateStateResponse { state_form: None, state_rounded: false, replayed };
     response(form).or_else(|_| response(Form::Text)).unwrap_or(without)
 }
 
 pub fn list_key_changes(
-    list: KeyChangeList,
+    list: List<KeyChange>,
     form: Form,
 ) -> Result<v1::ListKeyChangesResponse, Error> {
-    let changes = full_page(&list.page.changes, |change| key_change(change, form))?;
-    let next_page_token = list.next_page_token(changes.len()).unwrap_or_default();
+    let (changes, next_page_token) = full_page(&list, |it| key_change(it, Mode::read(form)))?;
     Ok(v1::ListKeyChangesResponse { changes, next_page_token })
 }
 
-fn key_change(change: &store::KeyChange, form: Form) -> Result<v1::KeyChange, Error> {
-    let store::KeyChange { version, value, commit_time, author, source } = change;
-    let value = value.as_ref().map(|it| {
-        let json = Cow::Borrowed(it);
-        Mode::Read(form).encode(json, 2, json::value, ValueForm::Value, ValueForm::ValueJson)
-    });
+fn key_change(change: &KeyChange, mode: Mode) -> Result<v1::KeyChange, Error> {
+    use v1::key_change::ValueForm::{Value, ValueJson};
+    let KeyChange { version, value: it, commit_time, author, source } = change;
+    let form =
+        it.as_ref().map(|it| mode.inner().encode(Cow::Borrowed(it), value, Value, ValueJson));
     Ok(v1::KeyChange {
         version: signed(*version),
         // A single value has no flag for rounded numbers: callers that need exact ones request text.
-        value_form: value.transpose()?.map(|(value_form, _)| value_form),
+        value_form: form.transpose()?.map(|(value_form, _)| value_form),
         commit_time: Some(timestamp(*commit_time)),
         author: Author::to_string(author),
         session: source.as_ref().map(|(key, _)| session_key(key)),
@@ -152,26 +144,25 @@ fn key_change(change: &store::KeyChange, form: Form) -> Result<v1::KeyChange, Er
 /// the watch, since nothing may be left out of it.
 pub fn watch(item: WatchItem, cursor: String, form: Form) -> Result<v1::WatchResponse, Error> {
     let response = |form| {
-        let kind = Some(kind(&item, Mode::Write(form))?);
+        let kind = Some(kind(&item, Mode::write(form))?);
         fitting(v1::WatchResponse { kind, cursor: cursor.clone() })
     };
     response(form).or_else(|_| response(Form::Text))
 }
 
-fn kind(item: &WatchItem, mode: Mode) -> Result<watch_response::Kind, Error> {
-    use state_snapshot::StateForm;
-    use watch_response::Kind;
+fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error> {
+    use v1::{state_snapshot::StateForm, watch_response::Kind};
     Ok(match item {
         WatchItem::Snapshot { state, last_sequence } => {
             let json = Cow::Owned(state.to_json());
             let (form, state_rounded) =
-                mode.encode(json, 2, object, StateForm::State, StateForm::StateJson)?;
+                mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
             let (state_form, last_sequence) = (Some(form), signed(*last_sequence));
             Kind::Snapshot(v1::StateSnapshot { state_form, state_rounded, last_sequence })
         }
-        WatchItem::Event(it) => Kind::Event(event(it, mode, 1)?),
+        WatchItem::Event(it) => Kind::Event(event(it, mode)?),
         WatchItem::StateChange { changes: it, commit_time } => {
-            let (delta, _) = changes(it, mode, 2)?;
+            let (delta, _) = changes(it, mode.inner())?;
             let commit_time = Some(timestamp(*commit_time));
             Kind::StateChange(v1::StateChange { delta: Some(delta), commit_time })
         }
@@ -181,4 +172,92 @@ fn kind(item: &WatchItem, mode: Mode) -> Result<watch_response::Kind, Error> {
         }
         WatchItem::SessionDeleted => Kind::SessionDeleted(v1::SessionDeleted {}),
     })
+}
+
+/// Bytes of a message as a field of another.
+pub fn field_bytes(message: &impl Message) -> usize {
+    let bytes = message.encoded_len();
+    1 + length_delimiter_len(bytes) + bytes
+}
+
+/// The answer, unless it is too large.
+fn fitting<M: Message>(answer: M) -> Result<M, Error> {
+    if answer.encoded_len() <= ANSWER_BYTES { Ok(answer) } else { Err(Error::AnswerTooLarge) }
+}
+
+/// As many items as fit, in their order, beside the `used` bytes of the answer.
+fn page<T, M: Message>(
+    items: &[T],
+    mut used: usize,
+    mut encode: impl FnMut(&T) -> Result<M, Error>,
+) -> Result<Vec<M>, Error> {
+    let mut page = Vec::with_capacity(items.len());
+    for item in items {
+        let message = match encode(item) {
+            Err(Error::AnswerTooLarge) => break,
+            message => message?,
+        };
+        used += field_bytes(&message);
+        if used > ANSWER_BYTES {
+            break;
+        }
+        page.push(message);
+    }
+    Ok(page)
+}
+
+/// As [`page`], in an answer of their own, with the token of the next page. If the first item does not fit, no later page can hold it.
+fn full_page<T, M: Message>(
+    list: &List<T>,
+    encode: impl FnMut(&T) -> Result<M, Error>,
+) -> Result<(Vec<M>, String), Error> {
+    let page = page(&list.items, 0, encode)?;
+    if page.is_empty() && !list.items.is_empty() {
+        return Err(Error::AnswerTooLarge);
+    }
+    let token = list.next_page_token(page.len()).unwrap_or_default();
+    Ok((page, token))
+}
+
+/// Events and the session of a write's answer, in the form asked for, or as text if that does not fit. Text that does not fit loses the
+/// state, then bodies and deltas of the last events: the request that made it was not much smaller, and a write never fails because of
+/// its answer. Envelopes alone always fit: a thousand of them are less than two megabytes.
+fn written(
+    events: &[AppendedEvent],
+    info: &SessionInfo,
+    state: Option<&State>,
+    mode: Mode,
+) -> (Vec<v1::Event>, v1::Session) {
+    let mut session = session(info, state, mode).unwrap_or_else(|_| session_envelope(info));
+    if mode.form == Form::Struct {
+        let used = field_bytes(&session);
+        let page = page(events, used, |it| event(&it.event, mode)).unwrap_or_default();
+        if used <= ANSWER_BYTES && page.len() == events.len() {
+            return (page, session);
+        }
+        return written(events, info, state, Mode { form: Form::Text, ..mode });
+    }
+    let whole =
+        |it: &AppendedEvent| event(&it.event, mode).unwrap_or_else(|_| event_envelope(&it.event));
+    let mut events: Vec<_> = events.iter().map(whole).collect();
+    let bytes = field_bytes(&session) + events.iter().map(field_bytes).sum::<usize>();
+    let mut excess = bytes.saturating_sub(ANSWER_BYTES);
+    if excess > 0 {
+        excess = excess.saturating_sub(saved(&mut session, |it| it.state_form = None));
+    }
+    for event in events.iter_mut().rev() {
+        if excess == 0 {
+            break;
+        }
+        let without = |it: &mut v1::Event| (it.body_form, it.state_delta) = (None, None);
+        excess = excess.saturating_sub(saved(event, without));
+    }
+    (events, session)
+}
+
+/// The bytes that a message loses with some of its fields.
+fn saved<M: Message>(message: &mut M, clear: impl FnOnce(&mut M)) -> usize {
+    let before = field_bytes(message);
+    clear(message);
+    before - field_bytes(message)
 }

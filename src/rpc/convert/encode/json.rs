@@ -5,12 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 use prost_types::{ListValue, NullValue, Struct, Value, value::Kind};
 
 use crate::{
-    domain::{
-        error::Error,
-        json::{Head, Json, Reader},
-        limits::MESSAGE_BYTES,
-    },
-    rpc::convert::Form,
+    domain::json::{Head, Reader},
+    rpc::prelude::*,
 };
 
 /// Messages inside one another that a client decodes: the default of protobuf in every language that has one. An object takes three
@@ -26,60 +22,67 @@ const ENTRY_BYTES: usize = 4;
 /// A message or a field, and whether a number in it had to be rounded. Errors: [`Error::TooDeep`], [`Error::AnswerTooLarge`].
 pub type Built<T> = Result<(T, bool), Error>;
 
-/// The form asked for, and what happens to a value that `Struct` cannot hold: too deep, or larger than an answer.
+/// How a message is encoded.
 #[derive(Clone, Copy, Debug)]
-pub enum Mode {
-    /// A read is refused.
-    Read(Form),
-    /// A write and a watch send the value as text.
-    Write(Form),
+pub struct Mode {
+    pub form: Form,
+    /// Whether a value that `Struct` cannot hold, too deep or larger than an answer, is an error. Otherwise it is sent as text.
+    pub is_strict: bool,
+    /// Levels below the answer.
+    pub depth: usize,
 }
 
 impl Mode {
-    /// One of the two fields of a `oneof`, at `depth` levels below the answer. Text is never rounded.
+    /// That of a read's answer.
+    pub fn read(form: Form) -> Self {
+        Self { form, is_strict: true, depth: 0 }
+    }
+
+    /// That of the answer to a write or a watch.
+    pub fn write(form: Form) -> Self {
+        Self { form, is_strict: false, depth: 0 }
+    }
+
+    /// That of a message within this one.
+    pub fn inner(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+
+    /// One of the two fields of a `oneof` of the message. Text is never rounded.
     pub fn encode<M, T>(
         self,
         json: Cow<'_, Json>,
-        depth: usize,
         build: fn(&Json, usize) -> Built<M>,
         message: fn(M) -> T,
         text: fn(String) -> T,
     ) -> Built<T> {
-        let (Self::Read(form) | Self::Write(form)) = self;
-        let built = (form == Form::Struct).then(|| build(&json, depth));
-        match (built, self) {
-            (Some(Ok((built, rounded))), _) => Ok((message(built), rounded)),
-            (Some(Err(error)), Self::Read(_)) => Err(error),
-            (Some(Err(_)), Self::Write(_)) | (None, _) => {
-                Ok((text(json.into_owned().into_string()), false))
+        if self.form == Form::Struct {
+            match build(&json, self.depth + 1) {
+                Ok((built, rounded)) => return Ok((message(built), rounded)),
+                Err(error) if self.is_strict => return Err(error),
+                Err(_) => {}
             }
         }
+        Ok((text(json.into_owned().into_string()), false))
     }
 }
 
 /// An object as a message that lies `depth` levels below the answer. It stops at what is certainly larger than an answer, so that no
 /// request costs more memory than that; the caller measures the answer.
 pub fn object(json: &Json, depth: usize) -> Built<Struct> {
-    build(json, |builder| match builder.reader.head() {
-        Head::Object => builder.object(depth),
+    let mut builder = Builder::new(json);
+    let built = match builder.reader.head() {
+        Head::Object => builder.object(depth)?,
         // A body or a set that is no object was not stored by this service; it shows as an empty one.
-        _ => Ok(Struct::default()),
-    })
+        _ => Struct::default(),
+    };
+    Ok((built, builder.rounded))
 }
 
 /// Any value, likewise.
 pub fn value(json: &Json, depth: usize) -> Built<Value> {
-    build(json, |builder| builder.value(depth))
-}
-
-fn build<'a, T>(
-    json: &'a Json,
-    read: impl FnOnce(&mut Builder<'a>) -> Result<T, Error>,
-) -> Built<T> {
-    let reader = Reader::new(json.as_str());
-    let mut builder = Builder { reader, rounded: false, budget: MESSAGE_BYTES };
-    let message = read(&mut builder)?;
-    Ok((message, builder.rounded))
+    let mut builder = Builder::new(json);
+    Ok((builder.value(depth)?, builder.rounded))
 }
 
 struct Builder<'a> {
@@ -88,30 +91,26 @@ struct Builder<'a> {
     budget: usize,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(json: &'a Json) -> Self {
+        Self { reader: Reader::new(json.as_str()), rounded: false, budget: MESSAGE_BYTES }
+    }
+
     fn value(&mut self, depth: usize) -> Result<Value, Error> {
         shallow(depth)?;
-        let kind = match self.reader.head() {
-            Head::Object => Kind::StructValue(self.object(depth + 1)?),
-            Head::Array => Kind::ListValue(self.array(depth + 1)?),
+        let (bytes, kind) = match self.reader.head() {
+            Head::Object => (0, Kind::StructValue(self.object(depth + 1)?)),
+            Head::Array => (0, Kind::ListValue(self.array(depth + 1)?)),
             Head::String(text) => {
                 let text = text.decode().into_owned();
-                spend(&mut self.budget, 2 + text.len())?;
-                Kind::StringValue(text)
+                (2 + text.len(), Kind::StringValue(text))
             }
-            Head::Number(text) => {
-                spend(&mut self.budget, 9)?;
-                Kind::NumberValue(self.number(text))
-            }
-            Head::Literal(text) => {
-                spend(&mut self.budget, 2)?;
-                match text {
-                    "true" => Kind::BoolValue(true),
-                    "false" => Kind::BoolValue(false),
-                    _ => Kind::NullValue(NullValue::NullValue.into()),
-                }
-            }
+            Head::Number(text) => (9, Kind::NumberValue(self.number(text))),
+            Head::Literal("true") => (2, Kind::BoolValue(true)),
+            Head::Literal("false") => (2, Kind::BoolValue(false)),
+            Head::Literal(_) => (2, Kind::NullValue(NullValue::NullValue.into())),
         };
+        self.spend(bytes)?;
         Ok(Value { kind: Some(kind) })
     }
 
@@ -121,7 +120,7 @@ impl Builder<'_> {
         let mut fields = BTreeMap::new();
         while let Some(key) = self.reader.next_key() {
             let key = key.decode().into_owned();
-            spend(&mut self.budget, ENTRY_BYTES + key.len())?;
+            self.spend(ENTRY_BYTES + key.len())?;
             fields.insert(key, self.value(depth + 2)?);
         }
         Ok(Struct { fields })
@@ -131,7 +130,7 @@ impl Builder<'_> {
         shallow(depth)?;
         let mut values = Vec::new();
         while self.reader.has_item() {
-            spend(&mut self.budget, 2)?;
+            self.spend(2)?;
             values.push(self.value(depth + 1)?);
         }
         Ok(ListValue { values })
@@ -146,13 +145,13 @@ impl Builder<'_> {
         }
         double
     }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), Error> {
+        self.budget = self.budget.checked_sub(bytes).ok_or(Error::AnswerTooLarge)?;
+        Ok(())
+    }
 }
 
 fn shallow(depth: usize) -> Result<(), Error> {
     if depth > DEPTH { Err(Error::TooDeep) } else { Ok(()) }
-}
-
-fn spend(budget: &mut usize, bytes: usize) -> Result<(), Error> {
-    *budget = budget.checked_sub(bytes).ok_or(Error::AnswerTooLarge)?;
-    Ok(())
 }

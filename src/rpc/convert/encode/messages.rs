@@ -1,38 +1,22 @@
-//! Events, sessions and their parts as messages, each at `depth` levels below the answer.
+//! Events, sessions and their parts, each as a message within that of the `mode`.
 
 use std::borrow::Cow;
 
 use prost_types::Timestamp;
 
 use super::json::{Mode, object};
-use crate::{
-    domain::{
-        error::Error,
-        event::{self as model_event, Changes},
-        id::InvocationId,
-        scope::{self, StateKey},
-        session::{self as model_session, SessionInfo, State},
-        time::Time,
-    },
-    proto::v1::{
-        Event, ForkOrigin, Session, SessionKey, StateDelta,
-        event::BodyForm,
-        session::{Expiration, StateForm},
-        state_delta::SetForm,
-    },
-};
+use crate::rpc::prelude::*;
 
-pub fn event(event: &model_event::Event, mode: Mode, depth: usize) -> Result<Event, Error> {
+pub fn event(event: &Event, mode: Mode) -> Result<v1::Event, Error> {
+    use v1::event::BodyForm::{Body, BodyJson};
+    let mode = mode.inner();
     let mut message = event_envelope(event);
     if let Some(body) = &event.body {
-        let json = Cow::Borrowed(body);
-        let (form, rounded) =
-            mode.encode(json, depth + 1, object, BodyForm::Body, BodyForm::BodyJson)?;
-        message.body_form = Some(form);
-        message.rounded = rounded;
+        let (form, rounded) = mode.encode(Cow::Borrowed(body), object, Body, BodyJson)?;
+        (message.body_form, message.rounded) = (Some(form), rounded);
     }
     if !event.changes.is_empty() {
-        let (delta, rounded) = changes(&event.changes, mode, depth + 1)?;
+        let (delta, rounded) = changes(&event.changes, mode)?;
         message.state_delta = Some(delta);
         message.rounded |= rounded;
     }
@@ -40,19 +24,18 @@ pub fn event(event: &model_event::Event, mode: Mode, depth: usize) -> Result<Eve
 }
 
 /// Changes as a delta, and whether a number was rounded.
-pub fn changes(changes: &Changes, mode: Mode, depth: usize) -> Result<(StateDelta, bool), Error> {
+pub fn changes(changes: &Changes, mode: Mode) -> Result<(v1::StateDelta, bool), Error> {
+    use v1::state_delta::SetForm::{Set, SetJson};
     let Changes { set, remove } = changes;
-    let set = set.as_ref().map(|set| {
-        mode.encode(Cow::Borrowed(set), depth + 1, object, SetForm::Set, SetForm::SetJson)
-    });
+    let set = set.as_ref().map(|it| mode.inner().encode(Cow::Borrowed(it), object, Set, SetJson));
     let (set_form, rounded) = set.transpose()?.unzip();
     let remove = remove.iter().map(StateKey::to_string).collect();
-    Ok((StateDelta { set_form, remove, operations: Vec::new() }, rounded.unwrap_or_default()))
+    Ok((v1::StateDelta { set_form, remove, operations: Vec::new() }, rounded.unwrap_or_default()))
 }
 
 /// An event without its body and its delta.
-pub fn event_envelope(event: &model_event::Event) -> Event {
-    let model_event::Event {
+pub fn event_envelope(event: &Event) -> v1::Event {
+    let Event {
         event_id,
         sequence,
         invocation_id,
@@ -66,7 +49,7 @@ pub fn event_envelope(event: &model_event::Event) -> Event {
         rewound,
         versions: _,
     } = event;
-    Event {
+    v1::Event {
         event_id: event_id.to_string(),
         sequence: signed(*sequence),
         invocation_id: invocation_id.as_ref().map(InvocationId::to_string).unwrap_or_default(),
@@ -88,21 +71,20 @@ pub fn session(
     info: &SessionInfo,
     state: Option<&State>,
     mode: Mode,
-    depth: usize,
-) -> Result<Session, Error> {
+) -> Result<v1::Session, Error> {
+    use v1::session::StateForm;
     let mut session = session_envelope(info);
     if let Some(state) = state {
         let json = Cow::Owned(state.to_json());
         let (form, rounded) =
-            mode.encode(json, depth + 1, object, StateForm::State, StateForm::StateJson)?;
-        session.state_form = Some(form);
-        session.state_rounded = rounded;
+            mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
+        (session.state_form, session.state_rounded) = (Some(form), rounded);
     }
     Ok(session)
 }
 
 /// A session without its state.
-pub fn session_envelope(info: &SessionInfo) -> Session {
+pub fn session_envelope(info: &SessionInfo) -> v1::Session {
     let SessionInfo {
         key,
         incarnation: _,
@@ -117,11 +99,11 @@ pub fn session_envelope(info: &SessionInfo) -> Session {
         created_versions: _,
     } = info;
     let forked_from = forked_from.as_ref().map(|origin| {
-        let model_session::ForkOrigin { key, sequence } = origin;
-        ForkOrigin { key: Some(session_key(key)), sequence: signed(*sequence) }
+        let ForkOrigin { key, sequence } = origin;
+        v1::ForkOrigin { key: Some(session_key(key)), sequence: signed(*sequence) }
     });
     let labels = labels.as_map().iter();
-    Session {
+    v1::Session {
         key: Some(session_key(key)),
         state_form: None,
         state_rounded: false,
@@ -129,16 +111,16 @@ pub fn session_envelope(info: &SessionInfo) -> Session {
         create_time: Some(timestamp(*create_time)),
         update_time: Some(timestamp(*update_time)),
         last_event_time: Some(timestamp(*last_event_time)),
-        expiration: expire_time.map(|at| Expiration::ExpireTime(timestamp(at))),
+        expiration: expire_time.map(|at| v1::session::Expiration::ExpireTime(timestamp(at))),
         display_name: display_name.to_string(),
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
     }
 }
 
-pub fn session_key(key: &scope::SessionKey) -> SessionKey {
-    let scope::SessionKey { app_name, user_id, session_id } = key;
-    SessionKey {
+pub fn session_key(key: &SessionKey) -> v1::SessionKey {
+    let SessionKey { app_name, user_id, session_id } = key;
+    v1::SessionKey {
         app_name: app_name.to_string(),
         user_id: user_id.to_string(),
         session_id: session_id.to_string(),

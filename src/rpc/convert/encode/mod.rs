@@ -3,9 +3,9 @@
 mod answers;
 mod json;
 mod messages;
-mod size;
 
 pub use answers::*;
+pub use json::Mode;
 
 #[cfg(test)]
 mod tests;

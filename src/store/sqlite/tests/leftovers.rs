@@ -301,8 +301,7 @@ fn fork_begun(answer: Result<Answer, Error>) -> Fork {
 
 /// Copies one piece. The last event that is copied then.
 fn copy(writer: &mut Writer, fork: &Fork, after: u64) -> Result<u64, Error> {
-    let copy = CopyEvents { fork: fork.clone(), after };
-    match execute_one(writer, Request::CopyEvents(copy))? {
+    match execute_one(writer, Request::CopyEvents(fork.clone(), after))? {
         Answer::Copied(up_to) => Ok(up_to),
         other => panic!("{other:?}"),
     }

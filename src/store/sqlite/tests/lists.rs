@@ -101,7 +101,7 @@ async fn a_page_of_sessions_goes_on_until_one_passes_or_none_is_left() {
     fixture.store.close().await;
     // As many more as two steps look at, made past the store.
     let copies = 2 * PAGE_SCANNED;
-    let columns = format!("{}, tail", row::SESSION_COLUMNS);
+    let columns = format!("{}, unindexed", row::SESSION_COLUMNS);
     let values = columns.replacen("id,", "1000 + n,", 1).replace(" session_id,", " 's' || n,");
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})

@@ -23,10 +23,8 @@ async fn filled() -> (Fixture, DirectWriter) {
 
 /// Bytes of the states that a writer keeps.
 fn kept_bytes(writer: &Writer) -> usize {
-    let applications = writer.loaded.applications.values();
-    let users = applications.flat_map(|it| it.users.values().chain([&it.own]));
     let sessions = writer.loaded.sessions.values().map(|session| &session.own);
-    let keys = users.chain(sessions).flat_map(|scope| &scope.keys);
+    let keys = writer.loaded.scopes.values().chain(sessions).flat_map(|scope| &scope.keys);
     keys.map(|(name, it)| KEY_BYTES + name.len() + it.as_ref().map_or(0, |(it, _)| it.len())).sum()
 }
 
@@ -105,7 +103,7 @@ async fn what_was_forgotten_is_loaded_again() {
             let appended = execute_one(&mut writer, Request::Append(append));
             assert_eq!(sequence(&appended), Ok(round));
             writer.shrink(0);
-            assert!(writer.loaded.sessions.is_empty() && writer.loaded.applications.is_empty());
+            assert!(writer.loaded.sessions.is_empty() && writer.loaded.scopes.is_empty());
         }
     }
 }

@@ -64,6 +64,7 @@ pub(super) fn event_of(id: &str, delta: Delta) -> NewEvent {
         author: Author::new("agent").unwrap(),
         branch: Branch::new("").unwrap(),
         event_time: None,
+        partial: false,
         delta: delta.split_temp().0,
         body: None,
         fingerprint: Fingerprint(1),

@@ -34,8 +34,8 @@ fn sequences(page: &EventPage) -> Vec<u64> {
 }
 
 async fn read_page(fixture: &Fixture, selection: EventSelection) -> EventPage {
-    let query = EventQuery { key: address("s"), as_of: None, selection };
-    fixture.store().list_events(query).await.unwrap().1
+    let query = SessionQuery { events: Some(selection), ..query("s") };
+    fixture.store.read_session(query).await.unwrap().events.unwrap()
 }
 
 #[tokio::test]

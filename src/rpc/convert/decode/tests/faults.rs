@@ -343,5 +343,5 @@ fn what_only_answers_hold_is_ignored_in_an_event() {
         ..Default::default()
     };
     let (append, _) = append_event(append(event), BareIds::Allowed).unwrap();
-    assert_eq!(append.events[0].event.body.as_ref().unwrap().as_str(), r#"{"a":true}"#);
+    assert_eq!(append.events[0].body.as_ref().unwrap().as_str(), r#"{"a":true}"#);
 }

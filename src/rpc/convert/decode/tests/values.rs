@@ -12,7 +12,7 @@ use crate::{
     proto::v1::{CreateSessionRequest, create_session_request::StateForm},
     rpc::convert::decode::{
         json::{VALUE, written},
-        request::At,
+        read::At,
     },
 };
 

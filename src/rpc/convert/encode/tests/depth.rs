@@ -6,19 +6,19 @@ use super::{event, info, json, state};
 use crate::{
     domain::{
         error::Error,
-        event::Changes,
+        event::{Changes, Event},
         id::Author,
         json::{Json, MAX_NESTING},
         session::SessionInfo,
     },
-    engine::{EventList, SessionAnswer, WatchItem},
+    engine::{List, SessionAnswer, WatchItem},
     proto::v1::{
         self, AppendEventStreamResponse, append_event_stream_response::Outcome, event::BodyForm,
         session::StateForm, watch_response::Kind,
     },
     rpc::convert::{
         Form,
-        encode::{self, json as structs},
+        encode::{self, Mode, json as structs},
     },
     store::{Appended, AppendedEvent},
 };
@@ -61,9 +61,9 @@ fn assert_read<M: Message + Default>(
     deepest
 }
 
-fn list_of(body: &Json) -> EventList {
-    let mut list = EventList::default();
-    list.events = vec![event(1, body.clone())];
+fn list_of(body: &Json) -> List<Event> {
+    let mut list = List::default();
+    list.items = vec![event(1, body.clone())];
     list
 }
 
@@ -122,7 +122,7 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
         let in_a_session = assert_read(
             1..MAX_NESTING - arrays,
             |levels| {
-                let (info, events) = (info(), EventList::default());
+                let (info, events) = (info(), List::default());
                 let answer = SessionAnswer { info, state: Some(of(levels)), events };
                 encode::get_session(answer, Form::Struct)
             },
@@ -157,7 +157,10 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
         let answer = appended(objects(levels), objects(levels));
         let response = AppendEventStreamResponse {
             index: 0,
-            outcome: Some(Outcome::Appended(encode::append_event(answer, Form::Struct, 1))),
+            outcome: Some(Outcome::Appended(encode::append_event(
+                answer,
+                Mode::write(Form::Struct).inner(),
+            ))),
         };
         assert!(decodes(&response), "{levels} levels were answered");
         let Some(Outcome::Appended(appended)) = response.outcome else { unreachable!() };
@@ -169,7 +172,7 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
     }
     // Three levels to the body, three for each object, one hundred in all.
     assert_eq!(as_text, MAX_NESTING - 1 - 32);
-    let mixed = encode::append_event(appended(json("{}"), objects(60)), Form::Struct, 0);
+    let mixed = encode::append_event(appended(json("{}"), objects(60)), Mode::write(Form::Struct));
     let event = mixed.event.unwrap();
     assert!(matches!(event.body_form, Some(BodyForm::Body(_))));
     let set = event.state_delta.unwrap().set_form;
@@ -240,7 +243,7 @@ fn an_author_is_no_reason_to_refuse() {
     // The limit is of JSON alone: an event without any is never too deep.
     let mut plain = event(1, objects(99));
     (plain.body, plain.author) = (None, Author::system());
-    let mut list = EventList::default();
-    list.events = vec![plain];
+    let mut list = List::default();
+    list.items = vec![plain];
     assert_eq!(encode::list_events(list, Form::Struct).unwrap().events.len(), 1);
 }

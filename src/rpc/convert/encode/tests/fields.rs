@@ -14,13 +14,16 @@ use crate::{
         scope::StateKey,
         session::{ForkOrigin, Labels},
     },
-    engine::{EventList, WatchItem},
+    engine::{List, WatchItem},
     proto::v1::{
         self, AppendFailure, StateDelta, event::BodyForm, session, state_delta::SetForm,
         watch_response::Kind,
     },
     rpc::{
-        convert::{Form, encode},
+        convert::{
+            Form,
+            encode::{self, Mode},
+        },
         status::status,
     },
     store::{Appended, AppendedEvent, Created},
@@ -66,8 +69,8 @@ fn an_event_says_everything_about_itself() {
     event.rewind_to = Some(2);
     event.rewound = true;
     let listed = |form| {
-        let mut list = EventList::default();
-        list.events = vec![event.clone()];
+        let mut list = List::default();
+        list.items = vec![event.clone()];
         encode::list_events(list, form).unwrap().events.remove(0)
     };
     let text = v1::Event {
@@ -98,8 +101,8 @@ fn an_event_says_everything_about_itself() {
 fn a_delta_alone_can_be_the_one_that_is_rounded() {
     let mut event = event(6, json("{}"));
     event.changes = Changes { set: Some(json("{\"k\":9007199254740993}")), remove: vec![] };
-    let mut list = EventList::default();
-    list.events = vec![event];
+    let mut list = List::default();
+    list.items = vec![event];
     assert!(encode::list_events(list, Form::Struct).unwrap().events[0].rounded);
 }
 
@@ -107,7 +110,7 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let event = encode::append_event(answer, Form::Text, 0).event.unwrap();
+    let event = encode::append_event(answer, Mode::write(Form::Text)).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }
 

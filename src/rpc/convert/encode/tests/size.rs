@@ -5,26 +5,34 @@ use prost::Message;
 use super::{body_of_zeros, event, info, json, state, zeros};
 use crate::{
     domain::{
-        error::Error, event::Changes, id::Branch, json::Json, limits::MESSAGE_BYTES,
-        scope::StateKey, session::State,
+        error::Error,
+        event::{Changes, Event},
+        id::Branch,
+        json::Json,
+        limits::MESSAGE_BYTES,
+        scope::StateKey,
+        session::State,
     },
-    engine::{EventList, SessionAnswer, WatchItem},
+    engine::{List, SessionAnswer, WatchItem},
     proto::v1::{event::BodyForm, session::StateForm},
-    rpc::convert::{Form, encode},
+    rpc::convert::{
+        Form,
+        encode::{self, Mode},
+    },
     store::{Appended, AppendedEvent, StateUpdated},
 };
 
 /// What [`body_of_zeros`] has as text where it fills about a megabyte as a message.
 const ZEROS_OF_A_MEGABYTE: usize = 96_000;
 
-fn list(bodies: impl IntoIterator<Item = Json>) -> EventList {
-    let mut list = EventList::default();
-    list.events = (1..).zip(bodies).map(|(at, body)| event(at, body)).collect();
+fn list(bodies: impl IntoIterator<Item = Json>) -> List<Event> {
+    let mut list = List::default();
+    list.items = (1..).zip(bodies).map(|(at, body)| event(at, body)).collect();
     list
 }
 
 fn appended(bodies: impl IntoIterator<Item = Json>, state: Option<State>) -> Appended {
-    let events = list(bodies).events.into_iter();
+    let events = list(bodies).items.into_iter();
     let events =
         events.map(|event| AppendedEvent { event: event.into(), replayed: true }).collect();
     Appended { info: info(), events, state, request_replayed: false }
@@ -51,7 +59,7 @@ fn a_page_ends_before_it_is_too_large_in_its_own_form() {
 fn a_page_is_measured_to_the_byte() {
     for bytes in [10, 127, 128, 200, 16_383, 16_384, 20_000] {
         let page = encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text).unwrap();
-        let sum: usize = page.events.iter().map(encode::size::field_bytes).sum();
+        let sum: usize = page.events.iter().map(encode::field_bytes).sum();
         assert_eq!(page.encoded_len(), sum);
     }
 }
@@ -110,7 +118,7 @@ fn an_item_fits_exactly_or_not_at_all() {
 #[test]
 fn what_is_too_large_for_a_write_comes_as_text() {
     let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
-    let response = encode::append_event(answer, Form::Struct, 0);
+    let response = encode::append_event(answer, Mode::write(Form::Struct));
     assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
     let body = response.event.unwrap().body_form.unwrap();
     assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));

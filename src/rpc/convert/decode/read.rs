@@ -3,13 +3,8 @@
 use std::{cell::RefCell, fmt};
 
 use crate::{
-    domain::{
-        error::{Error, Reason, Violation},
-        field::Path,
-        limits::DELTA_OPERATIONS,
-        scope::ScopeKind,
-    },
-    rpc::convert::Form,
+    domain::{error::Violation, limits::DELTA_OPERATIONS},
+    rpc::prelude::*,
 };
 
 /// Faults that are kept of one request. A status names twenty; a hostile request of four megabytes could have millions, which must
@@ -73,7 +68,7 @@ macro_rules! read {
         $(let $field = $field?;)*
     };
     (@ $at:ident, $field:ident) => {
-        $crate::rpc::convert::decode::request::Read::read($field, $at.field(stringify!($field)))
+        $crate::rpc::convert::decode::read::Read::read($field, $at.field(stringify!($field)))
     };
     (@ $at:ident, $field:ident, $read:expr) => { $read };
 }
@@ -95,11 +90,17 @@ impl At<'_> {
         message: impl Into<String>,
         metadata: &[(&'static str, &dyn fmt::Display)],
     ) -> Faulted {
-        if !self.is_full() {
-            let violation = Violation::new(self.path, reason, message);
-            let violation =
-                metadata.iter().fold(violation, |it, (name, value)| it.with(name, value));
-            self.faults.borrow_mut().push(violation);
+        let violation = Violation::new("", reason, message);
+        self.add([metadata.iter().fold(violation, |it, (name, value)| it.with(name, value))])
+    }
+
+    /// Adds faults, at least one, whose fields are relative to this place.
+    pub fn add(self, violations: impl IntoIterator<Item = Violation>) -> Faulted {
+        for violation in violations {
+            if !self.is_full() {
+                let field = self.path.field(&violation.field).into();
+                self.faults.borrow_mut().push(Violation { field, ..violation });
+            }
         }
         Faulted(())
     }
@@ -108,11 +109,10 @@ impl At<'_> {
     pub fn over_limit(
         self,
         reason: Reason,
-        (unit, actual, limit): (&'static str, usize, usize),
+        limit: (&'static str, usize, usize),
         advice: &str,
     ) -> Faulted {
-        let message = format!("{actual} {unit} exceed the limit of {limit}. {advice}");
-        self.fault(reason, message, &[(unit, &actual), ("limit", &limit)])
+        self.add([Violation::over_limit("", reason, limit, advice)])
     }
 
     pub fn missing(self) -> Faulted {

@@ -1,0 +1,20 @@
+//! The names of the model that decisions and stores use.
+
+pub use super::{
+    Sequence, Version,
+    delta::{Changes, Delta, KeyResult, ScopeDelta},
+    error::{Bounded, Cause, Error},
+    event::{Event, Fingerprint, NewEvent, ScopeVersions},
+    id::{
+        AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId,
+    },
+    json::Json,
+    limits::PAGE_SCANNED,
+    page::{EventFilter, EventPage, EventSelection, Rest, narrow},
+    precondition::Precondition,
+    scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
+    session::{Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry},
+    time::Time,
+    token::{Position, StoreId},
+    visible::{Marker, Visible},
+};

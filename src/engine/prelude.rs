@@ -1,0 +1,19 @@
+//! Names that most files of this layer use.
+
+pub use std::sync::Arc;
+
+pub use crate::{
+    domain::{
+        error::{Bounded, Error, Reason},
+        event::{Changes, Event, Fingerprint, NewEvent, ScopeVersions},
+        field::FieldPath,
+        id::{Author, Branch, EventId, InvocationId, SessionId, UserId},
+        limits::MESSAGE_BYTES,
+        page::{EventFilter, EventPage, EventSelection, Rest},
+        scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
+        session::{Incarnation, SessionInfo, State, StateEntry},
+        time::Time,
+        token::{ChangeToken, Cursor, Digest, EventToken, Position, SessionToken, StoreId},
+    },
+    store::{Append, Appended, Clock, RequestContext, SessionQuery, SessionView, Store},
+};
