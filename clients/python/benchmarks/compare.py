@@ -16,6 +16,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -32,7 +33,6 @@ from google.genai import types
 from sessiond_adk import SessiondSessionService
 
 APP, USER = "bench", "user"
-EVENTS = 1000
 NEWEST = GetSessionConfig(num_recent_events=20)
 OURS = "sessiond"
 
@@ -47,7 +47,16 @@ def event(number: int) -> Event:
     )
 
 
-async def create_fixture(service: BaseSessionService, callers: int) -> list[Session]:
+def progress(text: str) -> None:
+    """Shows what is being done, on standard error: a run takes minutes, and the table comes last."""
+    if sys.stderr.isatty():
+        # In the place of the last line.
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+async def create_fixture(name: str, service: BaseSessionService, callers: int, events: int) -> list[Session]:
     """Creates a session with events for each caller."""
     # One user per caller: ADK's services lock the row of the user.
     sessions = [
@@ -55,11 +64,12 @@ async def create_fixture(service: BaseSessionService, callers: int) -> list[Sess
     ]
 
     async def append(session: Session) -> None:
-        for number in range(EVENTS):
+        for number in range(events):
             await service.append_event(session, event(number))
 
-    for session in sessions:
+    for number, session in enumerate(sessions, 1):
         await append(session)
+        progress(f"fixture of {name}: {number} of {callers} sessions of {events} events")
     return sessions
 
 
@@ -82,7 +92,7 @@ def appender(service: BaseSessionService, session: Session) -> Callable[[], Awai
     """An append from the caller's session object, whose list of events is kept empty."""
 
     async def call() -> object:
-        appended = await service.append_event(session, event(EVENTS))
+        appended = await service.append_event(session, event(0))
         session.events.clear()
         return appended
 
@@ -104,14 +114,15 @@ def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaita
 Row = tuple[str, int, dict[str, tuple[float, float]]]
 
 
-async def run(services: dict[str, BaseSessionService], max_callers: int, seconds: float) -> list[Row]:
+async def run(services: dict[str, BaseSessionService], max_callers: int, events: int, seconds: float) -> list[Row]:
     """Runs all measurements. The services alternate within a row, so that other load affects all of them."""
-    sessions = {name: await create_fixture(service, max_callers) for name, service in services.items()}
+    sessions = {name: await create_fixture(name, service, max_callers, events) for name, service in services.items()}
     rows: list[Row] = []
     for what, make in (("get_session", reader), ("append_event", appender)):
         for callers in (1, max_callers):
             row: dict[str, tuple[float, float]] = {}
             for name, service in services.items():
+                progress(f"{what} by {callers} callers: {name}, {seconds * 1.1:.0f} s")
                 calls = [make(service, session) for session in sessions[name][:callers]]
                 await measure(calls, seconds / 10)
                 row[name] = await measure(calls, seconds)
@@ -121,6 +132,8 @@ async def run(services: dict[str, BaseSessionService], max_callers: int, seconds
 
 def show(rows: list[Row], names: list[str]) -> None:
     """Prints a Markdown table."""
+    if sys.stderr.isatty():
+        progress("")
     others = [name for name in names if name != OURS]
     print(f"| | callers | {' | '.join(names)} | {' | '.join(f'ratio to {name}' for name in others)} |")
     print("|---" * (2 + len(names) + len(others)) + "|")
@@ -130,7 +143,7 @@ def show(rows: list[Row], names: list[str]) -> None:
         print(f"| `{what}` | {callers} | {' | '.join(cells)} | {' | '.join(ratios)} |")
 
 
-async def compare(address: str, folder: Path, callers: int, seconds: float) -> None:
+async def compare(address: str, folder: Path, callers: int, events: int, seconds: float) -> None:
     """Runs against a server at `address`, with the files of ADK's services in `folder`."""
     async with (
         SessiondSessionService(address, timeout=60) as ours,
@@ -141,7 +154,7 @@ async def compare(address: str, folder: Path, callers: int, seconds: float) -> N
             "DatabaseSessionService": database,
             "SqliteSessionService": SqliteSessionService(str(folder / "adk-sqlite.db")),
         }
-        show(await run(services, callers, seconds), list(services))
+        show(await run(services, callers, events, seconds), list(services))
 
 
 def main() -> None:
@@ -149,6 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--program", required=True, help="the sessiond binary")
     parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--events", type=int, default=1000, help="events of each session, at least 20")
     parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
@@ -158,7 +172,8 @@ def main() -> None:
             assert server.stdout is not None
             found = re.search(r"listen(?:s|ing) on (\S+)", server.stdout.readline())
             assert found is not None, "the server did not start"
-            asyncio.run(compare(found.group(1), Path(folder), arguments.callers, arguments.seconds))
+            numbers = (arguments.callers, arguments.events, arguments.seconds)
+            asyncio.run(compare(found.group(1), Path(folder), *numbers))
         finally:
             server.terminate()
             server.wait()

@@ -1,8 +1,10 @@
 """Registers sessiond with ADK's command line.
 
-Copy this file into the folder that holds your agents, then:
+For `adk web` and `adk api_server`, copy this file into the folder that holds your agents. For `adk run`, copy it into
+the folder of the agent:
 
     adk web --session_service_uri=sessiond://127.0.0.1:50051 AGENTS_FOLDER
+    adk run --session_service_uri=sessiond://127.0.0.1:50051 AGENTS_FOLDER/AGENT
 """
 
 from typing import Any

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import Serve
 
-from sessiond_adk import SessiondSessionService
+from sessiond_adk import RetryPolicy, SessiondSessionService
 from sessiond_adk.address import parse_address
 
 
@@ -26,10 +26,15 @@ from sessiond_adk.address import parse_address
         ("sessiond://localhost/", "localhost:50051"),
         ("sessiond://[::1]:7", "[::1]:7"),
         ("sessiond:///run/my%20s.sock", "unix:/run/my s.sock"),
+        ("http://localhost:50051", "localhost:50051"),
+        ("http://localhost/", "localhost:50051"),
+        ("http://[::1]:7", "[::1]:7"),
+        ("https://sessions.example.com:443", "sessions.example.com:443"),
     ],
 )
 def test_valid_addresses(text: str, target: str) -> None:
-    assert parse_address(text).target == target
+    address = parse_address(text)
+    assert (address.target, address.tls) == (target, text.startswith("https:"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,10 @@ def test_valid_addresses(text: str, target: str) -> None:
         "a/b",
         "unix:",
         "unix:///",
-        "http://localhost:50051",
+        "ftp://localhost:50051",
+        "http://",
+        "http:///run/s.sock",
+        "https://host/path",
         "sessiond://",
         "sessiond:///",
         "sessiond://host:1/path",
@@ -60,13 +68,21 @@ def test_invalid_addresses_are_refused_with_the_valid_forms(text: str) -> None:
         parse_address(text)
 
 
-def test_settings_in_a_uri() -> None:
-    service = SessiondSessionService("sessiond://h:1?timeout=2.5&stale=error")
+@pytest.mark.parametrize("scheme", ["sessiond", "http", "https"])
+def test_settings_in_a_uri(scheme: str) -> None:
+    query = "timeout=2.5&stale=conflict&share_temp=true&attempts=3&first_delay=0.2&max_delay=4"
+    service = SessiondSessionService(f"{scheme}://h:1?{query}")
     assert service._client.timeout_seconds == 2.5
-    assert service._appender._stale == "error"
-    service = SessiondSessionService("sessiond://h:1?timeout=2.5&stale=error", timeout=3, stale="merge")
+    assert service._appender._stale == "conflict"
+    assert service._appender._share_temp is True
+    assert service._client.retry == RetryPolicy(3, 0.2, 4.0)
+    service = SessiondSessionService(
+        f"{scheme}://h:1?{query}", timeout=3, stale="merge", share_temp=False, retry=RetryPolicy()
+    )
     assert service._client.timeout_seconds == 3
     assert service._appender._stale == "merge"
+    assert service._appender._share_temp is False
+    assert service._client.retry == RetryPolicy()
 
 
 def test_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +97,12 @@ def test_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sessiond://h:1?timeout=0", "must be positive"),
         ("sessiond://h:1?timeout=nan", "must be positive"),
         ("sessiond://h:1?stale=perhaps", "'perhaps'"),
-        ("sessiond://h:1?tls=1", "Unknown settings in the address: tls"),
+        ("sessiond://h:1?timeout=inf", "must be positive"),
+        ("sessiond://h:1?tls=1", "Unknown settings in the address: tls. Use timeout, stale,"),
+        ("sessiond://h:1?attempts=many", "attempts is 'many' in the address. It must be a whole number"),
+        ("sessiond://h:1?attempts=0", "attempts is 0"),
+        ("sessiond://h:1?first_delay=-1", "first_delay_seconds is -1.0"),
+        ("sessiond://h:1?share_temp=1", "It must be true or false"),
         ("sessiond://h:1?x", "x"),
     ],
 )

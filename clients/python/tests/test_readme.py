@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from conftest import Server
+import pytest
+from conftest import Server, binary
 from support import delta_event, text_event
 
 import sessiond_adk
-from sessiond_adk import SessiondError, SessiondSessionService
+from sessiond_adk import SessiondError, SessiondSessionService, address
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def block(text: str) -> str:
+    """The first example that contains `text`."""
+    found: str = next(one for one in BLOCKS if text in one)
+    return found
 
 
 def test_first_example() -> None:
@@ -33,7 +43,7 @@ async def test_example_of_extensions(server: Server) -> None:
         for _ in range(12):
             await service.append_event(session, text_event("x"))
         names: dict[str, Any] = {"service": service, "session": session, "event": delta_event({"a": 1})}
-        written, watching = BLOCKS[1].split("async for item in service.watch", 1)
+        written, watching = block("service.increment").split("async for item in service.watch", 1)
         head = written.splitlines()[0]
         watching = f"{head}\nasync for item in service.watch{watching}"
         for name, body in (("written", written), ("watched", watching)):
@@ -51,6 +61,46 @@ async def test_example_of_extensions(server: Server) -> None:
             "language": "en",
             "plan": "pro",
         }
+
+
+def test_example_of_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").write_text("a certificate")
+    names: dict[str, Any] = {"read_token": lambda: "secret"}
+    exec(block("ssl_channel_credentials"), names)
+    service: SessiondSessionService = names["service"]
+    assert service._client.target == "sessions.example.com:443"
+    assert service._client.connections._metadata() == [("authorization", "Bearer secret")]  # type: ignore[operator]
+
+
+def test_example_of_tests(tmp_path: Path) -> None:
+    """The fixture and the test of the README, run by pytest in a folder of their own."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sessiond").symlink_to(binary())
+    for name in ("conftest.py", "test_agent.py"):
+        (tmp_path / name).write_text(block(f"# {name}\n"))
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+
+
+def test_table_of_settings_is_complete() -> None:
+    found = re.search(r"\| argument \| in a URI .*?\n\n", README, re.DOTALL)
+    assert found is not None
+    lines = [line.split("|")[1:3] for line in found.group().splitlines()[2:] if line]
+    arguments = {name for line in lines for name in re.findall(r"`(\w+)`", line[0])}
+    expected = set(inspect.signature(SessiondSessionService).parameters) - {"uri", "agents_dir"}
+    assert arguments == expected
+    in_uri = {name for line in lines for name in re.findall(r"`(\w+)`", line[1]) if name != "true"}
+    assert in_uri == set(address._SETTINGS)
+
+
+def test_recommendation_and_claim_about_writers_of_one_key() -> None:
+    text = section("Concurrent writers")
+    assert 'We recommend `"conflict"`' in text
+    assert "of two values of **the same key**, the last one wins and the other is lost" in text
 
 
 def section(title: str) -> str:

@@ -1,4 +1,4 @@
-"""`adk web --session_service_uri=sessiond://…` finds the service through the files of examples/."""
+"""`adk web` and `adk run` find the service of `--session_service_uri=sessiond://…` through the files of examples/."""
 
 from __future__ import annotations
 
@@ -99,3 +99,43 @@ asyncio.run(main())
         "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='waiter', model='scripted')\n"
     )
     subprocess.run([sys.executable, "-c", code, agents, f"sessiond://{server.address}"], check=True)
+
+
+AGENT = """
+from google.adk.agents import LlmAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+
+class Echo(BaseLlm):
+    model: str = "echo"
+
+    async def generate_content_async(self, llm_request, stream=False):
+        heard = llm_request.contents[-1].parts[0].text
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=f"heard {heard}")]))
+
+
+root_agent = LlmAgent(name="waiter", model=Echo())
+"""
+
+
+@pytest.mark.parametrize("name", ["services.py", "services.yaml"])
+async def test_adk_run_with_the_file_inside_of_the_agents_folder(server: Server, tmp_path: Path, name: str) -> None:
+    agent = tmp_path / "agents/waiter"
+    agent.mkdir(parents=True)
+    shutil.copy(EXAMPLES / name, agent)
+    (agent / "__init__.py").write_text("from . import agent\n")
+    (agent / "agent.py").write_text(AGENT)
+    adk = str(Path(sys.executable).parent / "adk")
+    command = [adk, "run", f"--session_service_uri=sessiond://{server.address}", str(agent)]
+    ran = subprocess.run(command, input="tea\nexit\n", check=True, capture_output=True, text=True, timeout=300)
+    assert "heard tea" in ran.stdout
+    async with SessiondSessionService(server.address) as service:
+        (listed,) = (await service.list_sessions(app_name="waiter")).sessions
+        found = await service.get_session(app_name="waiter", user_id=listed.user_id, session_id=listed.id)
+        assert found is not None
+        assert [event.content.parts[0].text for event in found.events if event.content and event.content.parts] == [
+            "tea",
+            "heard tea",
+        ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import Any
 
@@ -27,7 +28,7 @@ from sessiond_adk import (
     SessiondUnavailableError,
 )
 from sessiond_adk.errors import parse_status
-from sessiond_adk.retry import call_with_retries
+from sessiond_adk.retry import Outage, call_with_retries
 
 QUICK = RetryPolicy(attempts=5, first_delay_seconds=0.001, max_delay_seconds=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -44,6 +45,59 @@ async def test_unreachable_server(unused_port: int) -> None:
         assert refused.value.attempts == QUICK.attempts
 
 
+async def test_unreachable_server_is_named_with_what_to_do(unused_port: int) -> None:
+    async with SessiondSessionService(f"http://127.0.0.1:{unused_port}", retry=QUICK) as service:
+        with pytest.raises(SessiondUnavailableError) as refused:
+            await service.list_sessions(app_name="app")
+    message = str(refused.value)
+    assert message.startswith(f"sessiond at 127.0.0.1:{unused_port} is unreachable (")
+    assert "Check the address, or start the server with `sessiond serve`." in message
+
+
+@pytest.mark.parametrize("timeout", [0.6, 2.5])
+async def test_timeout_and_not_attempts_ends_the_retries(unused_port: int, timeout: float) -> None:
+    """The default policy retries until the next attempt would begin after the deadline."""
+    loop = asyncio.get_running_loop()
+    async with SessiondSessionService(f"127.0.0.1:{unused_port}", timeout=timeout) as service:
+        began = loop.time()
+        with pytest.raises(SessiondUnavailableError):
+            await service.list_sessions(app_name="app")
+        took = loop.time() - began
+    # The longest delay before the deadline: 0.4 s after 0.4 s of delays, 1 s later.
+    assert took >= timeout - (0.4 if timeout < 1 else 1.0)
+    assert RetryPolicy().attempts is None
+
+
+async def test_more_attempts_than_ten_until_the_server_is_there() -> None:
+    """Ten attempts take up to five seconds in all, whatever the timeout is."""
+    count, response = await attempts_at(status(UNAVAILABLE), 50, policy=RetryPolicy(None, 0.001, 0.002))
+    assert (count, response) == (51, "response")
+
+
+async def test_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve("sqlite:test.db")
+    caplog.set_level(logging.INFO, logger="sessiond_adk")
+    async with SessiondSessionService(server.address) as service:
+        session = await service.create_session(**KEY)
+        watch = service.watch(**KEY)
+        await anext(watch)
+        assert caplog.messages == []
+        for outages in (1, 2):
+            server.kill()
+            calls = [asyncio.create_task(service.append_event(session, delta_event({"a": n}))) for n in range(5)]
+            while len(caplog.messages) < 2 * outages - 1:
+                await asyncio.sleep(0.01)
+            server.start_again()
+            await asyncio.gather(*calls)
+            assert len(caplog.messages) == 2 * outages
+            begin, end = caplog.messages[-2:]
+            assert begin.startswith(f"sessiond at {server.address} is unavailable, retrying: ")
+            assert end.startswith(f"connected to sessiond at {server.address} again after ")
+        await watch.aclose()
+
+
 async def test_server_that_does_not_respond() -> None:
     """Bounded by the deadline: the listener accepts the connection and sends nothing."""
     with socket.socket() as silent:
@@ -51,7 +105,7 @@ async def test_server_that_does_not_respond() -> None:
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         async with SessiondSessionService(address, timeout=0.3) as service:
-            with pytest.raises((SessiondDeadlineError, SessiondUnavailableError)):
+            with pytest.raises((SessiondDeadlineError, SessiondUnavailableError), match=f"sessiond at {address} "):
                 await service.list_sessions(app_name="app")
 
 
@@ -87,6 +141,8 @@ async def attempts_at(error: aio.AioRpcError, failures: int = 10**9, **options: 
 
     options.setdefault("timeout_seconds", 60.0)
     options.setdefault("policy", QUICK)
+    options.setdefault("target", "host:1")
+    options.setdefault("outage", Outage("host:1"))
     result: Any
     try:
         result = await call_with_retries(attempt, **options)
@@ -216,7 +272,7 @@ async def test_deadline_shrinks_with_every_attempt() -> None:
         return "response"
 
     policy = RetryPolicy(attempts=4, first_delay_seconds=0.01, max_delay_seconds=0.01)
-    await call_with_retries(attempt, timeout_seconds=30, policy=policy)
+    await call_with_retries(attempt, timeout_seconds=30, policy=policy, target="host:1", outage=Outage("host:1"))
     assert left == sorted(left, reverse=True)
     assert left[0] <= 30
     assert left[0] - left[3] >= 0.015
@@ -230,7 +286,7 @@ def test_delays_double_up_to_a_maximum_with_jitter() -> None:
         assert max(delays) <= longest
         assert len(delays) > 100, "without jitter, clients return all at once"
     assert policy.delay_seconds(1, 5.0) == 5.0
-    for wrong in ({"attempts": 0}, {"first_delay_seconds": -1}, {"max_delay_seconds": -1}):
+    for wrong in ({"attempts": 0}, {"first_delay_seconds": -1}, {"first_delay_seconds": 0}, {"max_delay_seconds": -1}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
             RetryPolicy(**wrong)
 

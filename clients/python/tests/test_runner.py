@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from conftest import Serve, Server
@@ -23,6 +23,17 @@ from sessiond_adk import SessiondSessionService
 async def test_conversation_equals_that_of_the_memory_service(service: SessiondSessionService) -> None:
     expected = await Conversation(InMemorySessionService()).run()
     field_by_field(await Conversation(service).run(), expected)
+
+
+@pytest.mark.parametrize("stale", ["conflict", "error"])
+async def test_conversation_without_other_writers_is_never_refused(
+    server: Server, stale: Literal["conflict", "error"]
+) -> None:
+    """The own events of a runner and its parallel agents make no object outdated."""
+    memory = InMemorySessionService()
+    async with SessiondSessionService(server.address, stale=stale) as service:
+        assert await fan_out(service) == await fan_out(memory)
+        field_by_field(await Conversation(service).run(), await Conversation(memory).run())
 
 
 async def test_script_covers_what_it_compares() -> None:

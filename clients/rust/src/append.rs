@@ -23,12 +23,16 @@ pub(crate) async fn append(
     key: SessionKey,
     event: v1::Event,
 ) -> Result<AppendEventResponse> {
-    let mut request = AppendEventRequest {
-        key: Some(key),
-        event: Some(event),
-        json_form: JsonForm::Text.into(),
-        ..AppendEventRequest::default()
-    };
+    let request =
+        AppendEventRequest { key: Some(key), event: Some(event), ..AppendEventRequest::default() };
+    append_request(caller, request).await
+}
+
+pub(crate) async fn append_request(
+    caller: &Caller,
+    mut request: AppendEventRequest,
+) -> Result<AppendEventResponse> {
+    request.json_form = JsonForm::Text.into();
     let refusal = match send(caller, &request).await {
         Ok(response) => return Ok(response),
         Err(refusal) => refusal,

@@ -1,11 +1,20 @@
 //! One call to the server: within its deadline, repeated as the call policy says.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::{Request, Response, Status, transport::Channel};
+use tonic::{Code, Request, Response, Status, transport::Channel};
 
-use crate::{failure::Failure, policy::CallPolicy};
+use crate::{
+    failure::{Failure, Kind},
+    policy::CallPolicy,
+};
 
 /// Longer deadlines are cut to this, so that adding one to the clock cannot overflow.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -14,6 +23,37 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub(crate) struct Caller {
     pub channel: Channel,
     pub policy: CallPolicy,
+    pub outage: Outage,
+}
+
+/// Logs an outage of the server twice, however many calls it affects: when the first call is retried, and when the next one
+/// succeeds. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outage(Arc<AtomicBool>);
+
+impl Outage {
+    pub fn retrying(&self, failure: &Failure) {
+        if self.begins(failure) {
+            tracing::warn!(status = %failure.status, "sessiond is unavailable, retrying");
+        }
+    }
+
+    pub fn succeeded(&self) {
+        if self.ends() {
+            tracing::warn!("connected to sessiond again");
+        }
+    }
+
+    /// A busy server is no outage.
+    fn begins(&self, failure: &Failure) -> bool {
+        let unavailable =
+            failure.kind == Kind::ConnectionLost || failure.status.code() == Code::Unavailable;
+        unavailable && !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    fn ends(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
 }
 
 pub(crate) type CallResult<A> = Result<A, Failure>;
@@ -53,7 +93,10 @@ impl Caller {
             // The server drops calls that nobody waits for any more.
             attempt.set_timeout(time_left());
             let failure = match timeout_at(end, send(self.channel.clone(), attempt)).await {
-                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Ok(response)) => {
+                    self.outage.succeeded();
+                    return Ok(response.into_inner());
+                }
                 Ok(Err(status)) => Failure::new(status, attempts),
                 Err(_) => Failure::new(Status::deadline_exceeded("no answer in time"), attempts),
             };
@@ -62,6 +105,7 @@ impl Caller {
             if is_last || !failure.is_retryable() || handled(&failure) {
                 return Err(failure);
             }
+            self.outage.retrying(&failure);
             tracing::debug!(attempts, ?pause, status = %failure.status, "call failed, retrying");
             sleep(pause).await;
         }
@@ -72,4 +116,24 @@ impl Caller {
 pub(crate) fn pause(policy: &CallPolicy, failure: &Failure) -> Duration {
     let pause = policy.retry.pause(failure.attempts, fastrand::f64());
     pause.max(failure.retry_delay().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_begins_once_and_ends_once_for_all_clones() {
+        let outage = Outage::default();
+        let gone = Failure::new(Status::unavailable("gone"), 1);
+        assert!(!outage.ends());
+        for _ in 0..2 {
+            let clone = outage.clone();
+            assert!(!outage.begins(&Failure::new(Status::resource_exhausted("busy"), 1)));
+            assert!(outage.begins(&gone));
+            assert!(!clone.begins(&gone) && !outage.begins(&gone));
+            assert!(clone.ends());
+            assert!(!outage.ends());
+        }
+    }
 }

@@ -6,14 +6,16 @@ use adk_core::Result;
 use tonic::transport::Channel;
 
 use crate::{
-    endpoint::endpoint,
+    endpoint::{Settings, parse},
     health::wait_until_ready,
     policy::{CallPolicy, Retry},
     service::SessiondSessionService,
 };
 
 impl SessiondSessionService {
-    /// Connects to `HOST:PORT`, `http://HOST:PORT` or `unix:PATH`, and waits until the server is ready to serve.
+    /// Connects to `HOST:PORT`, `unix:PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH` or `http://HOST:PORT`, and waits until the
+    /// server is ready to serve. The port is 50051 unless the address names one. A URI may set `timeout` (in seconds),
+    /// `attempts`, `first_delay` and `max_delay`: `sessiond://127.0.0.1:50051?timeout=5`.
     ///
     /// # Errors
     ///
@@ -33,7 +35,7 @@ impl SessiondSessionService {
 
     /// Settings other than the defaults.
     pub fn builder(address: impl Into<String>) -> Builder {
-        Builder { address: address.into(), policy: CallPolicy::default() }
+        Builder { address: address.into(), deadline: None, retry: None }
     }
 }
 
@@ -55,20 +57,21 @@ impl SessiondSessionService {
 #[must_use]
 pub struct Builder {
     address: String,
-    policy: CallPolicy,
+    deadline: Option<Duration>,
+    retry: Option<Retry>,
 }
 
 impl Builder {
-    /// The longest that one call to the server takes, its retries included; 30 seconds by default. A method of the service may
-    /// make several calls, for example when a session's events do not fit into one answer.
+    /// The longest that one call to the server takes, its retries included; 15 seconds by default. A method of the service may
+    /// make several calls, for example when a session's events do not fit into one answer. Wins over the address.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.policy.deadline = deadline;
+        self.deadline = Some(deadline);
         self
     }
 
-    /// When and how often failed calls are repeated.
+    /// When and how often failed calls are repeated. Wins over the address.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.policy.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
@@ -89,12 +92,47 @@ impl Builder {
     ///
     /// `InvalidInput` for a bad address.
     pub fn connect_lazy(self) -> Result<SessiondSessionService> {
-        let channel = endpoint(&self.address)?.connect_lazy();
-        Ok(SessiondSessionService::new(channel, self.policy))
+        let (endpoint, settings) = parse(&self.address)?;
+        Ok(SessiondSessionService::new(endpoint.connect_lazy(), self.policy(settings)))
     }
 
-    /// Uses an existing channel, for example with TLS or through a proxy.
+    /// Uses an existing channel, for example with TLS or through a proxy. The address is not read, nor its settings.
     pub fn with_channel(self, channel: Channel) -> SessiondSessionService {
-        SessiondSessionService::new(channel, self.policy)
+        SessiondSessionService::new(channel, self.policy(Settings::default()))
+    }
+
+    fn policy(&self, settings: Settings) -> CallPolicy {
+        let default = CallPolicy::default();
+        let retry = Retry {
+            attempts: settings.attempts.unwrap_or(default.retry.attempts),
+            first_pause: settings.first_delay.unwrap_or(default.retry.first_pause),
+            longest_pause: settings.max_delay.unwrap_or(default.retry.longest_pause),
+        };
+        CallPolicy {
+            deadline: self.deadline.or(settings.timeout).unwrap_or(default.deadline),
+            retry: self.retry.unwrap_or(retry),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_an_address_are_defaults() {
+        let address = "sessiond://h:1?timeout=2.5&attempts=3&first_delay=0.2&max_delay=4";
+        let policy = |builder: &Builder| builder.policy(parse(&builder.address).unwrap().1);
+        let builder = SessiondSessionService::builder(address);
+        let set = policy(&builder);
+        assert_eq!(set.deadline, Duration::from_millis(2500));
+        let (first_pause, longest_pause) = (Duration::from_millis(200), Duration::from_secs(4));
+        assert_eq!(set.retry, Retry { attempts: 3, first_pause, longest_pause });
+
+        let won = policy(&builder.deadline(Duration::from_secs(9)).retry(Retry::default()));
+        assert_eq!((won.deadline, won.retry), (Duration::from_secs(9), Retry::default()));
+
+        let plain = policy(&SessiondSessionService::builder("h:1"));
+        assert_eq!(plain.deadline, Duration::from_secs(15), "as in the other adapters");
     }
 }

@@ -1,6 +1,6 @@
 //! State changes that ADK cannot express: removals, and operations that the server evaluates inside the commit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use adk_core::Result;
 use serde_json::Value;
@@ -112,6 +112,11 @@ impl Delta {
             self.set.entry(key).or_insert(value);
         }
         self
+    }
+
+    /// The keys that are set or removed whatever their value is, unlike those of operations.
+    pub(crate) fn overwritten(&self) -> BTreeSet<String> {
+        self.set.keys().chain(&self.remove).cloned().collect()
     }
 
     pub(crate) fn into_wire(self) -> Result<v1::StateDelta> {

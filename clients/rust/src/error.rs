@@ -43,7 +43,10 @@ fn message(failure: &Failure) -> String {
     match failure.kind {
         Kind::Refused => format!("{says}{tried}"),
         Kind::ConnectionLost => {
-            format!("sessiond is unreachable{tried}: {says}. {OUTCOME_NOT_KNOWN}")
+            format!(
+                "sessiond is unreachable{tried}: {says}. Check the address, or start the server with `sessiond serve`. \
+                 {OUTCOME_NOT_KNOWN}"
+            )
         }
         Kind::DeadlineExceeded => {
             format!("sessiond did not answer within the deadline{tried}. {OUTCOME_NOT_KNOWN}")

@@ -39,6 +39,7 @@
 //!   [`state`](SessiondSessionService::state) without a session, past states
 //!   ([`get_as_of`](SessiondSessionService::get_as_of)), [`fork`](SessiondSessionService::fork)s, sessions that
 //!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
+//! * `tracked`: [`TrackedSession`], from which an append is refused if others have changed a key that it overwrites.
 //! * `address`, `delta`, `json`, `time`: values on their way to the wire and back.
 //! * [`proto`]: the generated wire contract, for everything else.
 //!
@@ -76,6 +77,7 @@ mod rewind;
 mod service;
 mod session;
 mod time;
+mod tracked;
 mod watch;
 
 pub mod proto;
@@ -86,6 +88,7 @@ pub use delta::Delta;
 pub use event::FOREIGN_BODY;
 pub use policy::Retry;
 pub use service::SessiondSessionService;
+pub use tracked::TrackedSession;
 pub use watch::{Change, ChangeKind, Since};
 
 /// The examples of the README compile.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// whether the call was applied, but every write carries an id that stays the same in all attempts, so it takes effect once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts in all, the first one included. 1 disables retries.
+    /// Attempts in all, the first one included. 1 disables retries. By default the deadline alone ends them.
     pub attempts: u32,
     /// Pause after the first attempt. Each further one is twice as long. Each is shortened at random by up to a half, so that
     /// clients do not reconnect to a restarted server all at once.
@@ -27,10 +27,10 @@ impl Retry {
 }
 
 impl Default for Retry {
-    /// Ten attempts in about five seconds, which is longer than a restart of the server takes.
+    /// Pauses from 50 ms up to a second, until the deadline.
     fn default() -> Self {
         Self {
-            attempts: 10,
+            attempts: u32::MAX,
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_secs(1),
         }
@@ -46,7 +46,8 @@ pub(crate) struct CallPolicy {
 
 impl Default for CallPolicy {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), retry: Retry::default() }
+        // Long enough for a server that restarts or is busy, short enough for a user who waits for an answer.
+        Self { deadline: Duration::from_secs(15), retry: Retry::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     proto::v1::{
         EventSelection, GetSessionRequest, GetSessionResponse, JsonForm, ListEventsRequest,
         ListEventsResponse, Session, SessionKey, event_service_client::EventServiceClient,
-        session_service_client::SessionServiceClient,
+        session::StateForm, session_service_client::SessionServiceClient,
     },
     session::SessionSnapshot,
 };
@@ -19,10 +19,15 @@ use crate::{
 pub(crate) const LARGEST_PAGE: i32 = 1000;
 
 /// Reads a session with all of the events that `request` selects.
-pub(crate) async fn read(
+pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<SessionSnapshot> {
+    Ok(read_with_state(caller, request).await?.0)
+}
+
+/// The same, and the text of its state.
+pub(crate) async fn read_with_state(
     caller: &Caller,
     mut request: GetSessionRequest,
-) -> Result<SessionSnapshot> {
+) -> Result<(SessionSnapshot, String)> {
     request.json_form = JsonForm::Text.into();
     let response = get(caller, &request).await?;
     let mut session = response.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
@@ -47,7 +52,11 @@ pub(crate) async fn read(
         }
         session.key = pages.key;
     }
-    SessionSnapshot::new(session, events)
+    let text = match &session.state_form {
+        Some(StateForm::StateJson(text)) => text.clone(),
+        _ => "{}".into(),
+    };
+    Ok((SessionSnapshot::new(session, events)?, text))
 }
 
 /// The session without state and events: its key, last sequence, labels and origin.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::{
     address::{bare_key, key},
     append::append,
-    call::Caller,
+    call::{Caller, Outage},
     error::unexpected,
     event::to_wire,
     health,
@@ -47,7 +47,7 @@ pub struct SessiondSessionService {
 
 impl SessiondSessionService {
     pub(crate) fn new(channel: Channel, policy: CallPolicy) -> Self {
-        Self { caller: Caller { channel, policy } }
+        Self { caller: Caller { channel, policy, outage: Outage::default() } }
     }
 
     /// The connection, for calls that this crate has no method for. The clients are in [`proto`](crate::proto).

@@ -36,6 +36,17 @@ impl SessionSnapshot {
         })
     }
 
+    pub fn identity(&self) -> &AdkIdentity {
+        &self.identity
+    }
+
+    /// Adds an event, after which the state and the time of the last event are these.
+    pub fn push(&mut self, event: Event, state: HashMap<String, Value>, updated: DateTime<Utc>) {
+        self.events.push(event);
+        self.state = state;
+        self.last_update_time = updated;
+    }
+
     /// Drops the events before `after`.
     pub fn keep_since(&mut self, after: DateTime<Utc>) {
         self.events.retain(|event| event.timestamp >= after);

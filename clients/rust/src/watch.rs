@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use adk_core::{AdkError, Event, Result};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, Streaming};
 
 use crate::{
@@ -24,6 +24,9 @@ use crate::{
 
 /// The server sends a heartbeat every ten seconds, so after this long without a message the connection is dead.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// A watch has no deadline. A server that is away for this long does not come back soon.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(60);
 
 /// One message of a watch.
 #[derive(Clone, Debug)]
@@ -66,8 +69,8 @@ pub enum Since {
 impl SessiondSessionService {
     /// Watches the commits of a scope: for a session its events, and the changes of its user's and application's state.
     ///
-    /// The stream connects when it is first polled, and reconnects by the service's call policy. Nothing is lost and nothing
-    /// comes twice, also across a reconnect.
+    /// The stream connects when it is first polled, and reconnects by the service's call policy, for up to a minute. Nothing is
+    /// lost and nothing comes twice, also across a reconnect.
     ///
     /// It ends after an error, or after [`ChangeKind::Deleted`]. Errors are `session.not_found`, `session.bad_cursor`,
     /// `session.cursor_of_other_store`, and `Unavailable` after the last attempt to reach the server.
@@ -91,6 +94,7 @@ impl SessiondSessionService {
                     request,
                     stream: None,
                     attempts: 0,
+                    failing_since: None,
                     ended: false,
                 };
                 stream::unfold(watch, |mut watch| async move {
@@ -112,6 +116,7 @@ struct Watch {
     stream: Option<Streaming<WatchResponse>>,
     /// Failures since the last message.
     attempts: u32,
+    failing_since: Option<Instant>,
     ended: bool,
 }
 
@@ -149,6 +154,8 @@ impl Watch {
     /// Remembers the cursor. None for a heartbeat.
     fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
         self.attempts = 0;
+        self.failing_since = None;
+        self.caller.outage.succeeded();
         let WatchResponse { kind, cursor } = message;
         if !cursor.is_empty() {
             self.request.cursor.clone_from(&cursor);
@@ -173,9 +180,13 @@ impl Watch {
         self.stream = None;
         self.attempts += 1;
         let failure = Failure::new(status, self.attempts);
-        if !failure.is_retryable() || self.attempts >= self.caller.policy.retry.attempts {
+        let failing = self.failing_since.get_or_insert_with(Instant::now).elapsed();
+        let is_last =
+            self.attempts >= self.caller.policy.retry.attempts || failing >= LONGEST_OUTAGE;
+        if is_last || !failure.is_retryable() {
             return Err(AdkError::from(failure));
         }
+        self.caller.outage.retrying(&failure);
         let pause = pause(&self.caller.policy, &failure);
         tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting");
         sleep(pause).await;

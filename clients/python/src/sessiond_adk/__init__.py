@@ -9,9 +9,12 @@ Layout, from the top down:
 * `service.py` implements ADK's `BaseSessionService`; `extensions.py` adds what that interface lacks.
 * `append.py` appends an event and updates the caller's session, one append at a time (`locks.py`).
 * `watch.py` follows a scope; `reading.py` reads sessions and state.
-* `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages.
-* `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries.
+* `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages;
+  `foreign.py` converts events that ADK for other languages has written.
+* `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries,
+  `loop_thread.py` an event loop for callers without one.
 * `errors.py` maps statuses to exceptions; `address.py` parses addresses.
+* `proto.py` has the generated messages and stubs; `move.py` is a program that copies sessions of another service.
 """
 
 from .errors import (

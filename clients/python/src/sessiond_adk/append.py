@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
@@ -14,25 +14,30 @@ from ._proto import event_service_pb2, session_service_pb2, types_pb2
 from .client import TEXT, Client, session_key
 from .events import EncodedEvent, decode_delta, decode_event, encode_event
 from .locks import ObjectLocks
-from .operations import Operation
+from .operations import Operation, Remove
 from .reading import read_stored_session
 from .state import SessionState, apply_stored_state, is_temp, split_object
 from .times import to_nanos, to_seconds
 
-Stale = Literal["merge", "error"]
+Stale = Literal["merge", "conflict", "error"]
 
 
 class Appender:
     """Appends events to sessions of one server."""
 
     def __init__(self, client: Client, *, stale: Stale, share_temp: bool) -> None:
-        """With `stale="error"`, appends from outdated sessions are refused. `share_temp` sends `temp:` keys."""
-        if stale not in ("merge", "error"):
-            raise ValueError(f'stale is {stale!r}. It must be "merge" or "error".')
+        """`stale` is the answer to appends from outdated sessions. `share_temp` sends `temp:` keys."""
+        if stale not in get_args(Stale):
+            raise ValueError(f'stale is {stale!r}. It must be "merge", "conflict" or "error".')
         self._client = client
         self._stale = stale
         self._share_temp = share_temp
         self._locks = ObjectLocks()
+
+    @property
+    def checks_keys(self) -> bool:
+        """Whether appends need the versions of keys, which a read then asks for."""
+        return self._stale == "conflict"
 
     @asynccontextmanager
     async def lock(self, session: Session) -> AsyncIterator[None]:
@@ -79,7 +84,10 @@ class Appender:
                 key=key, event=encoded.message, return_state=True, json_form=TEXT
             )
             read_at: int | None = None
-            if self._stale == "error":
+            if self._stale == "conflict" and isinstance(session.state, SessionState):
+                request.precondition.keys.extend(_unchanged_keys(session.state, encoded, operations))
+            elif self._stale != "merge":
+                # The keys of a session that this package has not read are unknown, so it must be current.
                 read_at = await self._sequence_read(session, key, event)
                 request.precondition.expected_sequence = max(read_at, 0)
             response = await self._commit(request, encoded)
@@ -151,6 +159,26 @@ class Appender:
         return None
 
 
+def _unchanged_keys(
+    state: SessionState, encoded: EncodedEvent, operations: Sequence[Operation]
+) -> Iterator[types_pb2.KeyCheck]:
+    """The conditions that nobody has changed a key that the event sets or removes since the session was read.
+
+    Operations other than removals are evaluated in the commit and lose nothing.
+    """
+    removed = (operation.key for operation in operations if isinstance(operation, Remove))
+    for key in dict.fromkeys([*encoded.texts, *removed]):
+        if is_temp(key):
+            continue
+        if key not in state.texts:
+            yield types_pb2.KeyCheck(key=key, exists=False)
+        elif key in state.versions:
+            yield types_pb2.KeyCheck(key=key, version=state.versions[key])
+        else:
+            # Appends do not return versions.
+            yield types_pb2.KeyCheck(key=key, value_json=state.texts[key])
+
+
 def _add_results(event: Event, operations: Sequence[Operation], stored_delta: Mapping[str, Any]) -> None:
     """Makes the event's delta equal to the stored one for the keys of its operations."""
     for operation in operations:
@@ -183,18 +211,24 @@ def _update_caller(
     if read_at is not None:
         reached, contained = (sequence if sequence == read_at + 1 else read_at), sequence <= read_at
     current = reached == stored.last_sequence
+    written = {key: item.text for key, item in split_object(response.event.state_delta.set_json or "{}").items()}
+    removed = response.event.state_delta.remove
     if not current and (contained or reached != sequence):
         # The session contains the event already, or events before it are missing.
         return
     if current and stored.HasField("state_json"):
         apply_stored_state(session.state, split_object(stored.state_json), reached, own=delta, own_texts=encoded.texts)
+        # After a replay, the state is that of now and not that of the event.
+        if isinstance(session.state, SessionState) and not response.replayed:
+            session.state.record_written(written, removed, sequence)
     else:
         # The response has no state (for one, if it is too large). The event's own changes are known.
         session.state.update(kept)
-        for key in response.event.state_delta.remove:
+        for key in removed:
             session.state.pop(key, None)
         if isinstance(session.state, SessionState):
             session.state.sequence = reached
+            session.state.record_written(written, removed, sequence)
     if not contained and not (response.replayed and any(other.id == event.id for other in session.events)):
         session.events.append(event)
     # The event's own float if it is the newest, as in ADK's own services.

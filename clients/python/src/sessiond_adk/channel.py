@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+import grpc
 from grpc import aio
 
 from . import errors
@@ -23,6 +24,11 @@ from ._proto.state_service_pb2_grpc import StateServiceStub
 from ._proto.watch_service_pb2_grpc import WatchServiceStub
 
 ChannelOptions = Sequence[tuple[str, Any]]
+# Makes a channel for the running event loop.
+Connect = Callable[[], aio.Channel]
+# Metadata of every call, such as a token, or a function that makes it for each attempt.
+Metadata = Sequence[tuple[str, str | bytes]]
+MetadataSource = Metadata | Callable[[], Metadata]
 
 DEFAULT_OPTIONS: ChannelOptions = (
     # A sidecar restarts quickly. With gRPC's own backoff (1 s to 2 minutes) the channel would stay down long after the
@@ -43,6 +49,20 @@ DEFAULT_OPTIONS: ChannelOptions = (
 UNIX_OPTIONS: ChannelOptions = (("grpc.default_authority", "localhost"),)
 
 
+def connect_to(
+    target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
+) -> Callable[[], aio.Channel]:
+    """Makes channels to `target`, with TLS if there are credentials. `options` are added to the defaults."""
+    defaults = [*DEFAULT_OPTIONS, *UNIX_OPTIONS] if target.startswith("unix:") else DEFAULT_OPTIONS
+
+    def connect() -> aio.Channel:
+        if credentials is None:
+            return aio.insecure_channel(target, options=[*defaults, *options])
+        return aio.secure_channel(target, credentials, options=[*defaults, *options])
+
+    return connect
+
+
 class Stoppable(Protocol):
     """A reader of a channel that can be stopped."""
 
@@ -50,19 +70,30 @@ class Stoppable(Protocol):
         """Stops reading. Idempotent; to be called on the channel's loop."""
 
 
-class Connection:
+class Stubs:
+    """The generated stubs of a channel: `sessions`, `events`, `state` and `watch`."""
+
+    def __init__(self, channel: aio.Channel) -> None:
+        self.sessions = SessionServiceStub(channel)
+        self.events = EventServiceStub(channel)
+        self.state = StateServiceStub(channel)
+        self.watch = WatchServiceStub(channel)
+
+
+class Connection(Stubs):
     """The channel of one loop, its stubs, and the watches that read from it. Connects at the first call."""
 
-    def __init__(self, target: str, options: ChannelOptions) -> None:
+    def __init__(self, connect: Connect, metadata: MetadataSource) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.watches: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-        defaults = [*DEFAULT_OPTIONS, *UNIX_OPTIONS] if target.startswith("unix:") else DEFAULT_OPTIONS
-        self._channel = aio.insecure_channel(target, options=[*defaults, *options])
-        self.sessions = SessionServiceStub(self._channel)
-        self.events = EventServiceStub(self._channel)
-        self.state = StateServiceStub(self._channel)
-        self.watch = WatchServiceStub(self._channel)
+        self._metadata = metadata
+        self._channel = connect()
+        super().__init__(self._channel)
+
+    def metadata(self) -> Metadata:
+        """The metadata of the next attempt."""
+        return self._metadata() if callable(self._metadata) else self._metadata
 
     async def close(self, grace_seconds: float) -> None:
         """Stops the watches, waits up to `grace_seconds` for in-flight calls, and closes the channel."""
@@ -80,7 +111,7 @@ class Connection:
         task = asyncio.current_task()
         cancellations = task.cancelling() if task else 0
         try:
-            return await method(request, timeout=timeout_seconds)
+            return await method(request, timeout=timeout_seconds, metadata=tuple(self.metadata()))
         except asyncio.CancelledError:
             if not self.closed or (task is not None and task.cancelling() > cancellations):
                 raise
@@ -91,11 +122,11 @@ class Connection:
 
 
 class Connections:
-    """The connections of all loops to one target. Thread-safe."""
+    """The connections of all loops to one server. Thread-safe."""
 
-    def __init__(self, target: str, options: ChannelOptions) -> None:
-        self._target = target
-        self._options = options
+    def __init__(self, connect: Connect, metadata: MetadataSource) -> None:
+        self._connect = connect
+        self._metadata = metadata
         self._guard = threading.Lock()
         self._by_loop: dict[int, Connection] = {}
 
@@ -108,7 +139,7 @@ class Connections:
             if connection is not None and connection.loop is loop:
                 return connection
             self._drop_closed_loops()
-            connection = self._by_loop[id(loop)] = Connection(self._target, self._options)
+            connection = self._by_loop[id(loop)] = Connection(self._connect, self._metadata)
             return connection
 
     def _drop_closed_loops(self) -> None:

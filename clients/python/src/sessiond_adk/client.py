@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from ._proto import event_service_pb2, types_pb2
-from .channel import ChannelOptions, Connection, Connections
-from .retry import RetryPolicy, call_with_retries
+from .channel import Connect, Connection, Connections, MetadataSource
+from .retry import Outage, RetryPolicy, call_with_retries
 
 Response = TypeVar("Response")
 Method = Callable[[Any], Awaitable[Response]]
@@ -20,13 +21,17 @@ TEXT = types_pb2.JSON_FORM_TEXT
 class Client:
     """Calls the server at one target. Connects at the first call."""
 
-    def __init__(self, target: str, *, timeout_seconds: float, retry: RetryPolicy, options: ChannelOptions) -> None:
-        if not timeout_seconds > 0:
-            raise ValueError(f"timeout is {timeout_seconds} seconds. It must be positive.")
+    def __init__(
+        self, target: str, connect: Connect, *, timeout_seconds: float, retry: RetryPolicy, metadata: MetadataSource
+    ) -> None:
+        """`target` is the server's address in messages; `connect` makes the channel of an event loop."""
+        if not 0 < timeout_seconds < math.inf:
+            raise ValueError(f"timeout is {timeout_seconds} seconds. It must be positive and finite.")
         self.target = target
         self.timeout_seconds = timeout_seconds
         self.retry = retry
-        self.connections = Connections(target, options)
+        self.outage = Outage(target)
+        self.connections = Connections(connect, metadata)
 
     async def call(self, method: Callable[[Connection], Method[Response]], request: object) -> Response:
         """Calls `method(connection)` with `request`.
@@ -41,7 +46,13 @@ class Client:
             response: Response = await connection.invoke(method(connection), request, seconds_left)
             return response
 
-        return await call_with_retries(attempt, timeout_seconds=self.timeout_seconds, policy=self.retry)
+        return await call_with_retries(
+            attempt,
+            timeout_seconds=self.timeout_seconds,
+            policy=self.retry,
+            target=self.target,
+            outage=self.outage,
+        )
 
     async def list_events(self, request: event_service_pb2.ListEventsRequest) -> AsyncIterator[types_pb2.Event]:
         """Yields all events from the page of `request` on. Changes `request`."""

@@ -7,9 +7,10 @@ a plain ValueError or TypeError before anything is sent; `StateValueError` if a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import grpc
 from google.adk.errors import StaleSessionError
@@ -87,7 +88,20 @@ class SessiondAlreadyExistsError(SessiondError, AlreadyExistsError):
 
 
 class SessiondStaleError(SessiondError, StaleSessionError):
-    """With `stale="error"`: the session has been modified in storage since it was loaded."""
+    """The session has been modified in storage since it was loaded. Nothing was written.
+
+    Attributes:
+      keys: with `stale="conflict"`, the keys that the event writes and that others have changed; otherwise empty.
+    """
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        try:
+            names = json.loads(self.metadata.get("keys", "[]"))
+        except ValueError:
+            # A server of another version may write the list differently.
+            return ()
+        return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 class SessiondInvalidError(SessiondError, ValueError):
@@ -154,11 +168,53 @@ def parse_status(error: grpc.aio.AioRpcError) -> Status:
     return Status(error.code(), error.details() or "", reason, metadata, violations, retry_after)
 
 
+def with_advice(status: Status, target: str, timeout_seconds: float) -> Status:
+    """The status with a message that names the server and says what to do, if the transport made it.
+
+    The messages of gRPC name neither sessiond nor the setting that matters.
+    """
+    if status.reason:
+        return status
+    match status.code:
+        case grpc.StatusCode.UNAVAILABLE:
+            message = (
+                f"sessiond at {target} is unreachable ({status.message})."
+                " Check the address, or start the server with `sessiond serve`."
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            message = (
+                f"sessiond at {target} did not respond within {timeout_seconds:g} s ({status.message})."
+                " Check the server's log, or raise `timeout`."
+            )
+        case grpc.StatusCode.UNIMPLEMENTED:
+            message = (
+                f"The server at {target} does not have this call ({status.message})."
+                " Check that it is sessiond, and as new as this package."
+            )
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+            message = f"The server at {target} refuses the credentials ({status.message}). Check `metadata`."
+        case _:
+            return status
+    return replace(status, message=message)
+
+
 def from_status(status: Status, attempts: int = 1) -> SessiondError:
-    """The exception for a status: by reason for a conflict of sequences, else by code."""
+    """The exception for a status: by reason for a conflict, else by code."""
     if status.reason == "SEQUENCE_CONFLICT":
         return stale_session(status.metadata.get("expected", "?"), status.metadata.get("actual", "?"), attempts)
+    if status.reason == "KEY_CONFLICT":
+        return _key_conflict(status, attempts)
     return _ERRORS_BY_CODE.get(status.code, SessiondError)(status, attempts)
+
+
+def _key_conflict(status: Status, attempts: int) -> SessiondStaleError:
+    error = SessiondStaleError(status, attempts)
+    keys = ", ".join(error.keys) or "keys that the event writes"
+    message = (
+        f"The session has been modified in storage since it was loaded: others have changed {keys}."
+        " Reload it before appending this event."
+    )
+    return SessiondStaleError(replace(status, message=message), attempts)
 
 
 def stale_session(expected: object, actual: object, attempts: int = 1) -> SessiondStaleError:

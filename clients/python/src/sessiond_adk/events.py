@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from ._proto import types_pb2
+from .foreign import convert_body
 from .operations import Operation, write_delta
 from .state import encode_values, is_temp
 from .times import to_nanos, to_seconds
@@ -96,10 +97,15 @@ def _decode_body(stored: types_pb2.Event) -> Event:
     text = stored.body_json or "{}"
     try:
         return Event.model_validate_json(text)
+    except ValidationError:
+        # json, unlike pydantic, reads integers of any size.
+        data = json.loads(text)
+    if isinstance(data, dict):
+        convert_body(data)
+    try:
+        return Event.model_validate_json(json.dumps(data))
     except ValidationError as error:
         rejection = error
-    # json, unlike pydantic, reads integers of any size.
-    data = json.loads(text)
     omitted: list[str] = []
     for _ in range(_MAX_ROUNDS):
         removed = [path for detail in rejection.errors() if (path := _remove_member(data, detail["loc"]))]

@@ -50,6 +50,14 @@ class Extensions:
     _client: Client
     _appender: Appender
 
+    async def _read(
+        self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """The session now, with what appends from it need. None if it does not exist."""
+        return await read_session(
+            self._client, app_name, user_id, session_id, config, with_versions=self._appender.checks_keys
+        )
+
     # Operations through a session object. Each appends an event, as every change of a session's state does.
 
     async def change(self, session: Session, delta: Delta, *, author: str = "system", invocation_id: str = "") -> Event:
@@ -120,7 +128,7 @@ class Extensions:
         """
         # Without the lock, the session that is read could lack an event that an in-flight append adds to `session`.
         async with self._appender.lock(session):
-            fresh = await read_session(self._client, session.app_name, session.user_id, session.id)
+            fresh = await self._read(session.app_name, session.user_id, session.id)
             if fresh is None:
                 raise errors.session_not_found(session.app_name, session.user_id, session.id)
             temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
@@ -283,7 +291,7 @@ class Extensions:
             json_form=TEXT,
         )
         await self._client.call(lambda to: to.sessions.RewindSession, request)
-        session = await read_session(self._client, app_name, user_id, session_id)
+        session = await self._read(app_name, user_id, session_id)
         if session is None:
             raise errors.session_not_found(app_name, user_id, session_id)
         return session

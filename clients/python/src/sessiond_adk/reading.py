@@ -7,9 +7,9 @@ from google.adk.sessions.session import Session
 
 from . import errors
 from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
-from .client import TEXT, Client, session_key
+from .client import TEXT, Client, scope_of, session_key
 from .sessions import decode_session, select_events, trimmed
-from .state import StoredValue, split_object
+from .state import SessionState, StoredValue, split_object
 
 
 async def read_session(
@@ -19,10 +19,13 @@ async def read_session(
     session_id: str,
     config: GetSessionConfig | None = None,
     as_of_sequence: int | None = None,
+    *,
+    with_versions: bool = False,
 ) -> Session | None:
     """The ADK session, now or as of an event, with the events that `config` selects. None if it does not exist.
 
-    State and events belong to one moment, however many pages the events fill.
+    State and events belong to one moment, however many pages the events fill. `with_versions` also reads the version of
+    each key, by a second call.
     """
     session_id = trimmed(session_id)
     if not (app_name and user_id and session_id):
@@ -33,7 +36,14 @@ async def read_session(
     request = session_service_pb2.GetSessionRequest(
         key=key, events=selection, as_of_sequence=as_of_sequence, json_form=TEXT
     )
+    versions: state_service_pb2.GetStateResponse | None = None
     try:
+        if with_versions:
+            # Before the session: a key that changes in between then has another value and no known version.
+            state_request = state_service_pb2.GetStateRequest(
+                scope=scope_of(app_name, user_id, session_id), include_versions=True, json_form=TEXT
+            )
+            versions = await client.call(lambda to: to.state.GetState, state_request)
         response = await client.call(lambda to: to.sessions.GetSession, request)
         events = list(response.events)
         if response.next_page_token:
@@ -44,7 +54,10 @@ async def read_session(
     except errors.SessiondNotFoundError:
         # Also if it was deleted between two pages.
         return None
-    return decode_session(response.session, events)
+    session = decode_session(response.session, events)
+    if versions is not None and isinstance(session.state, SessionState):
+        session.state.take_versions(versions.versions, split_object(versions.state_json or "{}"))
+    return session
 
 
 async def read_stored_session(

@@ -9,14 +9,21 @@ also deletes a session that was created under the same id in between.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import random
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import grpc
 from grpc import aio
 
 from . import errors
+
+logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
 
@@ -26,20 +33,21 @@ class RetryPolicy:
     """How often a call is sent, and how long to wait between attempts.
 
     Delays double from `first_delay_seconds` up to `max_delay_seconds`. Each is reduced at random by up to one half, so
-    that the clients of a restarted server do not return all at once. The defaults bridge an outage of about five
-    seconds. The call's deadline also ends the retries.
+    that the clients of a restarted server do not return all at once. The call's deadline ends the retries; `attempts`
+    can end them earlier.
     """
 
-    attempts: int = 10
+    attempts: int | None = None
     first_delay_seconds: float = 0.05
     max_delay_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"attempts is {self.attempts}. It must be at least 1.")
+        if self.attempts is not None and self.attempts < 1:
+            raise ValueError(f"attempts is {self.attempts}. It must be at least 1, or None for no limit.")
         for name in ("first_delay_seconds", "max_delay_seconds"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}. It must not be negative.")
+            value = getattr(self, name)
+            if not (0 < value < math.inf):
+                raise ValueError(f"{name} is {value}. It must be a positive number of seconds.")
 
     def delay_seconds(self, failed: int, requested: float | None = None) -> float:
         """The delay after `failed` attempts (1 or more), at least the one that the server `requested`."""
@@ -48,10 +56,49 @@ class RetryPolicy:
         return max(random.uniform(longest / 2, longest), requested or 0.0)
 
 
+class Outage:
+    """Logs an outage of a server twice: when the first call is retried, and when the next one succeeds. Thread-safe.
+
+    However many calls are in flight, and however many fail for good in between, there is one pair of lines.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._guard = threading.Lock()
+        self._since: float | None = None
+
+    def retrying(self, status: errors.Status) -> None:
+        """Records that a call is about to be retried. A busy server is no outage."""
+        if status.code is not grpc.StatusCode.UNAVAILABLE:
+            return
+        with self._guard:
+            if self._since is not None:
+                return
+            self._since = time.monotonic()
+        logger.warning("sessiond at %s is unavailable, retrying: %s", self._target, status.message)
+
+    def succeeded(self) -> None:
+        """Records that the server has responded to a call."""
+        if self._since is None:
+            return
+        with self._guard:
+            since, self._since = self._since, None
+        if since is not None:
+            seconds = time.monotonic() - since
+            logger.warning("connected to sessiond at %s again after %.1f s", self._target, seconds)
+
+
 async def call_with_retries(
-    attempt: Callable[[float], Awaitable[Response]], *, timeout_seconds: float, policy: RetryPolicy
+    attempt: Callable[[float], Awaitable[Response]],
+    *,
+    timeout_seconds: float,
+    policy: RetryPolicy,
+    target: str,
+    outage: Outage,
 ) -> Response:
     """Calls `attempt(seconds left)` until it succeeds, fails for good, or no time or attempt is left.
+
+    `target` is the server's address in messages.
 
     Raises:
       SessiondError: of the last attempt.
@@ -62,13 +109,18 @@ async def call_with_retries(
     while True:
         attempts += 1
         try:
-            return await attempt(max(deadline - loop.time(), 0.0))
+            response = await attempt(max(deadline - loop.time(), 0.0))
         except aio.AioRpcError as failure:
             status = errors.parse_status(failure)
-            error = errors.from_status(status, attempts)
+            error = errors.from_status(errors.with_advice(status, target, timeout_seconds), attempts)
             error.__cause__ = failure
+        else:
+            outage.succeeded()
+            return response
         delay = policy.delay_seconds(attempts, status.retry_after_seconds)
+        exhausted = policy.attempts is not None and attempts >= policy.attempts
         # Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
-        if status.retryable == "no" or attempts >= policy.attempts or loop.time() + delay >= deadline:
+        if status.retryable == "no" or exhausted or loop.time() + delay >= deadline:
             raise error
+        outage.retrying(status)
         await asyncio.sleep(delay)

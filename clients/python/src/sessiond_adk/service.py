@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import grpc
 from google.adk.events.event import Event
 from google.adk.platform import uuid as platform_uuid
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
@@ -16,16 +17,17 @@ from typing_extensions import override
 
 from . import errors
 from ._proto import session_service_pb2, types_pb2
-from .address import Address, parse_address
+from .address import parse_address, read_settings
 from .append import Appender, Stale
-from .channel import ChannelOptions
+from .channel import ChannelOptions, Connect, MetadataSource, Stubs, connect_to
 from .client import PAGE_SIZE, TEXT, Client, scope_of, session_key
 from .extensions import Extensions
+from .loop_thread import LoopThread
 from .operations import Operation
-from .reading import read_possibly_created, read_session, read_state
+from .reading import read_possibly_created, read_state
 from .retry import RetryPolicy
 from .sessions import decode_session, trimmed
-from .state import encode_values, is_temp, join_object, without_prefix
+from .state import SessionState, encode_values, is_own, is_temp, join_object, without_prefix
 
 # This label names the call that created a session, so that a retry recognizes the session of its first attempt.
 CREATION_LABEL = "sessiond-adk/creation"
@@ -53,24 +55,37 @@ class SessiondSessionService(Extensions, BaseSessionService):
         timeout: float | None = None,
         stale: Stale | None = None,
         retry: RetryPolicy | None = None,
-        share_temp: bool = False,
+        share_temp: bool | None = None,
         close_grace: float = 5.0,
         channel_options: ChannelOptions = (),
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: MetadataSource = (),
+        channel: Connect | None = None,
         agents_dir: str | None = None,
     ) -> None:
         """Does not connect; the first call does.
 
         Args:
-          uri: `HOST:PORT`, `unix:/PATH`, `sessiond://HOST:PORT` or `sessiond:///PATH` of a unix socket. A URI may set
-            `timeout` and `stale`: `sessiond://127.0.0.1:50051?timeout=5&stale=error`. Arguments take precedence.
-          timeout: deadline of a call in seconds, including its retries; 15 by default.
+          uri: `HOST:PORT`, `unix:/PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH` of a unix socket,
+            `http://HOST:PORT`, or `https://HOST:PORT` for TLS. A URI may set `timeout`, `stale`, `share_temp`,
+            `attempts`, `first_delay` and `max_delay`: `sessiond://127.0.0.1:50051?timeout=5&stale=conflict`. Arguments
+            take precedence.
+          timeout: deadline of a call in seconds, including its retries; 15 by default. A call is retried until then.
           stale: the append from a session object that others have overtaken. "merge" (default): the server merges
-            deltas key by key, and the object is updated. "error": ADK's StaleSessionError.
+            deltas key by key, and the object is updated. "conflict": merged as well, but ADK's StaleSessionError if
+            others have changed a key that the event sets or removes since the object was read. "error": a
+            StaleSessionError if others have appended anything.
           retry: number and delays of the attempts of a call.
           share_temp: also sends `temp:` keys, for other processes that work on the same invocation. They are never
             stored. By default they stay in this process.
           close_grace: seconds that `close` waits for in-flight calls.
           channel_options: gRPC channel options, added to the defaults.
+          credentials: use TLS with these, for example `grpc.ssl_channel_credentials(root_certificates=…)`. An https
+            address without them trusts the certificate authorities that gRPC comes with.
+          metadata: sent with every call, such as `[("authorization", "Bearer …")]`, or a function that returns it,
+            which is called for each attempt and must not block. Names are in lower case.
+          channel: a function that makes the channel, instead of `credentials` and `channel_options`, for example with
+            interceptors. It is called once on each event loop that uses the service; `uri` is then a name for messages.
           agents_dir: ignored. ADK's service registry passes it to every service.
 
         Raises:
@@ -78,12 +93,22 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """
         del agents_dir
         address = parse_address(uri)
-        settings = _settings(address)
-        chosen = timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS)
+        settings = read_settings(address)
+        if channel is not None and (credentials is not None or channel_options):
+            raise ValueError("channel excludes credentials and channel_options. Pass them to your own channel.")
+        if credentials is None and address.tls:
+            credentials = grpc.ssl_channel_credentials()
         self._client = Client(
-            address.target, timeout_seconds=float(chosen), retry=retry or RetryPolicy(), options=channel_options
+            address.target,
+            channel or connect_to(address.target, credentials, channel_options),
+            timeout_seconds=timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS),
+            retry=retry or _retry_policy(settings),
+            metadata=metadata,
         )
+        if share_temp is None:
+            share_temp = settings.get("share_temp", False)
         self._appender = Appender(self._client, stale=stale or settings.get("stale", "merge"), share_temp=share_temp)
+        self._loop_thread = LoopThread()
         self._close_grace = close_grace
 
     @override
@@ -115,7 +140,11 @@ class SessiondSessionService(Extensions, BaseSessionService):
             if found is None or found.labels.get(CREATION_LABEL) != creation:
                 raise
             created = found
-        return decode_session(created)
+        session = decode_session(created)
+        if created.last_sequence == 0 and isinstance(session.state, SessionState):
+            # The version of a key that was set at the creation, see KeyCheck.
+            session.state.versions = {name: 0 for name in session.state.texts if is_own(name)}
+        return session
 
     @override
     async def get_session(
@@ -125,7 +154,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
 
         State and events belong to one moment, however many pages the events fill.
         """
-        return await read_session(self._client, app_name, user_id, session_id, config)
+        return await self._read(app_name, user_id, session_id, config)
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -193,7 +222,8 @@ class SessiondSessionService(Extensions, BaseSessionService):
 
         Raises:
           SessionNotFoundError: the session does not exist.
-          StaleSessionError: with `stale="error"`, others have appended since the session was read.
+          StaleSessionError: with `stale="conflict"`, others have changed a key that the event sets or removes since the
+            session was read (`keys`); with `stale="error"`, others have appended anything. Nothing was written.
           AlreadyExistsError: the session has another event with this id.
           StateValueError: a value has no JSON form; nothing was sent.
         """
@@ -206,12 +236,46 @@ class SessiondSessionService(Extensions, BaseSessionService):
     async def flush(self) -> None:
         """Does nothing: every append that has returned is durable."""
 
+    # ADK's in-memory service has these too. They block the thread, so agents use the methods above.
+
+    def create_session_sync(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """As `create_session`, for scripts and tests without an event loop. Blocks the thread."""
+        creation = self.create_session(app_name=app_name, user_id=user_id, state=state, session_id=session_id)
+        return self._loop_thread.run(creation)
+
+    def get_session_sync(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """As `get_session`. Blocks the thread."""
+        reading = self.get_session(app_name=app_name, user_id=user_id, session_id=session_id, config=config)
+        return self._loop_thread.run(reading)
+
+    def list_sessions_sync(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """As `list_sessions`. Blocks the thread."""
+        return self._loop_thread.run(self.list_sessions(app_name=app_name, user_id=user_id))
+
+    def delete_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """As `delete_session`. Blocks the thread."""
+        self._loop_thread.run(self.delete_session(app_name=app_name, user_id=user_id, session_id=session_id))
+
+    @property
+    def stubs(self) -> Stubs:
+        """The generated stubs on this event loop's channel, for calls that the service has no method for.
+
+        A call through a stub is one attempt: it has no default deadline, is not retried, and raises
+        `grpc.aio.AioRpcError`. The messages are in `sessiond_adk.proto`. `metadata` is not added.
+        """
+        return self._client.connections.current()
+
     async def close(self) -> None:
         """Ends watches, waits `close_grace` seconds for in-flight calls, and closes the channels of all event loops.
 
         The next call connects again.
         """
         await self._client.connections.close(self._close_grace)
+        self._loop_thread.stop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,14 +289,10 @@ class SessiondSessionService(Extensions, BaseSessionService):
         await self.close()
 
 
-def _settings(address: Address) -> dict[str, Any]:
-    unknown = address.settings.keys() - {"timeout", "stale"}
-    if unknown:
-        raise ValueError(f"Unknown settings in the address: {', '.join(sorted(unknown))}. Use timeout or stale.")
-    settings: dict[str, Any] = dict(address.settings)
-    if "timeout" in settings:
-        try:
-            settings["timeout"] = float(settings["timeout"])
-        except ValueError as error:
-            raise ValueError(f"timeout is {settings['timeout']!r} in the address. It must be a number.") from error
-    return settings
+def _retry_policy(settings: Mapping[str, Any]) -> RetryPolicy:
+    defaults = RetryPolicy()
+    return RetryPolicy(
+        settings.get("attempts", defaults.attempts),
+        settings.get("first_delay", defaults.first_delay_seconds),
+        settings.get("max_delay", defaults.max_delay_seconds),
+    )

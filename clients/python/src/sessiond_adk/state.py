@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,11 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 def is_temp(key: object) -> bool:
     """Whether `key` is a `temp:` key. False for a key that is not a string: `encode_value` refuses it."""
     return isinstance(key, str) and key.startswith(State.TEMP_PREFIX)
+
+
+def is_own(key: str) -> bool:
+    """Whether a key that is not a `temp:` key belongs to its session, and not to a wider scope."""
+    return not key.startswith((State.APP_PREFIX, State.USER_PREFIX))
 
 
 def encode_value(key: object, value: object) -> str:
@@ -121,11 +126,14 @@ class SessionState(dict[str, Any]):
 
     Attributes:
       sequence: sequence of the session's newest event when the state was read.
-      texts: the JSON text of each stored value, by key; no `temp:` keys.
+      texts: the JSON text of each stored value, by key; no `temp:` keys. Of a key that the caller has set and not
+        committed, the value that the caller saw before.
+      versions: the version at which a key got the value in `texts`, as far as it is known.
     """
 
     sequence: int
     texts: dict[str, str]
+    versions: dict[str, int]
 
     def __init__(self, stored: Mapping[str, StoredValue] | None = None, sequence: int = 0) -> None:
         # Copying and unpickling call this without arguments.
@@ -137,11 +145,41 @@ class SessionState(dict[str, Any]):
         """Keeps what the server sent. Leaves the dict's own items as they are."""
         self.sequence = sequence
         self.texts = {key: item.text for key, item in stored.items() if not is_temp(key)}
+        self.versions = {}
 
     def replace_with(self, other: SessionState) -> None:
         self.clear()
         self.update(other)
-        self.sequence, self.texts = other.sequence, dict(other.texts)
+        self.sequence, self.texts, self.versions = other.sequence, dict(other.texts), dict(other.versions)
+
+    def take_versions(self, versions: Mapping[str, int], read: Mapping[str, StoredValue]) -> None:
+        """Keeps the versions of the keys that had the same value in an earlier `read`."""
+        same = {key for key, item in read.items() if self.texts.get(key) == item.text}
+        self.versions = {key: version for key, version in versions.items() if key in same}
+
+    def record_written(self, texts: Mapping[str, str], removed: Iterable[str], sequence: int) -> None:
+        """Keeps what the caller's event of this `sequence` has written.
+
+        The version of a session's own key is the event's sequence. Those of wider scopes come with reads only.
+        """
+        for key, text in texts.items():
+            self.texts[key] = text
+            if is_own(key):
+                self.versions[key] = sequence
+            else:
+                self.versions.pop(key, None)
+        for key in removed:
+            self.texts.pop(key, None)
+            self.versions.pop(key, None)
+
+    def is_uncommitted(self, key: str) -> bool:
+        """Whether the caller has changed a key since the server's value was recorded."""
+        if key not in self.texts or key not in self:
+            return (key in self.texts) != (key in self)
+        try:
+            return bool(json.loads(encode_value(key, self[key])) != json.loads(self.texts[key]))
+        except StateValueError:
+            return True
 
 
 def apply_stored_state(
@@ -157,24 +195,41 @@ def apply_stored_state(
     * A key that the caller has just written (`own`, sent as `own_texts`) keeps the caller's object, as in ADK's own
       services, unless the server has another value.
     * A key that others have changed gets their value. A key that others have removed is removed.
-    * A value that the caller has set and not committed stays: an agent's tools write into this dict before their event
-      is appended, and the append of another branch must not undo that.
+    * A value that the caller has set and not committed stays, also if others have changed the key: an agent's tools
+      write into this dict before their event is appended, and the append of another branch must not undo that. The
+      stored value that the caller saw stays with it, so that the append of that value can be recognized as a conflict.
     * `temp:` keys stay.
 
     For a plain dict the earlier stored values are unknown: every key gets the server's value, and none is removed.
     """
-    tracked = state if isinstance(state, SessionState) else None
-    before = tracked.texts if tracked is not None else {}
-    for key, now in stored.items():
-        if own_texts.get(key) == now.text:
+    if not isinstance(state, SessionState):
+        for key, item in stored.items():
+            state[key] = own[key] if own_texts.get(key) == item.text else item.value
+        for key in own_texts.keys() - stored.keys():
+            if not is_temp(key):
+                state.pop(key, None)
+        return
+    texts: dict[str, str] = {}
+    versions: dict[str, int] = {}
+    for key in stored.keys() | state.texts.keys() | own_texts.keys():
+        now, before = stored.get(key), state.texts.get(key)
+        text = now.text if now is not None else None
+        if now is not None and own_texts.get(key) == text:
             state[key] = own[key]
-        elif key in own_texts or before.get(key) != now.text:
-            state[key] = now.value
-    for key in (before.keys() | own_texts.keys()) - stored.keys():
-        if not is_temp(key):
+        elif is_temp(key):
+            if now is not None:
+                state[key] = now.value
+        elif key not in own_texts and before != text and state.is_uncommitted(key):
+            text = before
+        elif now is None:
             state.pop(key, None)
-    if tracked is not None:
-        tracked.record_stored(stored, sequence)
+        elif key in own_texts or before != text:
+            state[key] = now.value
+        if text is not None and not is_temp(key):
+            texts[key] = text
+            if before == text and key not in own_texts and key in state.versions:
+                versions[key] = state.versions[key]
+    state.sequence, state.texts, state.versions = sequence, texts, versions
 
 
 def values_of(stored: Mapping[str, StoredValue]) -> dict[str, Any]:

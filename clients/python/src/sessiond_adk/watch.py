@@ -128,6 +128,7 @@ class Watch:
             if message is None:
                 break
             self._failed = 0
+            self._client.outage.succeeded()
             # A message without a cursor leaves the position where it was.
             self._cursor = message.cursor or self._cursor
             item = _decode(message, self._cursor)
@@ -183,7 +184,7 @@ class Watch:
         request = watch_service_pb2.WatchRequest(
             scope=self._scope, cursor=self._cursor, start=_STARTS[self._start], json_form=TEXT
         )
-        return connection.watch.Watch(request)
+        return connection.watch.Watch(request, metadata=tuple(connection.metadata()))
 
     async def _back_off(self, failure: aio.AioRpcError) -> None:
         """Waits before the next attempt, or raises the error that ends the watch."""
@@ -194,10 +195,12 @@ class Watch:
         self._failed += 1
         if status.retryable == "no" or now - self._failing_since >= self._reconnect_seconds:
             self.stop()
-            raise errors.from_status(status, self._failed) from failure
+            advised = errors.with_advice(status, self._client.target, self._reconnect_seconds)
+            raise errors.from_status(advised, self._failed) from failure
         if status.reason == "DRAINING":
             self._cursor = status.metadata.get("cursor") or self._cursor
         delay = self._client.retry.delay_seconds(self._failed, status.retry_after_seconds)
+        self._client.outage.retrying(status)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), delay)
 

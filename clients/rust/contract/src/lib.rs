@@ -1,7 +1,7 @@
-//! Stand-ins for ADK's in-memory service, so that ADK's own published tests run with sessiond.
+//! Stand-ins for ADK's in-memory and SQLite services, so that ADK's own published tests run with sessiond.
 //!
-//! Those tests say `use adk_session::*` and `InMemorySessionService::new()`. The test targets of this package go by the name
-//! `adk_session` and define a stand-in for `InMemorySessionService`.
+//! Those tests say `use adk_session::*`, `InMemorySessionService::new()` and `SqliteSessionService::new(":memory:")`. The test
+//! targets of this package go by the name `adk_session` and define stand-ins of these names.
 #![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
 
 use adk_core::{Event, Result, identity::AdkIdentity};
@@ -13,23 +13,30 @@ use upstream::{
     SessionService,
 };
 
-/// The service with a server of its own, which starts empty and is killed on drop.
-pub struct Sessiond {
+/// The service with a server of its own, which starts empty and is killed on drop. The server stores in a file if it is `DURABLE`,
+/// otherwise in memory.
+pub struct Sessiond<const DURABLE: bool> {
     service: SessiondSessionService,
     _server: Server,
 }
 
-impl Sessiond {
-    pub fn start(store: Store) -> Self {
-        let server = Server::start(store);
+impl<const DURABLE: bool> Sessiond<DURABLE> {
+    #[allow(clippy::new_without_default, reason = "the published tests call it this way")]
+    pub fn new() -> Self {
+        let server = Server::start(if DURABLE { Store::Sqlite } else { Store::Memory });
         let service = builder(server.address()).connect_lazy().unwrap();
         Self { service, _server: server }
+    }
+
+    /// The published tests prepare a database with it.
+    pub async fn migrate(&self) -> Result<()> {
+        self.service.health_check().await
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl SessionService for Sessiond {
+impl<const DURABLE: bool> SessionService for Sessiond<DURABLE> {
     async fn create(&self, req: CreateRequest) -> Result<Box<dyn Session>> {
         self.service.create(req).await
     }
@@ -79,16 +86,18 @@ impl SessionService for Sessiond {
     }
 }
 
-/// Defines `InMemorySessionService` as a [`Sessiond`] on this store.
+/// Defines the services of the published tests as a [`Sessiond`].
 #[macro_export]
 macro_rules! stand_in {
-    ($store:expr) => {
-        pub struct InMemorySessionService;
+    (durable: $durable:literal) => {
+        pub type InMemorySessionService = $crate::Sessiond<$durable>;
 
-        impl InMemorySessionService {
+        pub struct SqliteSessionService;
+
+        impl SqliteSessionService {
             #[allow(clippy::new_ret_no_self, reason = "the published tests call it this way")]
-            pub fn new() -> $crate::Sessiond {
-                $crate::Sessiond::start($store)
+            pub async fn new(_: &str) -> adk_core::Result<InMemorySessionService> {
+                Ok(InMemorySessionService::new())
             }
         }
     };

@@ -5,6 +5,6 @@ extern crate self as adk_session;
 
 pub use upstream::*;
 
-sessiond_adk_contract::stand_in!(sessiond_adk_testing::Store::Memory);
+sessiond_adk_contract::stand_in!(durable: false);
 
 include!(concat!(env!("OUT_DIR"), "/published.rs"));

@@ -5,6 +5,6 @@ extern crate self as adk_session;
 
 pub use upstream::*;
 
-sessiond_adk_contract::stand_in!(sessiond_adk_testing::Store::Sqlite);
+sessiond_adk_contract::stand_in!(durable: true);
 
 include!(concat!(env!("OUT_DIR"), "/published.rs"));

@@ -14,4 +14,5 @@ mod retries;
 mod retryable;
 mod rewinds;
 mod temporary;
+mod tracked;
 mod watches;

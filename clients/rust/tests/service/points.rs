@@ -337,8 +337,8 @@ async fn transport_failures_do_not_look_like_a_missing_session() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "these functions are tested, and no call is made")]
 async fn connect_refuses_a_bad_address() {
-    let outcome = SessiondSessionService::connect("nowhere").await;
+    let outcome = SessiondSessionService::connect("no where").await;
     assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_address");
-    let outcome = SessiondSessionService::connect_lazy("nowhere");
+    let outcome = SessiondSessionService::connect_lazy("no where");
     assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_address");
 }

@@ -274,6 +274,32 @@ async fn refusals_are_not_retried() {
     assert_eq!(b.proxy.answers() - before, 1);
 }
 
+/// Ten attempts would take about five seconds, however long the deadline is.
+#[tokio::test]
+async fn only_the_deadline_bounds_the_default_retries() {
+    let retry = Retry { attempts: Retry::default().attempts, ..EAGER };
+    let b = Behind::start(Store::Memory, Cut::Close, retry).await;
+    b.direct.create("s1", json!({})).await;
+    let before = b.proxy.answers();
+    b.cut(25);
+    b.service.append_event("s1", named("e1")).await.unwrap();
+    assert!(b.proxy.answers() - before > 25);
+    assert_eq!(ids(&*b.direct.get("s1").await), ["e1"]);
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_named_with_what_to_do() {
+    let mut f = Fixture::start(Store::Memory).await;
+    f.server.kill();
+    let retry = Retry { attempts: 2, ..EAGER };
+    let service = builder(f.server.address()).retry(retry).connect_lazy().unwrap();
+    let error = refused(service.append_event("s1", named("e1")).await);
+    assert_eq!(error.category, ErrorCategory::Unavailable);
+    let wanted = "sessiond is unreachable (after 2 attempts): ";
+    assert!(error.message.starts_with(wanted), "{}", error.message);
+    assert!(error.message.contains("start the server with `sessiond serve`"), "{}", error.message);
+}
+
 #[tokio::test]
 async fn the_deadline_bounds_the_retries() {
     let mut f = Fixture::start(Store::Memory).await;

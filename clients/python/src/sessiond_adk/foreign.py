@@ -1,0 +1,74 @@
+"""Bodies of events that ADK for other languages has written, in the form of ADK for Python.
+
+The kits agree on most of an event's JSON. Where they do not, a member is renamed or converted here. What this version
+of ADK still cannot read is left out by `events.py`, with one warning.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def convert_body(body: Json) -> None:
+    """Converts the members that the kits write differently, in place."""
+    # Text in Go and Rust. The envelope has the time as well.
+    if not isinstance(body.get("timestamp"), int | float):
+        body.pop("timestamp", None)
+    _convert_route(body)
+    metadata = body.get("customMetadata")
+    if isinstance(metadata, list):
+        body["customMetadata"] = {entry.get("key", ""): _metadata_value(entry) for entry in _objects(metadata)}
+    content = body.get("content")
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        content["parts"] = [_convert_part(part) if isinstance(part, dict) else part for part in content["parts"]]
+
+
+def _objects(items: list[Any]) -> list[Json]:
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _convert_route(body: Json) -> None:
+    """Go and TypeScript have the route in the event, Python in its actions. Go may write it inside of them."""
+    actions = body.get("actions")
+    for owner in (body, actions):
+        for name in ("routes", "route") if owner is body else ("routes",):
+            if isinstance(owner, dict) and name in owner:
+                route = owner.pop(name)
+                if not isinstance(actions, dict):
+                    actions = body["actions"] = {}
+                actions.setdefault("route", route)
+
+
+def _metadata_value(entry: Json) -> Any:
+    """The value of an entry of Java's `customMetadata`, a list of keys with typed values."""
+    texts = entry.get("stringListValue")
+    if isinstance(texts, dict):
+        return texts.get("values")
+    return entry.get("stringValue", entry.get("numericValue"))
+
+
+def _convert_part(part: Json) -> Json:
+    """Rust's parts are objects of their own, told apart by their members."""
+    given = part.get("signature") or part.get("thought_signature")
+    signature = {"thoughtSignature": given} if given else {}
+    if isinstance(part.get("thinking"), str):
+        return {"text": part["thinking"], "thought": True, **signature}
+    if isinstance(part.get("name"), str) and "args" in part:
+        call = {name: part[name] for name in ("id", "name", "args") if part.get(name) is not None}
+        return {"functionCall": call, **signature}
+    if isinstance(part.get("functionResponse"), dict) and "id" in part:
+        rest = {name: value for name, value in part.items() if name != "id"}
+        return {**rest, "functionResponse": {"id": part["id"], **part["functionResponse"]}}
+    if "mime_type" in part and _is_bytes(part.get("data")):
+        data = base64.b64encode(bytes(part["data"])).decode()
+        return {"inlineData": {"mimeType": part["mime_type"], "data": data}}
+    if isinstance(part.get("file_uri"), str):
+        return {"fileData": {"mimeType": part.get("mime_type"), "fileUri": part["file_uri"]}}
+    return part
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) and 0 <= item < 256 for item in value)

@@ -1,0 +1,279 @@
+"""`stale="conflict"`: an append is refused only if others have changed a key that it sets or removes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from conftest import Server
+from google.adk.errors import StaleSessionError
+from google.adk.events.event import Event
+from google.adk.sessions.session import Session
+from proxy import Proxy
+from support import KEY, MANY_ATTEMPTS, delta_event, ids, read, text_event
+
+from sessiond_adk import Delta, Increment, Operation, Remove, SessiondSessionService, SessiondStaleError, SetIfAbsent
+from sessiond_adk.proto import event_service_pb2, session_service_pb2
+
+STATE = {"a": 1, "b": 1, "gone": 1, "user:u": 1, "app:x": 1}
+
+
+@pytest.fixture
+async def conflict(server: Server) -> AsyncIterator[SessiondSessionService]:
+    """The service with stale="conflict", on each kind of store."""
+    async with SessiondSessionService(server.address, stale="conflict") as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("source", ["created", "read", "refreshed", "appended"])
+@pytest.mark.parametrize(
+    ("others", "own", "operations", "keys"),
+    [
+        pytest.param({}, {"a": 2, "user:u": 2, "app:x": 2, "new": 2}, [], None, id="nothing changed"),
+        pytest.param({"b": 3, "user:v": 3}, {"a": 2, "user:u": 2, "app:x": 2}, [], None, id="disjoint keys"),
+        pytest.param({"a": 3}, {"a": 2, "b": 2}, [], ["a"], id="the same key"),
+        pytest.param({"user:u": 3}, {"user:u": 2, "a": 2}, [], ["user:u"], id="the same key of the user"),
+        pytest.param({"app:x": 3}, {"app:x": 2}, [], ["app:x"], id="the same key of the application"),
+        pytest.param({"new": 3}, {"new": 2}, [], ["new"], id="a key that is new"),
+        pytest.param(Remove("gone"), {"gone": 2}, [], ["gone"], id="a key that is gone"),
+        pytest.param({"a": 3}, {}, [Remove("a")], ["a"], id="removing what was changed"),
+        pytest.param({"b": 3}, {}, [Remove("a")], None, id="removing what was not changed"),
+        pytest.param({"a": 3, "app:x": 3}, {"a": 2, "app:x": 2}, [], ["a", "app:x"], id="two keys"),
+        pytest.param({"a": 3}, {}, [Increment("a"), SetIfAbsent("b", 1)], None, id="operations"),
+        pytest.param({"a": 3}, {"temp:a": 2}, [], None, id="a temp: key"),
+        pytest.param({"a": 3}, {}, [], None, id="no delta"),
+    ],
+)
+async def test_append_is_refused_only_if_a_key_that_it_writes_was_changed(
+    server: Server,
+    conflict: SessiondSessionService,
+    source: str,
+    others: dict[str, Any] | Operation,
+    own: dict[str, Any],
+    operations: list[Operation],
+    keys: list[str] | None,
+) -> None:
+    session = await conflict.create_session(**KEY, state=STATE)
+    if source == "read":
+        session = await read(conflict)
+    elif source == "refreshed":
+        await conflict.refresh(session)
+    elif source == "appended":
+        await conflict.append_event(session, delta_event({**STATE, "c": 1}))
+    async with SessiondSessionService(server.address) as other:
+        change = Delta(others) if isinstance(others, dict) else Delta(operations=[others])
+        await other.change(await read(other), change)
+    before = session.model_copy(deep=True)
+    event = delta_event(own)
+    if keys is None:
+        await conflict.append_event(session, event, operations=operations)
+        # The object is up to date: its own writes do not conflict with its next ones.
+        await conflict.append_event(session, delta_event({"a": 5, "new": 5, "user:u": 5, "app:x": 5, "gone": 5}))
+        await conflict.append_event(session, delta_event({"a": 6, "new": 6, "user:u": 6, "app:x": 6}, id="last"))
+        stored = await read(conflict)
+        assert (stored.state | own, stored.events[-1].id) == (session.state | own, "last")
+        return
+    with pytest.raises(SessiondStaleError, match="modified in storage") as refused:
+        await conflict.append_event(session, event, operations=operations)
+    assert isinstance(refused.value, StaleSessionError)
+    assert sorted(refused.value.keys) == keys
+    assert all(key in str(refused.value) for key in keys)
+    assert (session, event.actions.state_delta) == (before, own)
+    # Keys that nobody else has written can still be set, and after a refresh all.
+    await conflict.append_event(session, delta_event({"free": 1}))
+    await conflict.refresh(session)
+    await conflict.append_event(session, event, operations=operations)
+    assert session.state == (await read(conflict)).state
+
+
+async def test_value_that_was_changed_and_changed_back_is_a_change(conflict: SessiondSessionService) -> None:
+    await conflict.create_session(**KEY, state={"a": 1, "app:x": 1})
+    session, other = await read(conflict), await read(conflict)
+    for value in (2, 1):
+        await conflict.append_event(other, delta_event({"a": value, "app:x": value}))
+    for key in ("a", "app:x"):
+        with pytest.raises(SessiondStaleError) as refused:
+            await conflict.append_event(session, delta_event({key: 3}))
+        assert refused.value.keys == (key,)
+
+
+async def test_versions_of_keys_that_the_object_created_or_wrote(conflict: SessiondSessionService) -> None:
+    """Without a read, the versions of the session's own keys are known."""
+    session = await conflict.create_session(**KEY, state={"created": 1})
+    await conflict.append_event(session, delta_event({"written": 1}))
+    await conflict.append_event(session, delta_event({}), operations=[Increment("counted")])
+    other = await read(conflict)
+    for value in (2, 1):
+        await conflict.append_event(other, delta_event({"created": value, "written": value, "counted": value}))
+    for key in ("created", "written", "counted"):
+        with pytest.raises(SessiondStaleError) as refused:
+            await conflict.append_event(session, delta_event({key: 3}))
+        assert refused.value.keys == (key,)
+
+
+async def test_key_that_changes_during_a_read(
+    server: Server, conflict: SessiondSessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions and session come from two calls. A change in between must not pass for the version that was read."""
+    await conflict.create_session(**KEY, state={"a": 1, "b": 1})
+    async with SessiondSessionService(server.address) as others:
+        other = await read(others)
+        call = conflict._client.call
+
+        async def call_with_a_change_before_the_session(method: Any, request: Any) -> Any:
+            if isinstance(request, session_service_pb2.GetSessionRequest):
+                await others.append_event(other, delta_event({"a": 2}))
+                await others.append_event(other, delta_event({"b": 2}))
+                await others.append_event(other, delta_event({"b": 1}))
+            return await call(method, request)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(conflict._client, "call", call_with_a_change_before_the_session)
+            session = await read(conflict)
+        assert session.state == {"a": 2, "b": 1}
+        # The object shows the new value, so writing from it is no conflict. Of `b`, the version is too old.
+        await conflict.append_event(session, delta_event({"a": 3}))
+        with pytest.raises(SessiondStaleError):
+            await conflict.append_event(session, delta_event({"b": 3}))
+
+
+async def test_value_that_is_set_and_not_committed_conflicts_later(conflict: SessiondSessionService) -> None:
+    """Another append of the same object must not make the change of others look like one that the agent has seen."""
+    await conflict.create_session(**KEY, state={"a": 1, "gone": 1})
+    session, other = await read(conflict), await read(conflict)
+    await conflict.change(other, Delta({"a": 2, "new": 2}, [Remove("gone")]))
+    # As tools do it, before their event is appended.
+    mine = {"a": 10, "gone": 10, "new": 10}
+    session.state.update(mine)
+    await conflict.append_event(session, delta_event({"b": 1}))
+    assert session.state == {**mine, "b": 1}
+    for key, value in mine.items():
+        with pytest.raises(SessiondStaleError) as refused:
+            await conflict.append_event(session, delta_event({key: value}))
+        assert refused.value.keys == (key,)
+
+
+async def test_writers_of_one_key_lose_no_update(server: Server) -> None:
+    """Reads, computes and writes, and reads again after a conflict. With `merge` most of these would be lost."""
+    writers, updates = 8, 10
+
+    async def write(service: SessiondSessionService) -> int:
+        conflicts = 0
+        for _ in range(updates):
+            while True:
+                session = await read(service)
+                try:
+                    await service.append_event(session, delta_event({"user:n": session.state["user:n"] + 1}))
+                    break
+                except SessiondStaleError as error:
+                    conflicts += error.keys == ("user:n",)
+        return conflicts
+
+    async with SessiondSessionService(server.address, stale="conflict") as service:
+        await service.create_session(**KEY, state={"user:n": 0})
+        conflicts = sum(await asyncio.gather(*(write(service) for _ in range(writers))))
+        assert (await read(service)).state["user:n"] == writers * updates
+        assert conflicts > 0
+
+
+async def test_merge_keeps_the_last_of_two_values_of_one_key(server: Server) -> None:
+    """What the README warns of: each writer counts from what it has read, and one count is lost without an error."""
+    async with SessiondSessionService(server.address) as service:
+        await service.create_session(**KEY, state={"user:n": 0})
+        for session in [await read(service), await read(service)]:
+            await service.append_event(session, delta_event({"user:n": session.state["user:n"] + 1}))
+        assert (await read(service)).state["user:n"] == 1
+
+
+async def test_parallel_branches_of_one_object_do_not_conflict(conflict: SessiondSessionService) -> None:
+    session = await conflict.create_session(**KEY)
+    await asyncio.gather(*(conflict.append_event(session, delta_event({"a": n, f"k{n}": n})) for n in range(10)))
+    stored = await read(conflict)
+    assert (stored.state, ids(stored)) == (session.state, ids(session))
+
+
+async def test_repeated_event_is_no_conflict(server: Server, conflict: SessiondSessionService) -> None:
+    session = await conflict.create_session(**KEY, state={"a": 1, "app:x": 1})
+    event = delta_event({"a": 2, "app:x": 1}, id="mine")
+    await conflict.append_event(session, event)
+    other = await read(conflict)
+    await conflict.append_event(other, delta_event({"a": 3}, id="theirs"))
+    await conflict.append_event(session, event)
+    stored = await read(conflict)
+    assert (ids(stored), stored.state) == (["mine", "theirs"], {"a": 3, "app:x": 1})
+    assert session.state == stored.state
+    # The object shows the value of the others now, so a decision from it is no conflict.
+    await conflict.append_event(session, delta_event({"a": 4, "app:x": 2}))
+
+
+async def test_lost_response_is_no_conflict(server: Server) -> None:
+    async with (
+        Proxy(server.address) as proxy,
+        SessiondSessionService(proxy.address, retry=MANY_ATTEMPTS, stale="conflict") as conflict,
+    ):
+        session = await conflict.create_session(**KEY, state={"a": 1})
+        for value in (2, 3):
+            proxy.lose_responses(1)
+            await conflict.append_event(session, delta_event({"a": value, "app:x": value}))
+        assert proxy.lost == 2
+        assert session == await read(conflict)
+
+
+async def test_object_that_this_package_has_not_read_must_be_current(conflict: SessiondSessionService) -> None:
+    """Nothing is known about its keys."""
+    session = await conflict.create_session(**KEY, state={"a": 1})
+    await conflict.append_event(session, text_event("x"))
+    copied = Session.model_validate(session.model_dump())
+    unknown = Session(app_name="app", user_id="user", id="s")
+    with pytest.raises(SessiondStaleError):
+        await conflict.append_event(unknown, delta_event({"b": 1}))
+    await conflict.append_event(copied, delta_event({"a": 2}))
+    with pytest.raises(SessiondStaleError):
+        await conflict.append_event(session, delta_event({"a": 3}))
+
+
+async def test_copies_of_a_session_keep_their_versions(conflict: SessiondSessionService) -> None:
+    await conflict.create_session(**KEY, state={"a": 1})
+    session = await read(conflict)
+    copied = session.model_copy(deep=True)
+    other = await read(conflict)
+    for value in (2, 1):
+        await conflict.append_event(other, delta_event({"a": value}))
+    with pytest.raises(SessiondStaleError):
+        await conflict.append_event(copied, delta_event({"a": 3}))
+
+
+async def test_response_without_state(conflict: SessiondSessionService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server leaves out a state that is too large. The object still knows what it has written."""
+    session = await conflict.create_session(**KEY, state={"gone": 1})
+    call = conflict._client.call
+
+    async def call_without_state(method: Any, request: Any) -> Any:
+        response = await call(method, request)
+        if isinstance(response, event_service_pb2.AppendEventResponse):
+            response.session.ClearField("state_json")
+        return response
+
+    monkeypatch.setattr(conflict._client, "call", call_without_state)
+    for value in range(3):
+        await conflict.append_event(session, delta_event({"a": value, "user:a": value}))
+    await conflict.remove(session, "gone")
+    await conflict.append_event(session, delta_event({"gone": 2}))
+    await conflict.change(await read(conflict), Delta({"a": "other"}))
+    with pytest.raises(SessiondStaleError) as refused:
+        await conflict.append_event(session, delta_event({"a": 9, "user:a": 9, "gone": 9}))
+    assert refused.value.keys == ("a",)
+
+
+async def test_merge_does_not_ask_for_versions(server: Server) -> None:
+    """They cost a second call in each read."""
+    for stale, expected in (("merge", {}), ("error", {}), ("conflict", {"a": 1, "b": 0})):
+        async with SessiondSessionService(f"sessiond://{server.address}?stale={stale}") as service:
+            key = {**KEY, "session_id": stale}
+            session = await service.create_session(**key, state={"a": 0, "b": 0})
+            await service.append_event(session, Event(author="x", actions=delta_event({"a": 1}).actions))
+            found = await service.get_session(**key)
+            assert found is not None
+            assert found.state.versions == expected  # type: ignore[attr-defined]

@@ -1,0 +1,186 @@
+"""Events that ADK for other languages has written."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiond_adk.events import decode_event
+from sessiond_adk.proto import types_pb2
+from sessiond_adk.times import to_seconds
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def stored_event(body: dict[str, Any] | None, **envelope: Any) -> types_pb2.Event:
+    """A stored event as the server sends it."""
+    message = types_pb2.Event(event_id="e", author="a", invocation_id="i", **envelope)
+    if not message.HasField("event_time"):
+        message.event_time.FromNanoseconds(1_700_000_000_000_000_000)
+    if body is not None:
+        message.body_json = json.dumps(body)
+    return message
+
+
+def stored_turn(name: str) -> list[types_pb2.Event]:
+    """Events as `sessiond event list` prints them, after a turn of the agent in another adapter's examples/together."""
+    events = []
+    for line in (FIXTURES / name).read_text().splitlines():
+        item = json.loads(line)
+        event = stored_event(item.get("body"))
+        event.event_id, event.author = item["event_id"], item["author"]
+        event.invocation_id = item.get("invocation_id", "")
+        event.event_time.FromJsonString(item["event_time"])
+        if "state_delta" in item:
+            event.state_delta.set_json = json.dumps(item["state_delta"]["set"])
+        events.append(event)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "delta"),
+    [
+        ("go-turn.jsonl", ["will it rain?", "go heard will it rain?"], {"go:turn": "will it rain?"}),
+        ("rust-turn.jsonl", ["and in Rust?", "rust heard and in Rust?"], {"rust:turn": "and in Rust?"}),
+    ],
+)
+def test_turn_of_another_kit_is_read_without_a_warning(
+    caplog: pytest.LogCaptureFixture, name: str, texts: list[str], delta: dict[str, Any]
+) -> None:
+    stored = stored_turn(name)
+    with caplog.at_level(logging.WARNING):
+        events = [decode_event(event) for event in stored]
+    assert caplog.messages == []
+    found = [part.text for event in events if event.content for part in event.content.parts or []]
+    assert found == texts
+    changes: dict[str, Any] = {}
+    for event, message in zip(events, stored, strict=True):
+        assert event.timestamp == to_seconds(message.event_time.ToNanoseconds())
+        assert (event.id, event.author) == (message.event_id, message.author)
+        changes |= event.actions.state_delta
+    assert changes.items() >= delta.items()
+
+
+def decoded(body: dict[str, Any]) -> dict[str, Any]:
+    """The decoded event's own members."""
+    event = decode_event(stored_event(body))
+    assert (event.id, event.author, event.timestamp) == ("e", "a", 1_700_000_000.0)
+    dumped: dict[str, Any] = event.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    for name in ("id", "author", "invocationId", "timestamp"):
+        dumped.pop(name, None)
+    dumped.get("actions", {}).pop("stateDelta", None)
+    return dumped
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(
+            {
+                "id": "other",
+                "timestamp": "2026-11-20T12:07:31.250924+02:00",
+                "content": {"parts": [{"text": "a < b"}], "role": "model"},
+                "routes": ["left", "right"],
+                "actions": {"transferToAgent": "b"},
+                "branch": "",
+                "longRunningToolIds": None,
+            },
+            {
+                "content": {"parts": [{"text": "a < b"}], "role": "model"},
+                "actions": {"transferToAgent": "b", "route": ["left", "right"]},
+                "branch": "",
+            },
+            id="Go",
+        ),
+        pytest.param({"routes": ["a"], "timestamp": "x"}, {"actions": {"route": ["a"]}}, id="Go without actions"),
+        pytest.param({"actions": {"routes": ["a"]}}, {"actions": {"route": ["a"]}}, id="Go's routes of actions"),
+        pytest.param(
+            {
+                "content": {"parts": [{"inlineData": {"mimeType": "image/png", "data": "+/8="}}], "role": "user"},
+                "customMetadata": [
+                    {"key": "text", "stringValue": "s"},
+                    {"key": "number", "numericValue": 1.5},
+                    {"key": "list", "stringListValue": {"values": ["a", "b"]}},
+                    {"key": "nothing"},
+                ],
+                "timestamp": 1795190851250,
+            },
+            {
+                "content": {"parts": [{"inlineData": {"mimeType": "image/png", "data": "-_8="}}], "role": "user"},
+                "customMetadata": {"text": "s", "number": 1.5, "list": ["a", "b"], "nothing": None},
+            },
+            id="Java",
+        ),
+        pytest.param(
+            {
+                "invocation_id": "x",
+                "branch": "",
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {"text": "hi"},
+                        {"thinking": "hm", "signature": "c2ln"},
+                        {"mime_type": "image/png", "data": [251, 255]},
+                        {"mime_type": "text/plain", "file_uri": "gs://b/f"},
+                        {"name": "f", "args": {"name": "n"}, "id": "c1", "thought_signature": "c2ln"},
+                        {"functionResponse": {"name": "f", "response": {"ok": True}}, "id": "c1"},
+                    ],
+                },
+                "usage_metadata": None,
+                "turn_complete": True,
+                "actions": {"artifact_delta": {"a": 1}, "skip_summarization": False, "transfer_to_agent": None},
+                "long_running_tool_ids": ["c1"],
+            },
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {"text": "hi"},
+                        {"text": "hm", "thought": True, "thoughtSignature": "c2ln"},
+                        {"inlineData": {"mimeType": "image/png", "data": "-_8="}},
+                        {"fileData": {"mimeType": "text/plain", "fileUri": "gs://b/f"}},
+                        {"functionCall": {"name": "f", "args": {"name": "n"}, "id": "c1"}, "thoughtSignature": "c2ln"},
+                        {"functionResponse": {"id": "c1", "name": "f", "response": {"ok": True}}},
+                    ],
+                },
+                "branch": "",
+                "turnComplete": True,
+                "actions": {"artifactDelta": {"a": 1}, "skipSummarization": False},
+                "longRunningToolIds": ["c1"],
+            },
+            id="Rust",
+        ),
+    ],
+)
+def test_members_that_kits_write_differently(
+    caplog: pytest.LogCaptureFixture, body: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert decoded(body) == expected
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("body", "omitted"),
+    [
+        ({"actions": {"endInvocation": True}, "timestamp": "x"}, "actions.endInvocation"),
+        ({"content": {"parts": [{"text": "x", "mood": "good"}]}}, "content.parts.0.mood"),
+        (
+            {"customMetadata": [1], "content": {"parts": [{"mime_type": "x", "data": [256]}]}},
+            "content.parts.0.mime_type",
+        ),
+        ({"content": {"parts": [1]}, "actions": 3}, "actions"),
+    ],
+)
+def test_what_no_kit_converts_is_named_in_one_warning(
+    caplog: pytest.LogCaptureFixture, body: dict[str, Any], omitted: str
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        decode_event(stored_event(body))
+    assert len(caplog.messages) == 1
+    assert omitted in caplog.messages[0]
+    assert "timestamp" not in caplog.messages[0]
