@@ -2,23 +2,49 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{
+    filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::config::{Config, LogFormat};
 
 /// Starts logging. Fails if the filter cannot be parsed.
 pub fn init(config: &Config) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&config.log).map_err(|error| {
-        format!("'{}' is not a log filter ({error}). Pass a level like info.", config.log)
-    })?;
-    let mut builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let filter = filter(&config.log)?;
+    let mut layer = fmt::layer().with_writer(io::stderr);
     if !io::stderr().is_terminal() {
         // No colours in files and collectors. On a terminal NO_COLOR turns them off.
-        builder = builder.with_ansi(false);
+        layer = layer.with_ansi(false);
     }
+    let registry = tracing_subscriber::registry().with(filter);
     let outcome = match config.log_format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => registry.with(layer).try_init(),
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
     outcome.map_err(|error| format!("Failed to set up the log: {error}."))
+}
+
+/// Levels by target. Filters by span or field would need regular expressions, which nothing else here does.
+fn filter(text: &str) -> Result<Targets, String> {
+    text.parse()
+        .map_err(|error| format!("'{text}' is not a log filter ({error}). Pass a level like info."))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_log_filter_is_a_level_or_levels_by_target() {
+        let enables = |text, target, level| filter(text).unwrap().would_enable(target, &level);
+        assert!(enables("info", "sessiond::server", Level::INFO));
+        assert!(!enables("info", "sessiond::server", Level::DEBUG));
+        assert!(enables("warn,sessiond=debug", "sessiond::server", Level::DEBUG));
+        assert!(!enables("warn,sessiond=debug", "h2", Level::INFO));
+        assert!(!enables("off", "sessiond::server", Level::ERROR));
+        let refused = filter("sessiond=loud").unwrap_err();
+        assert!(refused.contains("'sessiond=loud'") && refused.ends_with("info."), "{refused}");
+    }
 }

@@ -6,6 +6,7 @@ tests/together starts its counterparts in the other languages against the same s
     increment N     increments `user:turns` N times
     put KEY JSON    sets a key
     dump            prints the events and the state as this kit sees them
+    bodies          prints what this kit reads in the bodies of the events
 """
 
 import asyncio
@@ -65,6 +66,24 @@ def as_json(event: Event) -> dict[str, Any]:
     return {"id": event.id, "author": event.author, "text": text_of(event.content)}
 
 
+def body_of(event: Event) -> dict[str, Any]:
+    """What the kit's own methods read in a body."""
+    usage = event.usage_metadata
+    return {
+        "author": event.author,
+        "role": event.content.role if event.content else None,
+        "text": text_of(event.content),
+        "calls": [{"id": call.id, "name": call.name, "args": call.args} for call in event.get_function_calls()],
+        "responses": [
+            {"id": result.id, "name": result.name, "response": result.response}
+            for result in event.get_function_responses()
+        ],
+        "tokens": usage.total_token_count if usage else 0,
+        "artifacts": event.actions.artifact_delta,
+        "final": event.is_final_response(),
+    }
+
+
 async def main(address: str, app: str, user: str, session_id: str, command: str, *arguments: str) -> None:
     """Runs one command."""
     async with SessiondSessionService(address, timeout=120) as sessions:
@@ -81,6 +100,8 @@ async def main(address: str, app: str, user: str, session_id: str, command: str,
                 await sessions.change(session, Delta({key: json.loads(value)}))
             case "dump", []:
                 print(json.dumps({"events": [as_json(event) for event in session.events], "state": session.state}))
+            case "bodies", []:
+                print(json.dumps([body_of(event) for event in session.events]))
             case _:
                 sys.exit(__doc__)
 

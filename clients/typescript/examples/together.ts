@@ -4,12 +4,16 @@
  * * `turn TEXT`: runs one turn of an agent with a scripted model, which also writes the state key `typescript:turn`.
  * * `increment N`: increments `user:turns` N times.
  * * `dump`: prints the session as one JSON object.
+ * * `bodies`: prints what this kit reads in the bodies of the events.
  * * `put KEY JSON`: sets a state key.
  */
 
 import {
   LlmAgent,
   Runner,
+  getFunctionCalls,
+  getFunctionResponses,
+  isFinalResponse,
   stringifyContent,
   type Context,
   type Session,
@@ -19,7 +23,7 @@ import {ScriptedModel} from './scripted_model.js';
 
 const LANGUAGE = 'typescript';
 const USAGE =
-  'Usage: together ADDRESS APP USER SESSION turn TEXT | increment N | dump | put KEY JSON';
+  'Usage: together ADDRESS APP USER SESSION turn TEXT | increment N | dump | bodies | put KEY JSON';
 
 const [
   address = '',
@@ -81,6 +85,30 @@ async function dump(service: SessiondSessionService): Promise<void> {
   console.log(JSON.stringify({events: lines, state}));
 }
 
+/** Prints what the kit's own functions read in the bodies. */
+async function bodies(service: SessiondSessionService): Promise<void> {
+  const {events} = await read(service);
+  const found = events.map(event => ({
+    author: event.author,
+    role: event.content?.role,
+    text: stringifyContent(event),
+    calls: getFunctionCalls(event).map(({id, name, args}) => ({
+      id,
+      name,
+      args,
+    })),
+    responses: getFunctionResponses(event).map(({id, name, response}) => ({
+      id,
+      name,
+      response,
+    })),
+    tokens: event.usageMetadata?.totalTokenCount ?? 0,
+    artifacts: event.actions.artifactDelta,
+    final: isFinalResponse(event),
+  }));
+  console.log(JSON.stringify(found));
+}
+
 async function put(
   service: SessiondSessionService,
   name: string,
@@ -103,6 +131,9 @@ switch (command) {
     break;
   case 'dump':
     await dump(service);
+    break;
+  case 'bodies':
+    await bodies(service);
     break;
   case 'put':
     await put(service, rest[0] ?? '', rest[1] ?? '');

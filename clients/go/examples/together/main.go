@@ -4,6 +4,7 @@
 //	together ADDRESS APP USER SESSION increment N   increments user:turns N times
 //	together ADDRESS APP USER SESSION put KEY JSON  sets a key to a JSON text
 //	together ADDRESS APP USER SESSION dump          prints events and state as JSON
+//	together ADDRESS APP USER SESSION bodies        prints what this kit reads in the bodies of the events
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) < 5 {
-		return fmt.Errorf("usage: together ADDRESS APP USER SESSION turn|increment|put|dump [ARGUMENTS]")
+		return fmt.Errorf("usage: together ADDRESS APP USER SESSION turn|increment|put|dump|bodies [ARGUMENTS]")
 	}
 	sessions, err := sessiond.New(args[0])
 	if err != nil {
@@ -55,6 +56,8 @@ func run(ctx context.Context, args []string) error {
 		return put(ctx, sessions, key, args[0], args[1])
 	case command == "dump" && len(args) == 0:
 		return dump(ctx, sessions, key)
+	case command == "bodies" && len(args) == 0:
+		return bodies(ctx, sessions, key)
 	}
 	return fmt.Errorf("unknown command %q with %d arguments", command, len(args))
 }
@@ -127,6 +130,38 @@ func dump(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) err
 		events = append(events, line{event.ID, event.Author, textOf(event)})
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"events": events, "state": maps.Collect(found.State().All())})
+}
+
+// bodies prints what the kit's own types read in the bodies.
+func bodies(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) error {
+	found, err := get(ctx, sessions, key)
+	if err != nil {
+		return err
+	}
+	read := []map[string]any{}
+	for event := range found.Events().All() {
+		calls, responses, tokens := []map[string]any{}, []map[string]any{}, int32(0)
+		for _, part := range event.Content.Parts {
+			if call := part.FunctionCall; call != nil {
+				calls = append(calls, map[string]any{"id": call.ID, "name": call.Name, "args": call.Args})
+			}
+			if result := part.FunctionResponse; result != nil {
+				responses = append(responses, map[string]any{"id": result.ID, "name": result.Name, "response": result.Response})
+			}
+		}
+		if event.UsageMetadata != nil {
+			tokens = event.UsageMetadata.TotalTokenCount
+		}
+		artifacts := event.Actions.ArtifactDelta
+		if artifacts == nil {
+			artifacts = map[string]int64{}
+		}
+		read = append(read, map[string]any{
+			"author": event.Author, "role": event.Content.Role, "text": textOf(event), "calls": calls, "responses": responses,
+			"tokens": tokens, "artifacts": artifacts, "final": event.IsFinalResponse(),
+		})
+	}
+	return json.NewEncoder(os.Stdout).Encode(read)
 }
 
 func textOf(event *session.Event) string {

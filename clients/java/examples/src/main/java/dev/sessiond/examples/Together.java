@@ -29,6 +29,7 @@ import java.util.Optional;
  *   <li>{@code turn TEXT} runs a turn of an agent, which sets {@code java:turn}.
  *   <li>{@code increment N} increments {@code user:turns} N times.
  *   <li>{@code dump} prints events and state as JSON.
+ *   <li>{@code bodies} prints what this kit reads in the bodies of the events.
  *   <li>{@code put KEY JSON} sets a key.
  * </ul>
  */
@@ -69,6 +70,7 @@ public final class Together {
         case "turn" -> together.turn(args[5]);
         case "increment" -> together.increment(Integer.parseInt(args[5]));
         case "dump" -> together.dump();
+        case "bodies" -> together.bodies();
         case "put" -> together.put(args[5], args[6]);
         default -> throw new IllegalArgumentException("Unknown command " + args[4]);
       }
@@ -121,8 +123,51 @@ public final class Together {
     Map<String, Object> all = new LinkedHashMap<>();
     all.put("events", events);
     all.put("state", session.state());
+    print(all);
+  }
+
+  /** Prints what the kit's own methods read in the bodies. */
+  private void bodies() throws JsonProcessingException {
+    List<Map<String, Object>> read = new ArrayList<>();
+    for (Event event : session.events()) {
+      Map<String, Object> fields = new LinkedHashMap<>();
+      fields.put("author", event.author());
+      fields.put("role", event.content().flatMap(Content::role).orElse(null));
+      fields.put("text", text(event));
+      fields.put(
+          "calls",
+          event.functionCalls().stream()
+              .map(call -> item(call.id(), call.name(), "args", call.args()))
+              .toList());
+      fields.put(
+          "responses",
+          event.functionResponses().stream()
+              .map(result -> item(result.id(), result.name(), "response", result.response()))
+              .toList());
+      fields.put(
+          "tokens", event.usageMetadata().flatMap(usage -> usage.totalTokenCount()).orElse(0));
+      fields.put("artifacts", event.actions().artifactDelta());
+      fields.put("final", event.finalResponse());
+      read.add(fields);
+    }
+    print(read);
+  }
+
+  private static Map<String, Object> item(
+      Optional<String> id,
+      Optional<String> name,
+      String member,
+      Optional<Map<String, Object>> value) {
+    Map<String, Object> item = new LinkedHashMap<>();
+    item.put("id", id.orElse(null));
+    item.put("name", name.orElse(null));
+    item.put(member, value.orElse(null));
+    return item;
+  }
+
+  private static void print(Object value) throws JsonProcessingException {
     new PrintStream(System.out, true, StandardCharsets.UTF_8)
-        .println(MAPPER.writeValueAsString(all));
+        .println(MAPPER.writeValueAsString(value));
   }
 
   private static String text(Event event) {

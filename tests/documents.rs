@@ -1,0 +1,54 @@
+//! The documents show what is in the repository: the programs of docs/clients.md are its files, and bodies are in ADK's form.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and looks around where the program must not"
+)]
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+const CLIENTS: &str = include_str!("../docs/clients.md");
+const README: &str = include_str!("../README.md");
+
+/// Each line `[`name`](../path):` of the document that shows a file, as the path and the block below it.
+fn shown_files() -> Vec<(&'static str, &'static str)> {
+    let found = CLIENTS.split("](../examples/clients/").skip(1).filter_map(|text| {
+        let (path, rest) = text.split_once("):\n\n```")?;
+        let (_, block) = rest.split_once('\n')?;
+        let (block, _) = block.split_once("\n```\n")?;
+        (!path.contains('\n')).then_some((path, block))
+    });
+    found.collect()
+}
+
+#[test]
+fn the_programs_of_the_clients_document_are_the_files() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clients");
+    let shown = shown_files();
+    for (path, block) in &shown {
+        let file = fs::read_to_string(examples.join(path)).unwrap();
+        assert!(file.trim_end() == *block, "docs/clients.md and examples/clients/{path} differ");
+    }
+    let paths: Vec<_> = shown.iter().map(|(path, _)| *path).collect();
+    for language in ["python", "go", "typescript", "java"] {
+        assert!(paths.iter().any(|path| path.starts_with(language)), "no program in {language}");
+    }
+}
+
+#[test]
+fn the_readme_writes_bodies_in_the_form_of_adk() {
+    let mut count = 0;
+    for marker in ["--body '", "\"body\": "] {
+        for text in README.split(marker).skip(1) {
+            let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+            let body = values.next().unwrap().unwrap();
+            let part = &body["content"]["parts"][0];
+            assert!(body["content"]["role"] == "user" && part["text"].is_string(), "{body}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 5, "the bodies were found");
+}
