@@ -10,10 +10,12 @@ use clap::{Args, ValueEnum, builder::BoolishValueParser};
     args_override_self = true,
     after_help = "Examples:
   sessiond serve
-  sessiond serve --listen unix:/run/sessiond.sock --store sqlite:/var/lib/sessiond/sessiond.db
+  sessiond serve --listen unix:/run/sessiond.sock \\
+      --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond serve --store memory:                      # keeps nothing on disk
 
-Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2 usage error."
+Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2
+usage error."
 )]
 pub struct Config {
     /// Address to listen on: HOST:PORT (port 0 takes a free one) or unix:PATH

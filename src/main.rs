@@ -1,11 +1,12 @@
 //! The `sessiond` program: parse arguments, start, exit code.
 
 use std::{
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 use mimalloc::MiMalloc;
 use sessiond::{
     cli,
@@ -22,9 +23,12 @@ use tokio::{
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// The default of `serve` and of the client.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:50051";
+
 /// Keeps the sessions, events and scoped state of AI agents, and speaks gRPC.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, max_term_width = 100)]
+#[command(version, propagate_version = true)]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -37,10 +41,21 @@ enum Command {
     Serve(Box<Config>),
     #[command(flatten)]
     Client(cli::Command),
+    /// Print a script that completes commands and flags in a shell
+    #[command(after_help = "Examples:
+  sessiond completions bash > \\
+      ~/.local/share/bash-completion/completions/sessiond
+  sessiond completions zsh > ~/.zfunc/_sessiond
+  sessiond completions fish > ~/.config/fish/completions/sessiond.fish")]
+    Completions { shell: Shell },
 }
 
 fn main() -> ExitCode {
-    let command = Program::parse().command;
+    let matches = Program::command().term_width(help_width()).get_matches();
+    let command = match Program::from_arg_matches(&matches) {
+        Ok(program) => program.command,
+        Err(error) => error.exit(),
+    };
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("failed to start the async runtime: {error}")),
@@ -50,6 +65,21 @@ fn main() -> ExitCode {
             runtime.block_on(serve(&config)).unwrap_or_else(|text| fail(&text))
         }
         Command::Client(command) => runtime.block_on(cli::run(command)),
+        Command::Completions { shell } => complete(shell),
+    }
+}
+
+/// The terminal's width, within which the examples of the help are not broken.
+fn help_width() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).clamp(80, 100))
+}
+
+fn complete(shell: Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Program::command(), "sessiond", &mut script);
+    match io::stdout().write_all(&script) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string()),
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -71,7 +101,8 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
     Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints the address, the store and a command to try. A closed standard output does not stop the server.
+/// Prints the address, the store and what to try: one command, on a terminal three that build on each other. A closed
+/// standard output does not stop the server.
 fn greet(running: &Running, store: &str) {
     let address = running.address();
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
@@ -79,11 +110,26 @@ fn greet(running: &Running, store: &str) {
         Some(path) => ("-unix -authority localhost ", path),
         None => ("", address),
     };
-    let text = format!(
-        "sessiond listens on {address} and stores in {store}\n\
-         try: grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
-    );
     let mut out = io::stdout().lock();
+    let text = format!("sessiond listens on {address} and stores in {store}\n");
+    let text = text
+        + &if out.is_terminal() {
+            let server = if address == DEFAULT_ADDRESS {
+                String::new()
+            } else {
+                format!(" --server {address}")
+            };
+            format!(
+                "Try these one after the other (Ctrl-C stops the server):\n\
+             grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"session_id\":\"first\",\"allow_existing\":true}}' {place} sessiond.v1.SessionService/CreateSession\n\
+             sessiond event append{server} --session first --author user --body '{{\"content\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"Hello\"}}]}}}}' --set topic='\"greeting\"'\n\
+             python3 -c 'import asyncio; from sessiond_adk import SessiondSessionService as S; print(asyncio.run(S(\"{address}\").get_session(app_name=\"my_app\", user_id=\"alice\", session_id=\"first\")))'\n"
+            )
+        } else {
+            format!(
+                "try: grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
+            )
+        };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

@@ -207,6 +207,24 @@ fn the_command_lines_work_in_their_order() {
 }
 
 #[test]
+fn what_is_for_people_works_in_its_order() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let programs = Path::new(PROGRAM).parent().unwrap();
+    let run = |first: &str, shown: &str| {
+        let block = blocks().into_iter().find(|(_, text)| text.starts_with(first));
+        let (_, script) = block.unwrap_or_else(|| panic!("no block begins with {first}"));
+        let output = sh(script, folder.path(), &[programs], &server.address);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}\n{errors}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(shown), "{script}\n{text}");
+    };
+    run("sessiond demo", "State from #3 to #7");
+    run("sessiond export", "\"shared_keys_kept\":");
+}
+
+#[test]
 fn every_flag_of_serve_is_in_the_readme() {
     let output = Command::new(PROGRAM).args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

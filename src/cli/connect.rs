@@ -11,6 +11,8 @@ use tonic::{
 use super::{
     args::{JSON_FORM, MAX_PAGE},
     failure::{Failure, root_cause},
+    output::Format,
+    time,
 };
 use crate::proto::v1::{
     self, event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
@@ -18,7 +20,7 @@ use crate::proto::v1::{
 };
 
 const HEADING: &str = "Connection";
-const DEFAULT_TIMEOUT_SECS: u64 = 30;
+const DEFAULT_TIMEOUT_SECS: &str = "30";
 const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
 /// A server on this machine or nearby accepts within milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,9 +38,27 @@ pub struct ConnectArgs {
     /// Address of the server: HOST:PORT, http://HOST:PORT or unix:/PATH.
     #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = HEADING, value_parser = parse_address)]
     pub server: String,
-    /// Timeout of a call in seconds; 0: none. Does not end a watch.
-    #[arg(long, env = "SESSIOND_TIMEOUT", default_value_t = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING)]
-    pub timeout: u64,
+    /// Timeout of a call in seconds, as 30 or 0.5; 0: none. Does not end a watch.
+    #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING, value_parser = time::parse_seconds)]
+    pub timeout: Duration,
+    /// Form of the output: json, table or yaml; by default table on a terminal and json otherwise.
+    #[arg(
+        long,
+        short,
+        env = "SESSIOND_OUTPUT",
+        value_enum,
+        value_name = "FORM",
+        global = true,
+        help_heading = "Output",
+        hide_possible_values = true
+    )]
+    pub output: Option<Format>,
+}
+
+impl ConnectArgs {
+    pub fn format(&self) -> Format {
+        Format::or_default(self.output)
+    }
 }
 
 /// Commands about one subject.
@@ -81,21 +101,23 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn connect(ConnectArgs { server, timeout }: &ConnectArgs) -> Result<Self, Failure> {
+    pub async fn connect(
+        ConnectArgs { server, timeout, output: _ }: &ConnectArgs,
+    ) -> Result<Self, Failure> {
         let connect = async {
             let endpoint = Endpoint::from_shared(server.clone())?
                 .connect_timeout(CONNECT_TIMEOUT)
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .keep_alive_while_idle(true);
             match *timeout {
-                0 => endpoint.connect().await,
-                seconds => endpoint.timeout(Duration::from_secs(seconds)).connect().await,
+                Duration::ZERO => endpoint.connect().await,
+                timeout => endpoint.timeout(timeout).connect().await,
             }
         };
         let channel = connect.await.map_err(|error| {
             let cause = root_cause(&error);
-            Failure::Failed(format!(
-                "cannot connect to {server}: {cause}. Start the server there, or pass --server"
+            Failure::Unreachable(format!(
+                "cannot connect to {server}: {cause}. Start it with `sessiond serve`, or pass --server"
             ))
         })?;
         Ok(Self { channel })
@@ -208,7 +230,8 @@ mod tests {
     async fn a_connection_that_fails_is_one_sentence_with_the_address() {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("unix:{}", dir.path().join("none.sock").display());
-        let args = ConnectArgs { server: path.clone(), timeout: 1 };
+        let timeout = Duration::from_secs(1);
+        let args = ConnectArgs { server: path.clone(), timeout, output: None };
         let text = Server::connect(&args).await.unwrap_err().text();
         assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");

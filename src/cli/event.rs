@@ -1,14 +1,23 @@
 //! `sessiond event …`: the log of a session.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use super::{
+    append,
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, SelectionArgs},
-    connect::{Group, Server},
+    connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
     message::AsJson,
-    output, parse, time,
+    output::{
+        self,
+        table::{Cell, Column},
+    },
+    parse,
+    show::{body_gist, delta_gist},
+    time,
 };
 use crate::{
     domain::json::Json,
@@ -27,10 +36,30 @@ pub enum Action {
 
 An append with --event-id can be repeated: it happens once.")]
     Append(Box<AppendArgs>),
+    /// Append several events of a file in one commit: all or none.
+    #[command(after_help = "Examples:
+  sessiond event append-batch --app shop --user alice --session s1 \\
+      --file events.jsonl
+  sessiond event list --session s1 --app shop --user alice -o json | \\
+      sessiond event append-batch --app shop --user alice --session copy
+
+The file has one JSON object per line, as `event list --output json` prints
+them; at most 1000.")]
+    AppendBatch(append::BatchArgs),
+    /// Append events as they arrive on standard input, each in a commit of its own.
+    #[command(after_help = "Example:
+  producer | sessiond event append-stream --app shop --user alice --session s1
+
+A line is an event as in `append-batch`, or an append: {\"key\": {...}, \"event\":
+{...}, \"precondition\": {...}}. Prints one answer per line, in the same order.
+An event that is refused does not stop the others; the exit code is then 1.")]
+    AppendStream(append::StreamArgs),
     /// List a session's events, one per line.
     #[command(after_help = "Examples:
-  sessiond event list --app shop --user alice --session s1 --descending --limit 5
-  sessiond event list --app shop --user alice --session s1 --after-sequence 7 --author user")]
+  sessiond event list --app shop --user alice --session s1 --descending \\
+      --limit 5
+  sessiond event list --app shop --user alice --session s1 --after-sequence 7 \\
+      --author user")]
     List {
         #[command(flatten)]
         key: KeyArgs,
@@ -84,12 +113,32 @@ pub struct AppendArgs {
     precondition: PreconditionArgs,
 }
 
+pub const EVENTS: [Column; 8] = [
+    Column::new("EVENT", "sequence"),
+    Column::ago("TIME", "event_time"),
+    Column::new("AUTHOR", "author"),
+    Column::new("INVOCATION", "invocation_id"),
+    Column::new("REWIND TO", "rewind_to_sequence"),
+    Column::new("HIDDEN", "rewound"),
+    Column::with("STATE", "state_delta", Cell::Gist(delta_gist)),
+    Column::with("BODY", "body", Cell::Gist(body_gist)),
+];
+
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
     let events = async || Ok::<_, Failure>(Server::connect(&connect).await?.events());
+    let format = connect.format();
     match action {
         Action::Append(args) => {
             let request = append_request(*args)?;
-            output::print_answer(events().await?.append_event(request).await?)
+            output::print_answer(format, events().await?.append_event(request).await?)
+        }
+        Action::AppendBatch(args) => {
+            append::batch(&Server::connect(&connect).await?, args, format).await
+        }
+        Action::AppendStream(args) => {
+            // The stream lasts as long as its input.
+            let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
+            append::stream(&Server::connect(&connect).await?, args, format).await
         }
         Action::List { key, selection, descending, author, invocation, pages } => {
             let request = ListEventsRequest {
@@ -107,7 +156,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 let page = events.clone().list_events(request).await?.into_inner();
                 Ok((page.events, page.next_page_token))
             };
-            output::print_pages(pages, AsJson, fetch).await
+            output::print_pages((format, &EVENTS), pages, AsJson, fetch).await
         }
     }
 }
@@ -124,6 +173,12 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
         body_form: args.body.map(|body| BodyForm::BodyJson(body.into_string())),
         ..Default::default()
     };
+    let is_empty =
+        Event { event_id: String::new(), event_time: None, ..event.clone() } == Event::default();
+    if is_empty {
+        let text = "nothing to append. Give --author, --body or a change of state such as --set";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     Ok(AppendEventRequest {
         key: Some(args.key.key()?),
         event: Some(event),
@@ -182,6 +237,19 @@ mod tests {
         assert!(event.state_delta.is_some());
         assert_eq!(request.precondition.and_then(|p| p.expected_sequence), Some(4));
         assert_eq!(request.json_form, JSON_FORM);
+    }
+
+    #[test]
+    fn an_event_without_anything_is_a_usage_error() {
+        let request = |more: &[&str]| {
+            let line = [&["x", "--app", "a", "--user", "u", "--session", "s"], more].concat();
+            append_request(Append::try_parse_from(line).unwrap().args)
+        };
+        assert!(matches!(request(&[]), Err(Failure::Usage(_))));
+        assert!(matches!(request(&["--event-id", "e", "--expect", "1"]), Err(Failure::Usage(_))));
+        for some in [["--author", "a"], ["--body", "{}"], ["--set", "k=1"], ["--remove", "k"]] {
+            assert!(request(&some).is_ok(), "{some:?}");
+        }
     }
 
     #[test]

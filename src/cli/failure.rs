@@ -1,6 +1,7 @@
 //! Why a command did not succeed, how that is printed, and the exit code that follows.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fmt::Write as _,
     io::{self, Write as _},
@@ -10,13 +11,20 @@ use std::{
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use super::terminal::escape_lines;
+
+/// The message of a status that the client's own timeout makes.
+const CLIENT_TIMEOUT: &str = "Timeout expired";
+
 #[derive(Debug)]
 pub enum Failure {
     /// The arguments contradict each other; nothing was sent.
     Usage(String),
     /// The server answered with an error, or the call broke on the way.
     Refused(Box<Status>),
-    /// Anything else: no connection, an unreadable file, a full disk.
+    /// There is no connection to the server.
+    Unreachable(String),
+    /// Anything else: an unreadable file, a full disk.
     Failed(String),
     /// Everything was reported already; only the exit code remains.
     Reported,
@@ -32,6 +40,8 @@ impl Failure {
         }
         match self {
             Self::Usage(_) => ExitCode::from(2),
+            Self::Unreachable(_) => ExitCode::from(3),
+            Self::Refused(_) if self.is_lost() => ExitCode::from(3),
             Self::Refused(_) | Self::Failed(_) | Self::Reported => ExitCode::FAILURE,
             Self::OutputClosed => ExitCode::SUCCESS,
         }
@@ -40,11 +50,23 @@ impl Failure {
     /// The text of [`Failure::report`], for messages that name the file or session.
     pub fn text(&self) -> String {
         match self {
-            Self::Usage(text) | Self::Failed(text) => text.clone(),
+            Self::Usage(text) | Self::Unreachable(text) | Self::Failed(text) => text.clone(),
             Self::Refused(status) => describe(status),
             Self::Reported => "see above".to_owned(),
             Self::OutputClosed => "the output was closed".to_owned(),
         }
+    }
+
+    /// Whether the server refused for this reason.
+    pub fn has_reason(&self, reason: &str) -> bool {
+        let Self::Refused(status) = self else { return false };
+        status.get_details_error_info().is_some_and(|info| info.reason == reason)
+    }
+
+    /// Whether the connection broke: UNAVAILABLE that no server has said.
+    pub fn is_lost(&self) -> bool {
+        let Self::Refused(status) = self else { return matches!(self, Self::Unreachable(_)) };
+        status.code() == Code::Unavailable && status.get_details_error_info().is_none()
     }
 
     /// Whether the same call with the same event or request id may be sent again. Every error of the server says so.
@@ -54,7 +76,7 @@ impl Failure {
         let info = status.get_details_error_info();
         match info.as_ref().and_then(|info| info.metadata.get("retryable")) {
             Some(retryable) => matches!(retryable.as_str(), "yes" | "same_id"),
-            None => status.code() == Code::Unavailable,
+            None => self.is_lost(),
         }
     }
 }
@@ -89,6 +111,9 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 
 fn describe(status: &Status) -> String {
     let (code, message) = (code_name(status.code()), status.message());
+    if status.code() == Code::Cancelled && message == CLIENT_TIMEOUT {
+        return "no answer within the timeout. Pass a longer one with --timeout".to_owned();
+    }
     let details = status.get_error_details();
     let mut text = match (details.error_info(), status.source().map(root_cause)) {
         (Some(info), _) => format!("{}: {message} ({code})", info.reason),
@@ -96,12 +121,30 @@ fn describe(status: &Status) -> String {
         (None, _) => format!("{code}: {message}"),
     };
     for violation in details.bad_request().iter().flat_map(|b| &b.field_violations) {
-        let _ = write!(text, "\n  {}: {}", violation.field, violation.description);
+        // The message of a single violation is often the whole message.
+        if !message.contains(&violation.description) || !message.contains(&violation.field) {
+            let _ = write!(text, "\n  {}: {}", violation.field, violation.description);
+        }
+    }
+    let info = details.error_info().map(|info| &info.metadata);
+    for (name, value) in info.into_iter().flatten().collect::<BTreeMap<_, _>>() {
+        if !says(message, value) {
+            let _ = write!(text, "\n  {name}: {value}");
+        }
     }
     if let Some(delay) = details.retry_info().and_then(|info| info.retry_delay) {
         let _ = write!(text, "\n  retry in {} ms", delay.as_millis());
     }
     text
+}
+
+/// Whether the message has the value already, as a word of its own.
+fn says(message: &str, value: &str) -> bool {
+    let joins = |near: Option<char>| near.is_some_and(char::is_alphanumeric);
+    message.match_indices(value).any(|(at, _)| {
+        let (before, after) = (&message[..at], &message[at + value.len()..]);
+        !joins(before.chars().next_back()) && !joins(after.chars().next())
+    })
 }
 
 /// The code as gRPC spells it: `NOT_FOUND`, not `NotFound`.
@@ -116,9 +159,10 @@ fn code_name(code: Code) -> String {
     name
 }
 
-/// Writes a line to standard error. A closed standard error is no reason to stop.
+/// Writes a line to standard error. A closed standard error is no reason to stop. Ids within the text may hold control
+/// characters, which a terminal must not see.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", escape_lines(text));
 }
 
 #[cfg(test)]
@@ -147,6 +191,37 @@ mod tests {
             "BAD_ID: Pick another id. (INVALID_ARGUMENT)\n  key.app_name: is too long\n  \
              events[2].event_id: holds a NUL"
         );
+    }
+
+    #[test]
+    fn metadata_is_shown_unless_the_message_has_it() {
+        let metadata =
+            [("retryable", "no"), ("keys", "[\"a\",\"b\"]"), ("id", "another"), ("n", "1")];
+        let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let details = ErrorDetails::with_error_info("KEY_CONFLICT", "sessiond", metadata);
+        let message = "Keys differ at 10. Pick another id.";
+        let failure: Failure = Status::with_error_details(Code::Aborted, message, details).into();
+        assert_eq!(
+            failure.text(),
+            "KEY_CONFLICT: Keys differ at 10. Pick another id. (ABORTED)\n  keys: [\"a\",\"b\"]\n  n: 1\n  retryable: no"
+        );
+    }
+
+    #[test]
+    fn a_timeout_of_the_client_says_what_to_do() {
+        let failure: Failure = Status::cancelled(CLIENT_TIMEOUT).into();
+        assert!(failure.text().contains("--timeout"), "{}", failure.text());
+    }
+
+    #[test]
+    fn exit_codes_tell_a_lost_server_from_a_refusal() {
+        let code = |failure: Failure| format!("{:?}", failure.report());
+        let lost: Failure = Status::unavailable("broken pipe").into();
+        let refused = refused(Code::Unavailable, "DRAINING", |_| ());
+        assert_eq!(code(lost), format!("{:?}", ExitCode::from(3)));
+        assert_eq!(code(Failure::Unreachable(String::new())), format!("{:?}", ExitCode::from(3)));
+        assert_eq!(code(refused), format!("{:?}", ExitCode::FAILURE));
+        assert_eq!(code(Failure::Usage(String::new())), format!("{:?}", ExitCode::from(2)));
     }
 
     #[test]

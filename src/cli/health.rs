@@ -15,7 +15,8 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sessiond health && echo ready
-  sessiond health --server unix:/run/sessiond.sock --service sessiond.v1.EventService
+  sessiond health --server unix:/run/sessiond.sock \\
+      --service sessiond.v1.EventService
 
 Exits with 0 when the server is SERVING, with 1 otherwise.")]
 pub struct HealthArgs {
@@ -36,7 +37,10 @@ pub async fn run(args: HealthArgs) -> Result<(), Failure> {
         }
         Err(status) => return Err(status.into()),
     };
-    output::print(&serde_json::json!({ "status": status.as_str_name() }))?;
+    output::print_as(
+        args.connect.format(),
+        &serde_json::json!({ "status": status.as_str_name() }),
+    )?;
     match status {
         ServingStatus::Serving => Ok(()),
         _ => Err(Failure::Failed(format!("the server is {}", status.as_str_name()))),

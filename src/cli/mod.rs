@@ -1,20 +1,28 @@
 //! The client half of the program: every RPC as a command, import and export, benchmarks.
 
 mod adk_file;
+mod append;
 mod args;
 mod bench;
 mod connect;
 mod delta;
+mod demo;
+mod doctor;
 mod event;
 mod export;
 mod failure;
 mod health;
 mod import;
+mod lookup;
 mod message;
 mod output;
 mod parse;
+mod progress;
+mod resume;
 mod session;
+mod show;
 mod state;
+mod terminal;
 mod time;
 mod watch;
 
@@ -32,34 +40,43 @@ pub enum Command {
     Event(Group<event::Action>),
     /// Read and update state, and list the changes of a key.
     State(Group<state::Action>),
+    /// Show a session as a conversation, also live or as of the past.
+    Show(show::ShowArgs),
     /// Render a template with a session's state.
     Render(state::RenderArgs),
     /// Watch the changes of a session, a user or an application.
     Watch(watch::WatchArgs),
     /// Create sessions from ADK session files, or from files of `export`.
     Import(import::ImportArgs),
-    /// Write sessions into ADK session files, which `import` restores.
+    /// Write sessions, or shared state, into files for ADK or for `import`.
     Export(export::ExportArgs),
     /// Measure the throughput and latency of a running server.
     Bench(bench::BenchArgs),
     /// Check the health of a server.
     Health(health::HealthArgs),
+    /// Find out what is wrong with a server, its store or the way to it.
+    Doctor(doctor::DoctorArgs),
+    /// Fill an application with sessions to look at.
+    Demo(demo::DemoArgs),
 }
 
 /// Runs a command. Answers go to standard output as JSON, errors to standard error.
 ///
-/// Exit codes: 0 success, 1 failure, 2 usage.
+/// Exit codes: 0 success, 1 failure, 2 usage, 3 no connection to the server.
 pub async fn run(command: Command) -> ExitCode {
     let outcome = match command {
         Command::Session(args) => session::run(args).await,
         Command::Event(args) => event::run(args).await,
         Command::State(args) => state::run(args).await,
+        Command::Show(args) => show::run(args).await,
         Command::Render(args) => state::render(args).await,
         Command::Watch(args) => watch::run(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Bench(args) => bench::run(args).await,
         Command::Health(args) => health::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
+        Command::Demo(args) => demo::run(args).await,
     };
     outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
@@ -67,8 +84,10 @@ pub async fn run(command: Command) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser};
+    use prost::Message as _;
 
     use super::*;
+    use crate::proto::DESCRIPTOR_SET;
 
     #[derive(Debug, Parser)]
     struct Program {
@@ -90,6 +109,9 @@ mod tests {
             }
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{} has no example", command.get_name());
+            // Narrower terminals break them, and nobody can copy them any more.
+            let wide = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{} has a line of more than 80 columns", command.get_name());
             let help = help.replace("\\\n", " ");
             let lines = help.lines().filter(|line| line.starts_with("  sessiond "));
             examples.extend(lines.map(str::to_owned));
@@ -98,10 +120,47 @@ mod tests {
         visit(&Program::command(), &mut examples);
         for example in examples {
             // The rest of the line is the shell's.
-            let line = example.split(['#', '>', '&']).next().unwrap();
+            let line = example.split(['#', '>', '&', '|']).next().unwrap();
             let words = words(line);
             if let Err(error) = Program::try_parse_from(&words) {
                 panic!("{example}\n{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_rpc_has_a_command() {
+        const COMMANDS: [(&str, &[&str]); 17] = [
+            ("CreateSession", &["session", "create"]),
+            ("GetSession", &["session", "get"]),
+            ("ListSessions", &["session", "list"]),
+            ("UpdateSession", &["session", "update"]),
+            ("DeleteSession", &["session", "delete"]),
+            ("ForkSession", &["session", "fork"]),
+            ("RewindSession", &["session", "rewind"]),
+            ("AppendEvent", &["event", "append"]),
+            ("AppendEvents", &["event", "append-batch"]),
+            ("AppendEventStream", &["event", "append-stream"]),
+            ("ListEvents", &["event", "list"]),
+            ("GetState", &["state", "get"]),
+            ("UpdateState", &["state", "set"]),
+            ("ListKeyChanges", &["state", "history"]),
+            ("RenderTemplate", &["render"]),
+            ("EndInvocation", &["state", "end-invocation"]),
+            ("Watch", &["watch"]),
+        ];
+        let contract = prost_types::FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
+        let own = contract.file.iter().filter(|file| file.package() == "sessiond.v1");
+        let methods = own.flat_map(|file| &file.service).flat_map(|service| &service.method);
+        let methods: Vec<_> = methods.map(|method| method.name()).collect();
+        assert!(methods.len() >= COMMANDS.len(), "the methods were found: {methods:?}");
+        for method in methods {
+            let found = COMMANDS.iter().find(|(name, _)| *name == method);
+            let (_, path) = found.unwrap_or_else(|| panic!("{method} has no command"));
+            let mut command = Program::command();
+            for name in *path {
+                let next = command.find_subcommand(name).cloned();
+                command = next.unwrap_or_else(|| panic!("no {path:?} for {method}"));
             }
         }
     }

@@ -46,6 +46,19 @@ pub fn sequence(text: &str) -> Result<i64, String> {
     number.ok_or_else(|| format!("`{text}` is not a whole number from 0"))
 }
 
+/// `N..M`; without N from 0, without M up to now.
+pub fn range(text: &str) -> Result<(i64, Option<i64>), String> {
+    let wrong = || format!("`{text}` is not a range of sequences. Write 3..7, 3.. or ..7");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| sequence(text).map_err(|_| wrong());
+    let from = if from.is_empty() { 0 } else { number(from)? };
+    let to = if to.is_empty() { None } else { Some(number(to)?) };
+    match to {
+        Some(to) if to < from => Err(wrong()),
+        to => Ok((from, to)),
+    }
+}
+
 pub fn positive(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`{text}` is not a whole number from 1"))
@@ -101,6 +114,16 @@ mod tests {
         assert!(label("=b").is_err() && label("a").is_err());
         assert_eq!(sequence("0"), Ok(0));
         assert!(sequence("-1").is_err() && sequence("x").is_err());
+    }
+
+    #[test]
+    fn a_range_may_be_open_at_both_ends() {
+        assert_eq!(range("3..7"), Ok((3, Some(7))));
+        assert_eq!(range("3.."), Ok((3, None)));
+        assert_eq!(range("..7"), Ok((0, Some(7))));
+        for text in ["", "3", "7..3", "a..b", "-1..2", "1...2"] {
+            assert!(range(text).unwrap_err().contains("3..7"), "{text}");
+        }
     }
 
     #[test]

@@ -8,9 +8,14 @@ use super::{
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, MetadataArgs, PageArgs, SelectionArgs},
     connect::{Group, Server, for_each_event},
     delta::{PreconditionArgs, set_object},
+    event::EVENTS,
     failure::Failure,
     message::AsJson,
-    output, parse,
+    output::{
+        self, Format,
+        table::{Cell, Column},
+    },
+    parse,
 };
 use crate::{
     domain::json::Json,
@@ -21,22 +26,25 @@ use crate::{
 pub enum Action {
     /// Create a session, with initial state.
     #[command(after_help = "Examples:
-  sessiond session create --app shop --user alice --set topic='\"shoes\"' --set user:lang='\"de\"'
-  sessiond session create --app shop --user alice --session s1 --state @state.json --ttl 7d --allow-existing
+  sessiond session create --app shop --user alice --set topic='\"shoes\"' \\
+      --set user:lang='\"de\"'
+  sessiond session create --app shop --user alice --session s1 \\
+      --state @state.json --ttl 7d --allow-existing
 
-The prefix of a key picks its scope: app: is shared by the whole application, user: by all
-sessions of the user. A key without prefix belongs to the session.")]
+The prefix of a key picks its scope: app: is shared by the whole application,
+user: by all sessions of the user. A key without prefix belongs to the session.")]
     Create(CreateArgs),
     /// Read a session, its merged state and its events.
     #[command(after_help = "Examples:
   sessiond session get --app shop --user alice --session s1
-  sessiond session get --session s1 --recent 20          # by its bare id; the newest 20 events
+  sessiond session get --session s1 --recent 20
   sessiond session get --app shop --user alice --session s1 --as-of 7 --events")]
     Get(GetArgs),
     /// List the sessions of an application or user, one per line.
     #[command(after_help = "Examples:
   sessiond session list --app shop
-  sessiond session list --app shop --user alice --order newest --limit 10 --state
+  sessiond session list --app shop --user alice --order newest --limit 10 \\
+      --state
   sessiond session list --app shop --label tier=gold")]
     List {
         /// Application.
@@ -59,8 +67,10 @@ sessions of the user. A key without prefix belongs to the session.")]
     },
     /// Change a session's display name, labels or expiration.
     #[command(after_help = "Examples:
-  sessiond session update --app shop --user alice --session s1 --display-name Shoes --label tier=gold --ttl 30d
-  sessiond session update --app shop --user alice --session s1 --no-expiry --no-labels
+  sessiond session update --app shop --user alice --session s1 \\
+      --display-name Shoes --label tier=gold --ttl 30d
+  sessiond session update --app shop --user alice --session s1 --no-expiry \\
+      --no-labels
 
 --label replaces all labels.")]
     Update(UpdateArgs),
@@ -92,10 +102,12 @@ Application and user state stay.")]
     },
     /// Take a session back to an earlier event. Later events are hidden, not deleted.
     #[command(after_help = "Examples:
-  sessiond session rewind --app shop --user alice --session s1 --to 7 --expect 12
+  sessiond session rewind --app shop --user alice --session s1 --to 7 \\
+      --expect 12
   sessiond event list --app shop --user alice --session s1 --include-rewound
 
-The session's own state becomes the state as of that event. Application and user state stay.")]
+The session's own state becomes the state as of that event. Application and
+user state stay.")]
     Rewind {
         #[command(flatten)]
         key: KeyArgs,
@@ -180,6 +192,16 @@ pub enum Order {
     Newest = v1::SessionOrder::LastEventTimeDesc as i32,
 }
 
+const SESSIONS: [Column; 7] = [
+    Column::new("SESSION", "key.session_id"),
+    Column::new("USER", "key.user_id"),
+    Column::new("EVENTS", "last_sequence"),
+    Column::ago("LAST EVENT", "last_event_time"),
+    Column::new("NAME", "display_name"),
+    Column::with("LABELS", "labels", Cell::Labels),
+    Column::new("STATE", "state"),
+];
+
 /// A session with all of its events, if they were asked for.
 #[derive(Debug, Serialize)]
 struct Found {
@@ -190,14 +212,15 @@ struct Found {
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
     let sessions = async || Ok::<_, Failure>(Server::connect(&connect).await?.sessions());
+    let format = connect.format();
     match action {
         Action::Create(args) => {
             let request = create_request(args);
-            output::print_answer(sessions().await?.create_session(request).await?)
+            output::print_answer(format, sessions().await?.create_session(request).await?)
         }
         Action::Get(args) => {
             let request = get_request(args)?;
-            get(&Server::connect(&connect).await?, request).await
+            get(&Server::connect(&connect).await?, request, format).await
         }
         Action::List { app, user, labels, order, state, pages } => {
             let request = v1::ListSessionsRequest {
@@ -215,15 +238,15 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 let page = sessions.clone().list_sessions(request).await?.into_inner();
                 Ok((page.sessions, page.next_page_token))
             };
-            output::print_pages(pages, AsJson, fetch).await
+            output::print_pages((format, &SESSIONS), pages, AsJson, fetch).await
         }
         Action::Update(args) => {
             let request = update_request(args)?;
-            output::print_answer(sessions().await?.update_session(request).await?)
+            output::print_answer(format, sessions().await?.update_session(request).await?)
         }
         Action::Delete { key, allow_missing } => {
             let request = v1::DeleteSessionRequest { key: Some(key.key()), allow_missing };
-            output::print_answer(sessions().await?.delete_session(request).await?)
+            output::print_answer(format, sessions().await?.delete_session(request).await?)
         }
         Action::Fork { key, up_to, new_session } => {
             let request = v1::ForkSessionRequest {
@@ -232,7 +255,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 session_id: new_session,
                 json_form: JSON_FORM,
             };
-            output::print_answer(sessions().await?.fork_session(request).await?)
+            output::print_answer(format, sessions().await?.fork_session(request).await?)
         }
         Action::Rewind { key, to, event_id, author, precondition } => {
             let request = v1::RewindSessionRequest {
@@ -243,7 +266,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 precondition: precondition.precondition(),
                 json_form: JSON_FORM,
             };
-            output::print_answer(sessions().await?.rewind_session(request).await?)
+            output::print_answer(format, sessions().await?.rewind_session(request).await?)
         }
     }
 }
@@ -273,7 +296,11 @@ fn get_request(args: GetArgs) -> Result<v1::GetSessionRequest, Failure> {
     })
 }
 
-async fn get(server: &Server, request: v1::GetSessionRequest) -> Result<(), Failure> {
+async fn get(
+    server: &Server,
+    request: v1::GetSessionRequest,
+    format: Format,
+) -> Result<(), Failure> {
     let selection = request.events;
     let answer = server.sessions().get_session(request).await?.into_inner();
     let mut events = Vec::new();
@@ -282,7 +309,11 @@ async fn get(server: &Server, request: v1::GetSessionRequest) -> Result<(), Fail
         Ok(())
     };
     let session = AsJson(for_each_event(server, answer, selection, push).await?);
-    output::print(&Found { session, events: selection.map(|_| events) })
+    if format == Format::Table {
+        output::print_as(format, &session)?;
+        return output::print_list(format, &EVENTS, &events);
+    }
+    output::print_as(format, &Found { session, events: selection.map(|_| events) })
 }
 
 fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure> {

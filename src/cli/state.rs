@@ -10,16 +10,21 @@ use super::{
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
-    message::AsJson,
-    output, parse,
+    message::{AsJson, compact},
+    output::{self, Format, table::Column},
+    parse,
+    show::{View, state_text},
 };
-use crate::proto::v1;
+use crate::{
+    domain::json::Json,
+    proto::v1::{self, get_state_response::StateForm},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Read the merged state of a session, a user or an application.
     #[command(after_help = "Examples:
-  sessiond state get --app shop                                  # the application's own
+  sessiond state get --app shop  # the application's own
   sessiond state get --app shop --user alice --key user:lang
   sessiond state get --app shop --user alice --session s1 --versions")]
     Get {
@@ -38,16 +43,33 @@ pub enum Action {
     /// Update state without appending an event of your own.
     #[command(after_help = "Examples:
   sessiond state set --app shop --set app:motd='\"welcome\"'
-  sessiond state set --app shop --user alice --increment user:visits=1 --default user:lang='\"en\"'
-  sessiond state set --app shop --user alice --session s1 --remove topic --expect 12
-  sessiond state set --app shop --user alice --merge user:profile='{\"age\": null}'
+  sessiond state set --app shop --user alice --increment user:visits=1 \\
+      --default user:lang='\"en\"'
+  sessiond state set --app shop --user alice --session s1 --remove topic \\
+      --expect 12
+  sessiond state set --app shop --user alice \\
+      --merge user:profile='{\"age\": null}'
 
-An application takes app: keys, a user app: and user: keys, a session all but temp:. The change
-of a session is an event of its log.")]
+An application takes app: keys, a user app: and user: keys, a session all but
+temp:. The change of a session is an event of its log.")]
     Set(Box<SetArgs>),
+    /// End an invocation: its temp: keys are gone.
+    #[command(after_help = "Example:
+  sessiond state end-invocation --app shop --user alice --session s1 \\
+      --invocation turn-7
+
+Happens by itself an hour after the keys were last written or read.")]
+    EndInvocation {
+        #[command(flatten)]
+        key: KeyArgs,
+        /// Invocation of an agent.
+        #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+        invocation: String,
+    },
     /// List the changes of a key, newest first, one per line.
     #[command(after_help = "Example:
-  sessiond state history --app shop --user alice --session s1 --key topic --limit 5")]
+  sessiond state history --app shop --user alice --session s1 --key topic \\
+      --limit 5")]
     History {
         #[command(flatten)]
         scope: ScopeArgs,
@@ -75,6 +97,16 @@ pub struct SetArgs {
     precondition: PreconditionArgs,
 }
 
+const CHANGES: [Column; 7] = [
+    Column::new("VERSION", "version"),
+    Column::ago("CHANGED", "commit_time"),
+    Column::new("AUTHOR", "author"),
+    Column::new("SESSION", "session.session_id"),
+    Column::new("EVENT", "sequence"),
+    Column::new("VALUE", "value"),
+    Column::new("REMOVED", "removed"),
+];
+
 /// A change as it is printed: a removal is told from null.
 #[derive(Debug, Serialize)]
 struct Change {
@@ -86,6 +118,7 @@ struct Change {
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
     let state = async || Ok::<_, Failure>(Server::connect(&connect).await?.state());
+    let format = connect.format();
     match action {
         Action::Get { scope, keys, invocation, versions } => {
             let request = v1::GetStateRequest {
@@ -95,11 +128,23 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 include_versions: versions,
                 json_form: JSON_FORM,
             };
-            output::print_answer(state().await?.get_state(request).await?)
+            let answer = state().await?.get_state(request).await?;
+            match (format, &answer.get_ref().state_form) {
+                (Format::Table, Some(StateForm::StateJson(state))) if !versions => {
+                    let state = Json::from_stored(compact(state));
+                    output::print_text(&state_text(&state, &View::live()))
+                }
+                (format, _) => output::print_answer(format, answer),
+            }
         }
         Action::Set(args) => {
             let request = set_request(*args)?;
-            output::print_answer(state().await?.update_state(request).await?)
+            output::print_answer(format, state().await?.update_state(request).await?)
+        }
+        Action::EndInvocation { key, invocation } => {
+            let request =
+                v1::EndInvocationRequest { key: Some(key.key()), invocation_id: invocation };
+            output::print_answer(format, state().await?.end_invocation(request).await?)
         }
         Action::History { scope, key, pages } => {
             let request = v1::ListKeyChangesRequest {
@@ -115,7 +160,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 let page = state.clone().list_key_changes(request).await?.into_inner();
                 Ok((page.changes, page.next_page_token))
             };
-            output::print_pages(pages, printed, fetch).await
+            output::print_pages((format, &CHANGES), pages, printed, fetch).await
         }
     }
 }
@@ -142,8 +187,10 @@ fn set_request(args: SetArgs) -> Result<v1::UpdateStateRequest, Failure> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  sessiond render --app shop --user alice --session s1 --template 'Speak {user:lang?}. Topic: {topic}'
-  sessiond render --app shop --user alice --session s1 --template @instruction.txt --text
+  sessiond render --app shop --user alice --session s1 \\
+      --template 'Speak {user:lang?}. Topic: {topic}'
+  sessiond render --app shop --user alice --session s1 \\
+      --template @instruction.txt --text
 
 {key} becomes the key's value, and {key?} becomes nothing if the key has none.")]
 pub struct RenderArgs {
@@ -171,9 +218,9 @@ pub async fn render(args: RenderArgs) -> Result<(), Failure> {
     };
     let answer = server.state().render_template(request).await?;
     if args.text {
-        return output::print_text(&answer.into_inner().text);
+        return output::print_raw(&answer.into_inner().text);
     }
-    output::print_answer(answer)
+    output::print_answer(args.connect.format(), answer)
 }
 
 #[cfg(test)]

@@ -12,9 +12,35 @@ const NANOS: i128 = 1_000_000_000;
 const FIRST_MILLISECONDS: i128 = 100_000_000_000;
 
 #[expect(clippy::disallowed_methods, reason = "the client's one use of the wall clock")]
+pub fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
 pub fn is_past(time: &Timestamp) -> bool {
-    let now = Timestamp::from(SystemTime::now());
+    let now = now();
     (time.seconds, time.nanos) <= (now.seconds, now.nanos)
+}
+
+/// `3 minutes ago` or `in 3 minutes`; within a few seconds `now`.
+pub fn ago(time: Timestamp, now: Timestamp) -> String {
+    let seconds = now.seconds - time.seconds;
+    let units = [(31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3600, "hour")];
+    let units = units.into_iter().chain([(60, "minute"), (1, "second")]);
+    let unit = units.into_iter().find(|(length, _)| seconds.abs() >= *length);
+    let Some((length, unit)) = unit.filter(|_| seconds.abs() >= 2) else {
+        return "now".to_owned();
+    };
+    let number = seconds.abs() / length;
+    let plural = if number == 1 { "" } else { "s" };
+    match seconds > 0 {
+        true => format!("{number} {unit}{plural} ago"),
+        false => format!("in {number} {unit}{plural}"),
+    }
+}
+
+/// `2026-01-31 12:00:00Z`
+pub fn clock(time: Timestamp) -> String {
+    format(time)[..19].replace('T', " ") + "Z"
 }
 
 /// RFC 3339 in UTC, always with nine digits of the second, so that texts sort as times do.
@@ -54,6 +80,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         Some(seconds) if seconds > 0 => Ok(Duration { seconds, nanos: 0 }),
         _ => Err(format!("`{text}` is not a duration. Write it as 90s, 15m, 1h30m or 7d")),
     }
+}
+
+/// The seconds of `Thu, 01 Jan 1970 00:10:00 GMT`.
+pub fn parse_http_date(text: &str) -> Option<i64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let parts: Vec<_> = text.split(' ').collect();
+    let [_, day, month, year, clock, "GMT"] = parts[..] else { return None };
+    let month = MONTHS.find(month)? / 3 + 1;
+    parse(&format!("{year}-{month:02}-{day}T{clock}Z")).ok().map(|time| time.seconds)
+}
+
+/// A number of seconds from 0, with or without a fraction.
+pub fn parse_seconds(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let duration = seconds.and_then(|it| std::time::Duration::try_from_secs_f64(it).ok());
+    duration.ok_or_else(|| format!("`{text}` is not a number of seconds. Write 30 or 0.5"))
 }
 
 /// Reads a timestamp of ADK from its JSON text: seconds with a fraction, milliseconds, or RFC 3339. Goes digit by digit, so
@@ -117,6 +159,17 @@ mod tests {
     }
 
     #[test]
+    fn people_read_how_long_ago() {
+        let at = |seconds| Timestamp { seconds, nanos: 9 };
+        let ago = |seconds: i64| ago(at(1_000_000_000 - seconds), at(1_000_000_000));
+        assert_eq!((ago(0), ago(1), ago(-1)), ("now".into(), "now".into(), "now".into()));
+        assert_eq!((ago(59), ago(60)), ("59 seconds ago".into(), "1 minute ago".into()));
+        assert_eq!((ago(7199), ago(86_400 * 29)), ("1 hour ago".into(), "29 days ago".into()));
+        assert_eq!((ago(-7200), ago(400 * 86_400)), ("in 2 hours".into(), "1 year ago".into()));
+        assert_eq!(clock(at(60)), "1970-01-01 00:01:00Z");
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         for (seconds, nanos) in [(0, 0), (FIRST_SECOND, 0), (LAST_SECOND, 999_999_999), (-1, 5)] {
             let time = Timestamp { seconds, nanos };
@@ -150,6 +203,21 @@ mod tests {
         for text in ["", "0s", "5", "s", "-5s", "1.5h", "5 m", "5w", "9223372036854775807d", "5é"]
         {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_of_http_are_read() {
+        assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(parse_http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction() {
+        let millis = |text| parse_seconds(text).map(|it| it.as_millis());
+        assert_eq!((millis("0.5"), millis("30"), millis("0")), (Ok(500), Ok(30_000), Ok(0)));
+        for text in ["", "-1", "soon", "NaN", "inf", "1e99"] {
+            assert!(millis(text).unwrap_err().contains("30 or 0.5"), "{text}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! `sessiond watch`: committed changes as a stream of lines.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 use super::{
@@ -7,19 +9,30 @@ use super::{
     connect::{ConnectArgs, Server},
     failure::Failure,
     message::AsJson,
-    output,
+    output::{self, Format},
+    resume,
+    show::{View, event_text, shared_change, state_text},
+    terminal::{DIM, paint},
+    time,
 };
-use crate::proto::v1::{WatchRequest, WatchStart, watch_response::Kind};
+use crate::{
+    domain::json::Json,
+    proto::v1::{
+        StateSnapshot, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
+        watch_response::Kind,
+    },
+};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  sessiond watch --app shop --user alice --session s1                  # the state, then its changes
+  sessiond watch --app shop --user alice --session s1
   sessiond watch --app shop --user alice --session s1 --start beginning
-  sessiond watch --app shop --start now                                # the application's keys
+  sessiond watch --app shop --start now  # the application's keys
   sessiond watch --app shop --user alice --session s1 --cursor \"$CURSOR\"
 
-Every line has a cursor. A watch with --cursor resumes right after that line, also after a
-restart of the server.")]
+Every line of JSON has a cursor. A watch goes on by itself after the connection
+was lost or the server restarted; with --cursor another one resumes right after
+that line.")]
 pub struct WatchArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -63,19 +76,43 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
     if args.limit == Some(0) {
         return Ok(());
     }
-    let server = Server::connect(&ConnectArgs { timeout: 0, ..args.connect }).await?;
-    let mut stream = server.watch().watch(request).await?.into_inner();
+    let format = args.connect.format();
+    let server = Server::connect(&ConnectArgs { timeout: Duration::ZERO, ..args.connect }).await?;
+    let mut watch = resume::Watch::new(&server, request);
     let mut lines = 0;
-    while let Some(message) = stream.message().await? {
+    while let Some(message) = watch.next().await? {
         let caught_up = matches!(message.kind, Some(Kind::CaughtUp(_)));
         if args.no_heartbeats && matches!(message.kind, Some(Kind::Heartbeat(_))) {
             continue;
         }
-        output::print(&AsJson(message))?;
+        match format {
+            Format::Table => output::print_text(&for_people(message, &View::live())?)?,
+            format => output::print_as(format, &AsJson(message))?,
+        }
         lines += 1;
         if args.limit == Some(lines) || (caught_up && args.until_caught_up) {
             break;
         }
     }
     Ok(())
+}
+
+/// A message as lines of text.
+fn for_people(message: WatchResponse, view: &View) -> Result<String, Failure> {
+    let note = |text: String| format!("{}\n", paint(DIM, text));
+    Ok(match message.kind {
+        Some(Kind::Snapshot(StateSnapshot { state_form, last_sequence, .. })) => {
+            let Some(StateForm::StateJson(state)) = state_form else { return Ok(String::new()) };
+            let title = note(format!("state after event {last_sequence}"));
+            title + &state_text(&Json::from_stored(state), view)
+        }
+        Some(Kind::Event(event)) => event_text(&event, view),
+        Some(Kind::StateChange(change)) => shared_change(&change, view)?,
+        Some(Kind::CaughtUp(_)) => note("caught up, live from here".to_owned()),
+        Some(Kind::Heartbeat(beat)) => {
+            note(beat.server_time.map(time::clock).unwrap_or_default() + " heartbeat")
+        }
+        Some(Kind::SessionDeleted(_)) => note("the session was deleted".to_owned()),
+        None => String::new(),
+    })
 }

@@ -1,70 +1,10 @@
 //! The client commands against a running server: their output, their exit codes, and that import and export lose nothing.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::harness::{PROGRAM, Server};
-
-/// A server with the commands that talk to it.
-struct Shell {
-    folder: TempDir,
-    server: Server,
-}
-
-impl Shell {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let server = Server::start(folder.path());
-        Self { folder, server }
-    }
-
-    fn output(&self, arguments: &[&str]) -> Output {
-        Command::new(PROGRAM)
-            .args(arguments)
-            .env("SESSIOND_SERVER", self.server.address())
-            .env_remove("SESSIOND_APP")
-            .env_remove("SESSIOND_USER")
-            .current_dir(self.folder.path())
-            .output()
-            .unwrap()
-    }
-
-    /// Runs a command that succeeds. Returns the lines that it prints.
-    fn run(&self, arguments: &[&str]) -> Vec<Value> {
-        let output = self.output(arguments);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}\n{errors}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    /// Runs a command that fails. Returns its exit code and its errors.
-    fn fails(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let output = self.output(arguments);
-        assert!(output.stdout.is_empty(), "{arguments:?} prints an answer");
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.folder.path().join(name), text).unwrap();
-    }
-
-    fn stop(self) {
-        assert!(self.server.stop().status.success());
-    }
-}
-
-const SESSION: [&str; 6] = ["--app", "my_app", "--user", "alice", "--session", "s1"];
-
-fn with<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    [command, &SESSION[..], more].concat()
-}
+use crate::shell::{Shell, with};
 
 #[test]
 fn a_session_lives_through_all_commands() {
@@ -137,8 +77,9 @@ fn exit_codes_tell_usage_from_refusals() {
     assert_eq!(code, Some(1));
     assert!(says.contains("SEQUENCE_CONFLICT"), "{says}");
     let (code, says) = shell.fails(&["health", "--server", "127.0.0.1:1"]);
-    assert_eq!(code, Some(1));
-    assert_eq!(says.trim().lines().count(), 1, "one sentence: {says}");
+    assert_eq!(code, Some(3), "no connection");
+    assert_eq!(says.trim().lines().count(), 1, "one line: {says}");
+    assert!(says.contains("sessiond serve"), "{says}");
     shell.stop();
 }
 
@@ -208,7 +149,8 @@ fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session()
     shell.run(&[&["session", "rewind"], &p[..], &["--to", "2"]].concat());
     shell.run(&append);
     shell.run(&[&["session", "update"], &p[..], &["--label", "tier=gold"]].concat());
-    let exported = shell.run(&["export", "--app", "my_app", "--out", "one"]);
+    let export = ["export", "--app", "my_app", "--format", "sessiond", "--out", "one"];
+    let exported = shell.run(&export);
     assert_eq!(exported.len(), 3);
     let files: Vec<String> =
         exported.iter().map(|line| line["file"].as_str().unwrap().to_owned()).collect();
@@ -219,15 +161,15 @@ fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session()
         assert_eq!(line["events_imported"], json!(0), "{line}");
         assert_eq!(line["state_keys_corrected"], json!(0), "{line}");
     }
-    // On another server: this one already has the state that the sessions share.
+    // On another server, which gets the state that the sessions share as well.
     let other = Shell::new();
-    let paths: Vec<_> = files.iter().map(|file| shell.folder.path().join(file)).collect();
-    let mut restore = vec!["import"];
+    let paths: Vec<_> = files.iter().map(|file| shell.folder().join(file)).collect();
+    let mut restore = vec!["import", "--restore-shared"];
     restore.extend(paths.iter().map(|path| path.to_str().unwrap()));
     assert!(other.run(&restore).iter().all(|line| line["created"] == json!(true)));
-    other.run(&["export", "--app", "my_app", "--out", "one"]);
+    other.run(&export);
     for (file, path) in files.iter().zip(&paths) {
-        let again = other.folder.path().join(file);
+        let again = other.folder().join(file);
         assert_eq!(comparable(path), comparable(&again), "{file}");
     }
     other.stop();

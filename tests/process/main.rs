@@ -10,6 +10,9 @@
 mod commands;
 mod crash;
 mod drain;
+mod files;
 mod harness;
 mod refuse;
+mod shell;
 mod store_files;
+mod terminal;

@@ -1,4 +1,4 @@
-//! Session files as the Agent Development Kit (ADK) writes them, with one member of our own.
+//! Session files as the Agent Development Kit (ADK) writes them: exactly so ([`form`]), or with one member of our own.
 //!
 //! ```text
 //! { "id": …, "app_name": …, "user_id": …, "state": {…}, "last_update_time": …,
@@ -13,11 +13,13 @@
 
 mod edit;
 mod entry;
+mod form;
 mod format;
 mod read;
 mod write;
 
 pub use entry::{body_of, delta, set_of, state_text};
+pub use form::{Losses, entry as adk_entry};
 pub use format::Metadata;
-pub use read::SessionFile;
-pub use write::{FileWriter, state_of};
+pub use read::{SHARED_STATE, SessionFile};
+pub use write::{FileForm, FileWriter, state_of};

@@ -21,7 +21,29 @@ pub struct SessionFile {
     pub fragments: u64,
     /// `None` in a file that ADK wrote.
     pub exported: Option<Exported>,
+    /// The file holds the state of an application or user, and no session.
+    pub shared_only: bool,
+    /// Members that are not read.
+    pub unknown: Vec<String>,
 }
+
+/// Without one of these a file says nothing that an import understands.
+const CONTENT: [&str; 4] = ["state", "context", "events", "sessiond"];
+/// The others that are read, or that ADK writes and nobody needs.
+const KNOWN: [&str; 10] = [
+    "id",
+    "sessionId",
+    "session_id",
+    "app_name",
+    "appName",
+    "user_id",
+    "userId",
+    "last_update_time",
+    "lastUpdateTime",
+    SHARED_STATE,
+];
+/// The member that marks a file with the state of an application or user.
+pub const SHARED_STATE: &str = "sessiond_state";
 
 /// What an export tells about the session beside its events.
 #[derive(Debug)]
@@ -35,6 +57,7 @@ impl SessionFile {
     pub fn read(text: &str) -> Result<Self, String> {
         // Some editors put a byte order mark in front.
         let object = Object::read(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+        let unknown = unknown_members(&object)?;
         let state = object.value(&["state", "context"]).map(|member| member.members());
         let mut state = state.transpose()?;
         if let Some(state) = &mut state {
@@ -48,7 +71,14 @@ impl SessionFile {
             user_id: object.text(&["user_id", "userId"])?,
             session_id: object.text(&["id", "sessionId", "session_id"])?,
         };
-        let mut file = Self { key, state, ..Default::default() };
+        let mut file = Self { key, state, unknown, ..Default::default() };
+        if let Some(version) = object.get(&[SHARED_STATE]) {
+            file.shared_only = true;
+            return match version.value == FORMAT.to_string() && file.state.is_some() {
+                true => Ok(file),
+                false => Err(format!("{SHARED_STATE} must be {FORMAT}, beside a `state`")),
+            };
+        }
         match object.get(&["sessiond"]) {
             Some(member) => file.restore(&entries, member.value)?,
             None => file.adopt(&entries)?,
@@ -104,6 +134,21 @@ impl SessionFile {
     }
 }
 
+/// Members that no import reads. An error, if there is nothing else.
+fn unknown_members(object: &Object<'_>) -> Result<Vec<String>, String> {
+    let names = object.members.iter().map(|member| member.key.as_str());
+    let unknown = names.filter(|name| !CONTENT.contains(name) && !KNOWN.contains(name));
+    let unknown: Vec<_> = unknown.map(str::to_owned).collect();
+    if object.get(&CONTENT).is_some() {
+        return Ok(unknown);
+    }
+    let found = match unknown.as_slice() {
+        [] => "The file has no other member than ids".to_owned(),
+        unknown => format!("Unknown members: {}", unknown.join(", ")),
+    };
+    Err(format!("neither `state` nor `events`, so this is no session file. {found}"))
+}
+
 /// The id of an event that has none. It depends on the file alone, so that a second import finds the event.
 fn derived_id(position: usize, entry: &str) -> String {
     let hash = xxhash_rust::xxh3::xxh3_128(compact(entry).as_bytes());
@@ -140,8 +185,17 @@ mod tests {
             assert_eq!(file.state.as_deref(), Some(&[][..]));
             assert_eq!(file.events, []);
         }
-        let bare = SessionFile::read(r#"{"id":null}"#).unwrap();
+        let bare = SessionFile::read(r#"{"id":null,"events":[]}"#).unwrap();
         assert_eq!((bare.key.session_id.as_str(), bare.state), ("", None));
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_is_refused_with_the_members_it_has() {
+        let error = SessionFile::read(r#"{"id":"x","messages":[{"role":"user"}],"model":"m"}"#);
+        let error = error.unwrap_err();
+        assert!(error.ends_with("Unknown members: messages, model"), "{error}");
+        let file = SessionFile::read(r#"{"id":"x","events":[],"messages":[]}"#).unwrap();
+        assert_eq!(file.unknown, ["messages"]);
     }
 
     #[test]
@@ -157,7 +211,9 @@ mod tests {
         for (text, part) in [
             ("{", "EOF"),
             ("[]", "expected a JSON object"),
-            (r#"{"id":7}"#, "id must be a string"),
+            (r#"{"id":7,"state":{}}"#, "id must be a string"),
+            (r#"{"id":"x"}"#, "neither `state` nor `events`"),
+            (r#"{"sessiond_state":2,"state":{}}"#, "sessiond_state must be 1"),
             (r#"{"state":[]}"#, "state must be"),
             (r#"{"events":{}}"#, "events: "),
             (r#"{"events":[NaN]}"#, "expected"),

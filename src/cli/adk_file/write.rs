@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 
+use clap::ValueEnum;
 use serde_json::json;
 
 use super::{
     entry,
+    form::{self, Losses},
     format::{FORMAT, Metadata, Rewind},
 };
 use crate::{
@@ -14,9 +16,22 @@ use crate::{
     proto::v1::{self, session},
 };
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FileForm {
+    /// Exactly ADK's, for its tools. Lacks what that form cannot hold.
+    Adk,
+    /// ADK's with one more member, from which `import` restores an equal session.
+    Sessiond,
+}
+
 /// Writes one file. The parts of its last member, `sessiond`, are collected as JSON texts until the end.
 pub struct FileWriter<'a, W> {
     to: &'a mut W,
+    form: FileForm,
+    events: usize,
+    /// In the file's `events`.
+    entries: usize,
+    losses: Losses,
     notes: Vec<String>,
     hidden: Vec<String>,
     rewinds: Vec<String>,
@@ -24,23 +39,37 @@ pub struct FileWriter<'a, W> {
 
 impl<'a, W: Write> FileWriter<'a, W> {
     /// From the session with its state as it is now.
-    pub fn begin(to: &'a mut W, session: &v1::Session) -> io::Result<Self> {
+    pub fn begin(to: &'a mut W, session: &v1::Session, form: FileForm) -> io::Result<Self> {
+        let [app_name_key, user_id_key, time_key] = match form {
+            FileForm::Adk => ["appName", "userId", "lastUpdateTime"],
+            FileForm::Sessiond => ["app_name", "user_id", "last_update_time"],
+        };
         let v1::SessionKey { app_name, user_id, session_id } =
             session.key.clone().unwrap_or_default();
         writeln!(to, "{{\n\"id\": {},", Json::string(&session_id))?;
-        writeln!(to, "\"app_name\": {},", Json::string(&app_name))?;
-        writeln!(to, "\"user_id\": {},", Json::string(&user_id))?;
+        writeln!(to, "\"{app_name_key}\": {},", Json::string(&app_name))?;
+        writeln!(to, "\"{user_id_key}\": {},", Json::string(&user_id))?;
         writeln!(to, "\"state\": {},", state_of(session))?;
         if let Some(time) = session.last_event_time {
-            writeln!(to, "\"last_update_time\": {},", time::format_stamp(time))?;
+            writeln!(to, "\"{time_key}\": {},", time::format_stamp(time))?;
         }
         write!(to, "\"events\": [")?;
-        Ok(Self { to, notes: Vec::new(), hidden: Vec::new(), rewinds: Vec::new() })
+        let (notes, hidden, rewinds) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { to, form, events: 0, entries: 0, losses: Losses::new(), notes, hidden, rewinds })
     }
 
     /// Adds the next event of the log.
     pub fn event(&mut self, event: &v1::Event) -> Result<(), Failure> {
         let sequence = event.sequence;
+        self.events += 1;
+        if self.form == FileForm::Adk {
+            if event.rewound || event.rewind_to_sequence.is_some() {
+                self.losses.insert("rewinds and what they hide".to_owned());
+                return Ok(());
+            }
+            let entry = form::entry(event, &mut self.losses);
+            return Ok(self.entry(entry.as_str())?);
+        }
         if let Some(to_sequence) = event.rewind_to_sequence {
             let (event_id, author) = (event.event_id.clone(), event.author.clone());
             let rewind = Rewind { sequence, to_sequence, event_id, author };
@@ -54,24 +83,43 @@ impl<'a, W: Write> FileWriter<'a, W> {
             self.hidden.push(format!(r#"{{"note":{note},"entry":{text}}}"#));
             return Ok(());
         }
-        let separator = if self.notes.is_empty() { "" } else { "," };
         self.notes.push(note);
-        Ok(write!(self.to, "{separator}\n{text}")?)
+        Ok(self.entry(&text)?)
+    }
+
+    fn entry(&mut self, text: &str) -> io::Result<()> {
+        let separator = if self.entries == 0 { "" } else { "," };
+        self.entries += 1;
+        write!(self.to, "{separator}\n{text}")
     }
 
     /// Events so far, rewinds included.
     pub fn events(&self) -> usize {
-        self.notes.len() + self.hidden.len() + self.rewinds.len()
+        self.events
     }
 
-    pub fn end(self, session: v1::Session, created: &v1::Session) -> Result<(), Failure> {
-        let Self { to, notes, hidden, rewinds } = self;
+    /// Returns what the file lacks.
+    pub fn end(self, session: v1::Session, created: &v1::Session) -> Result<Losses, Failure> {
+        let Self { to, form, events: _, entries: _, mut losses, notes, hidden, rewinds } = self;
+        if form == FileForm::Adk {
+            writeln!(to, "\n]\n}}")?;
+            let lacking = [
+                ("labels", !session.labels.is_empty()),
+                ("the display name", !session.display_name.is_empty()),
+                ("the expiration", session.expiration.is_some()),
+                ("the origin of the fork", session.forked_from.is_some()),
+            ];
+            let lacking = lacking.into_iter().filter(|(_, has)| *has);
+            losses.extend(lacking.map(|(what, _)| what.to_owned()));
+            return Ok(losses);
+        }
         let metadata = serde_json::to_string(&metadata_of(session))?;
         writeln!(to, "\n],\n\"sessiond\": {{\n\"session\": {metadata},")?;
         writeln!(to, "\"initial_state\": {},", state_of(created))?;
         writeln!(to, "\"events\": {},", list(&notes))?;
         writeln!(to, "\"hidden\": {},", list(&hidden))?;
-        Ok(writeln!(to, "\"rewinds\": {}\n}}\n}}", list(&rewinds))?)
+        writeln!(to, "\"rewinds\": {}\n}}\n}}", list(&rewinds))?;
+        Ok(losses)
     }
 }
 
@@ -152,16 +200,42 @@ mod tests {
     }
 
     fn write(events: &[v1::Event]) -> String {
+        write_as(FileForm::Sessiond, events).0
+    }
+
+    fn write_as(form: FileForm, events: &[v1::Event]) -> (String, Losses) {
         let mut text = Vec::new();
-        let mut writer = FileWriter::begin(&mut text, &session()).unwrap();
+        let mut writer = FileWriter::begin(&mut text, &session(), form).unwrap();
         for event in events {
             writer.event(event).unwrap();
         }
         assert_eq!(writer.events(), events.len());
         let form = Some(session::StateForm::StateJson("{\"n\":0}".to_owned()));
         let created = v1::Session { state_form: form, ..Default::default() };
-        writer.end(session(), &created).unwrap();
-        String::from_utf8(text).unwrap()
+        let losses = writer.end(session(), &created).unwrap();
+        (String::from_utf8(text).unwrap(), losses)
+    }
+
+    #[test]
+    fn the_form_of_adk_has_nothing_more_and_says_what_it_lacks() {
+        let hidden = v1::Event { rewound: true, ..event(2, "{}") };
+        let (text, losses) = write_as(FileForm::Adk, &[event(1, "{\"content\":{}}"), hidden]);
+        let file: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let names: Vec<_> = file.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, ["appName", "events", "id", "lastUpdateTime", "state", "userId"]);
+        assert_eq!(file["events"].as_array().unwrap().len(), 1);
+        let losses: Vec<_> = losses.iter().map(String::as_str).collect();
+        assert_eq!(
+            losses,
+            [
+                "labels",
+                "removals of keys",
+                "rewinds and what they hide",
+                "the display name",
+                "the expiration",
+                "the origin of the fork"
+            ]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod fixture;
 mod load;
 mod table;
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum, value_parser};
 use tokio::{signal, task::JoinSet};
@@ -19,6 +19,7 @@ use super::{
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     output, parse,
+    progress::Progress,
 };
 
 #[derive(Debug, Args)]
@@ -31,8 +32,9 @@ use super::{
   sessiond bench sessions --sessions 100,100000
   sessiond bench spread --active 10000 --existing 100000
 
-Each run works in an application of its own and removes it at the end. The client takes its
-share of the processor: a server without a client on its machine is faster.")]
+Each run works in an application of its own and removes it at the end. The
+client takes its share of the processor: a server without a client on its
+machine is faster.")]
 pub struct BenchArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -109,7 +111,7 @@ enum Workload {
 
 pub async fn run(args: BenchArgs) -> Result<(), Failure> {
     // A slow call is measured, not given up.
-    let connect = ConnectArgs { timeout: 0, ..args.connect.clone() };
+    let connect = ConnectArgs { timeout: Duration::ZERO, ..args.connect.clone() };
     let mut servers = Vec::new();
     for _ in 0..args.connections {
         servers.push(Server::connect(&connect).await?);
@@ -226,17 +228,19 @@ impl Bench<'_> {
     ) -> Result<(), Failure> {
         let calls: Arc<[Call]> = calls.into();
         let args = self.args;
+        let progress = Progress::spinner(&format!("measuring {workload}"));
         if args.warmup > 0 {
             self.round(setting, &calls, Round::start(Some(args.warmup), None)).await;
         }
         let seconds = args.count.is_none().then_some(args.seconds);
         let round = self.round(setting, &calls, Round::start(seconds, args.count)).await;
+        drop(progress);
         let row = Row::new(workload, setting, round.started.elapsed(), &round.results());
         if let Some(error) = &round.results().first_error {
             tell(&format!("error: {} calls failed, the first with {error}", row.errors));
             self.failed = true;
         }
-        if args.json {
+        if args.json || args.connect.output == Some(output::Format::Json) {
             return output::print(&row);
         }
         // Each row is printed when it is measured.

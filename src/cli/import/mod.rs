@@ -2,6 +2,7 @@
 
 mod plan;
 mod send;
+mod shared;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use self::{
     plan::Plan,
     send::{Counts, Sender},
+    shared::{AUTHOR, Shared, SharedCounts},
 };
 use super::{
     adk_file::{Metadata, SessionFile, state_of},
@@ -18,26 +20,30 @@ use super::{
     connect::{ConnectArgs, Server, get_request, retry},
     failure::{Failure, tell},
     message::AsJson,
-    output, parse, time,
+    output::{self, table::Column},
+    parse,
+    progress::Progress,
+    time,
 };
 use crate::{
     domain::json::Json,
     proto::v1::{self, create_session_request::StateForm, session},
 };
 
-/// Author of the corrections of state that the log does not lead to.
-const AUTHOR: &str = "system";
-
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sessiond import chat.session.json --app shop --user alice
   sessiond import exported/*.json
 
-Reads ADK session files (id, app_name, user_id, state or context, events; in snake_case or
-camelCase) and those of `sessiond export`. --app and --user are the defaults of files without
-application and user; the file's name is the default of the session id. The session ends with
-the file's state. A second import changes nothing; a file that has grown adds its new events.
-Prints one line per file. A file that fails does not stop the others.")]
+Reads ADK session files (id, app_name, user_id, state or context, events; in
+snake_case or camelCase) and those of `sessiond export`. --app and --user are
+the defaults of files without application and user; the file's name is the
+default of the session id. The session ends with the file's own state. A second
+import changes nothing; a file that has grown adds its new events. Application
+and user state belongs to other sessions as well: a key that has a value keeps
+it, unless --restore-shared is given (to restore a whole application, give it).
+Files of `export --state-only` bring nothing else. Prints one line per file. A
+file that fails does not stop the others.")]
 pub struct ImportArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -50,6 +56,9 @@ pub struct ImportArgs {
     /// User of files that name none.
     #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
     user: Option<String>,
+    /// Set application and user keys to the file's values, also those that have a value.
+    #[arg(long)]
+    restore_shared: bool,
     /// Create sessions without the expiration in the file.
     #[arg(long)]
     no_expiry: bool,
@@ -64,21 +73,37 @@ struct Report<'a> {
     created: bool,
     #[serde(flatten)]
     counts: Counts,
+    /// Of the session's own state.
     state_keys_corrected: usize,
+    #[serde(flatten)]
+    shared: SharedCounts,
 }
+
+const REPORTS: [Column; 8] = [
+    Column::new("FILE", "file"),
+    Column::new("USER", "user_id"),
+    Column::new("SESSION", "session_id"),
+    Column::new("CREATED", "created"),
+    Column::new("EVENTS NEW", "events_imported"),
+    Column::new("OLD", "events_already_there"),
+    Column::new("SHARED KEYS SET", "shared_keys_set"),
+    Column::new("KEPT", "shared_keys_kept"),
+];
 
 pub async fn run(args: ImportArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let mut failed = false;
+    let mut lines = output::Lines::new(args.connect.format(), &REPORTS);
     for path in &args.files {
         match import(&server, path, &args).await {
-            Ok(report) => output::print(&report)?,
+            Ok(report) => lines.add(&report)?,
             Err(failure) => {
                 tell(&format!("error: {}: {}", path.display(), failure.text()));
                 failed = true;
             }
         }
     }
+    lines.end()?;
     if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
@@ -91,26 +116,60 @@ async fn import<'a>(
         .map_err(|error| Failure::Failed(format!("cannot read the file: {error}")))?;
     let file = SessionFile::read(&text).map_err(Failure::Failed)?;
     drop(text);
+    if !file.unknown.is_empty() {
+        let unknown = file.unknown.join(", ");
+        tell(&format!("note: {}: members that are not imported: {unknown}", path.display()));
+    }
+    if file.shared_only {
+        return import_shared(server, path, file, args).await;
+    }
     let key = key_of(&file.key, path, args)?;
     let plan = Plan::of(&file);
+    let exact = file.exported.is_some();
     let metadata = file.exported.map(|exported| exported.metadata);
     let request = create_request(&key, &plan, metadata, args.no_expiry)?;
     let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
     let created = answer.created;
-    let mut sender = Sender::new(server, &key, created).await?;
+    let v1::SessionKey { app_name, user_id, .. } = key.clone();
+    let scope = v1::Scope { app_name, user_id, session_id: String::new() };
+    let mut shared = Shared::read(server, scope, args.restore_shared).await?;
+    if created {
+        shared.begin(&plan.initial).await?;
+    }
+    let progress = Progress::new(&path.display().to_string(), file.events.len() as u64);
+    let mut sender = Sender::new(server, &key, created, shared, (exact, progress)).await?;
     for event in file.events {
         sender.send(event).await?;
     }
     sender.flush().await?;
-    let Sender { newest, mut counts, .. } = sender;
+    let Sender { newest, mut counts, shared, .. } = sender;
     counts.fragments_skipped = file.fragments;
-    let mut state_keys_corrected = 0;
     // Otherwise the session has gone on since, and the file's end is no longer its end.
-    if newest == plan.last_id {
-        state_keys_corrected = correct_wider(server, &key, &plan).await?;
-        state_keys_corrected += correct_own(server, &key, &plan).await?;
+    let is_end = newest == plan.last_id;
+    let state_keys_corrected = if is_end { correct_own(server, &key, &plan).await? } else { 0 };
+    let shared = shared.end(plan.state(), &plan.gone).await?;
+    Ok(Report { file: path, key: AsJson(key), created, counts, state_keys_corrected, shared })
+}
+
+/// Brings the state of an application or a user from a file of `export --state-only`.
+async fn import_shared<'a>(
+    server: &Server,
+    path: &'a Path,
+    file: SessionFile,
+    args: &ImportArgs,
+) -> Result<Report<'a>, Failure> {
+    let v1::SessionKey { app_name, user_id, .. } = file.key;
+    if app_name.is_empty() {
+        return Err(Failure::Failed("the file names no application".to_owned()));
     }
-    Ok(Report { file: path, key: AsJson(key), created, counts, state_keys_corrected })
+    let key = v1::SessionKey { app_name, user_id, session_id: String::new() };
+    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
+    let scope = v1::Scope { app_name, user_id, session_id: String::new() };
+    let shared = Shared::read(server, scope, args.restore_shared).await?;
+    let shared = shared.end(&file.state.unwrap_or_default(), &[]).await?;
+    let counts = Counts::default();
+    let key = AsJson(key);
+    Ok(Report { file: path, key, created: false, counts, state_keys_corrected: 0, shared })
 }
 
 /// The file's own ids first, then the arguments and the file's name.
@@ -156,31 +215,11 @@ fn create_request(
         app_name: key.app_name.clone(),
         user_id: key.user_id.clone(),
         session_id: key.session_id.clone(),
-        state_form: Some(StateForm::StateJson(plan.initial_state.clone())),
+        state_form: Some(StateForm::StateJson(plan.initial_state())),
         session: Some(session),
         allow_existing: true,
         json_form: JSON_FORM,
     })
-}
-
-/// Brings user and application state to the end of the file's. Returns the number of keys that changed.
-async fn correct_wider(
-    server: &Server,
-    key: &v1::SessionKey,
-    plan: &Plan,
-) -> Result<usize, Failure> {
-    let Some(delta) = plan.wider.delta() else { return Ok(0) };
-    let v1::SessionKey { app_name, user_id, session_id } = key.clone();
-    let request = v1::UpdateStateRequest {
-        scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
-        delta: Some(delta),
-        author: AUTHOR.to_owned(),
-        request_id: plan.wider_request_id(&session_id),
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
-    let answer = retry(async || server.state().update_state(request.clone()).await).await?;
-    Ok(if answer.replayed { 0 } else { plan.wider.len() })
 }
 
 /// Brings the session's own state to the end of the file's, by one more event. Returns the number of keys that changed.
@@ -212,12 +251,19 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
 mod tests {
     use super::*;
 
+    const EMPTY: &str = r#"{"events":[]}"#;
+
     fn key(text: &str, path: &str, app: &str, user: &str) -> Result<v1::SessionKey, String> {
         let args = ImportArgs {
-            connect: ConnectArgs { server: String::new(), timeout: 1 },
+            connect: ConnectArgs {
+                server: String::new(),
+                timeout: std::time::Duration::ZERO,
+                output: None,
+            },
             files: Vec::new(),
             app: Some(app.to_owned()),
             user: Some(user.to_owned()),
+            restore_shared: false,
             no_expiry: false,
         };
         let file = SessionFile::read(text).unwrap();
@@ -226,7 +272,8 @@ mod tests {
 
     #[test]
     fn the_files_own_ids_come_first() {
-        let own = key(r#"{"id":"s","appName":"a","userId":"u"}"#, "x.json", "b", "v").unwrap();
+        let own =
+            key(r#"{"id":"s","appName":"a","userId":"u","state":{}}"#, "x.json", "b", "v").unwrap();
         assert_eq!(
             (own.app_name.as_str(), own.user_id.as_str(), own.session_id.as_str()),
             ("a", "u", "s")
@@ -238,16 +285,16 @@ mod tests {
             ("chat.session", "chat"),
             ("a.b.json", "a.b"),
         ] {
-            let named = key("{}", path, "b", "v").unwrap();
+            let named = key(EMPTY, path, "b", "v").unwrap();
             assert_eq!((named.app_name.as_str(), named.session_id.as_str()), ("b", session_id));
         }
     }
 
     #[test]
     fn a_missing_id_is_an_error_that_says_what_to_pass() {
-        assert!(key("{}", "x.json", "", "u").unwrap_err().contains("--app"));
-        assert!(key("{}", "x.json", "a", "").unwrap_err().contains("--user"));
-        assert!(key("{}", "-", "a", "u").unwrap_err().contains("`id`"));
+        assert!(key(EMPTY, "x.json", "", "u").unwrap_err().contains("--app"));
+        assert!(key(EMPTY, "x.json", "a", "").unwrap_err().contains("--user"));
+        assert!(key(EMPTY, "-", "a", "u").unwrap_err().contains("`id`"));
     }
 
     #[test]

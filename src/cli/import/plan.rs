@@ -17,10 +17,10 @@ use crate::{
 /// Everything that an import does beside the events of the file.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// State to create the session with: one object.
-    pub initial_state: String,
-    /// Changes of user and application state that the log does not make.
-    pub wider: Changes,
+    /// State at the creation of the session, with the keys that it shares.
+    pub initial: Vec<(String, Json)>,
+    /// Shared keys that the file had and has no more at its end.
+    pub gone: Vec<String>,
     /// Merged state at the end; `None` if the file has none.
     state: Option<Vec<(String, Json)>>,
     /// Id of the last event; empty if there is none.
@@ -81,44 +81,40 @@ impl Plan {
             // A key that no delta touches was there from the start.
             None => state.iter().filter(|(key, _)| !end.contains_key(key)).cloned().collect(),
         };
-        let initial_state = state_text(&initial);
-        let mut wider = Changes::default();
-        if file.state.is_some() {
-            let mut actual: BTreeMap<_, _> = initial.into_iter().collect();
-            for (key, value) in end {
-                match value {
-                    Some(value) => drop(actual.insert(key, value)),
-                    None => drop(actual.remove(&key)),
-                }
-            }
-            wider = Changes::between(&actual, state, is_wider);
-            // ADK may omit keys of wider scopes, so only an export says that one is removed.
-            if file.exported.is_none() {
-                wider.remove.clear();
-            }
-        }
+        // ADK may omit shared keys, so only an export says that one is removed.
+        let told = file.exported.is_some() && file.state.is_some();
+        let mentioned: BTreeSet<_> = initial.iter().map(|(key, _)| key).chain(end.keys()).collect();
+        let is_left = |key: &&String| !state.iter().any(|(left, _)| left == *key);
+        let gone = mentioned.into_iter().filter(|key| told && is_shared(key)).filter(is_left);
+        let gone = gone.cloned().collect();
         Self {
-            initial_state,
-            wider,
+            initial,
+            gone,
             state: file.state.clone(),
             last_id: file.events.last().map(|event| event.event_id.clone()).unwrap_or_default(),
             last_time: file.events.iter().rev().find_map(|event| event.event_time),
         }
     }
 
+    /// The session's own state at its creation: one object.
+    pub fn initial_state(&self) -> String {
+        let own = self.initial.iter().filter(|(key, _)| !is_shared(key));
+        state_text(&own.cloned().collect::<Vec<_>>())
+    }
+
+    /// Merged state at the end of the file, as far as it has one.
+    pub fn state(&self) -> &[(String, Json)] {
+        self.state.as_deref().unwrap_or_default()
+    }
+
     /// Id of the event that corrects the session's own state. It depends on the file alone, so that a second import
     /// finds the event.
     pub fn correction_id(&self) -> String {
         let mut own = self.state.clone().unwrap_or_default();
-        own.retain(|(key, _)| !is_wider(key));
+        own.retain(|(key, _)| !is_shared(key));
         let own = fingerprint(&Json::from_stored(state_text(&own)));
-        hashed_id(&json!([self.last_id, format!("{own:032x}")]).to_string())
-    }
-
-    /// Id of the request that corrects user and application state, alike.
-    pub fn wider_request_id(&self, session_id: &str) -> String {
-        let set: Vec<_> = self.wider.set.iter().map(|(k, v)| (k, v.as_str())).collect();
-        hashed_id(&json!([session_id, self.last_id, set, self.wider.remove]).to_string())
+        let text = json!([self.last_id, format!("{own:032x}")]).to_string();
+        format!("import-state-{:032x}", xxh3_128(text.as_bytes()))
     }
 
     /// The changes that turn the session's `actual` own state into the file's.
@@ -127,17 +123,13 @@ impl Plan {
             return Changes::default();
         };
         let actual = actual.members().into_iter().collect();
-        let is_own = |key: &str| !is_wider(key) && !key.starts_with(TEMP);
+        let is_own = |key: &str| !is_shared(key) && !key.starts_with(TEMP);
         Changes::between(&actual, wanted, is_own)
     }
 }
 
-fn hashed_id(text: &str) -> String {
-    format!("import-state-{:032x}", xxh3_128(text.as_bytes()))
-}
-
 /// Whether the key belongs to the user or the application, which other sessions share.
-fn is_wider(key: &str) -> bool {
+pub fn is_shared(key: &str) -> bool {
     key.starts_with(ScopeKind::Application.prefix()) || key.starts_with(ScopeKind::User.prefix())
 }
 
@@ -164,15 +156,14 @@ mod tests {
     #[test]
     fn what_no_delta_touches_was_there_from_the_start() {
         let plan = plan(ADK);
-        assert_eq!(plan.initial_state, r#"{"start":1.0,"app:start":"x"}"#);
+        assert_eq!(plan.initial, owned(&[("start", "1.0"), ("app:start", "\"x\"")]));
+        assert_eq!(plan.initial_state(), r#"{"start":1.0}"#, "shared keys are not the session's");
         assert_eq!((plan.last_id.as_str(), plan.last_time.map(|t| t.seconds)), ("b", Some(7)));
     }
 
     #[test]
-    fn wider_scopes_are_corrected_where_the_file_says_so() {
-        let plan = plan(ADK);
-        assert_eq!(plan.wider.set, owned(&[("app:late", "5")]));
-        assert_eq!(plan.wider.remove, [""; 0], "ADK may omit wider keys");
+    fn adk_may_omit_shared_keys() {
+        assert_eq!(plan(ADK).gone, [""; 0]);
     }
 
     #[test]
@@ -188,9 +179,9 @@ mod tests {
     #[test]
     fn a_file_without_state_asks_for_none() {
         let plan = plan(r#"{"events":[{"id":"a","actions":{"stateDelta":{"k":1}}}]}"#);
-        assert_eq!(plan.initial_state, "{}");
+        assert_eq!(plan.initial_state(), "{}");
         assert_eq!(plan.own_changes(&json(r#"{"other":1}"#)).delta(), None);
-        assert_eq!(plan.wider.delta(), None);
+        assert_eq!((plan.gone.len(), plan.state().len()), (0, 0));
     }
 
     #[test]
@@ -200,9 +191,11 @@ mod tests {
             "sessiond":{"session":{"format":1},"initial_state":{"k":1,"app:a":1,"app:b":2,"app:c":3},
             "events":[{"sequence":1,"remove":["app:c"]}],"hidden":[],"rewinds":[]}}"#,
         );
-        assert_eq!(plan.initial_state, r#"{"k":1,"app:a":1,"app:b":2,"app:c":3}"#);
-        assert_eq!(plan.wider.set, owned(&[]));
-        assert_eq!(plan.wider.remove, ["app:b", "user:u"]);
+        assert_eq!(
+            plan.initial,
+            owned(&[("k", "1"), ("app:a", "1"), ("app:b", "2"), ("app:c", "3")])
+        );
+        assert_eq!(plan.gone, ["app:b", "app:c", "user:u"]);
     }
 
     #[test]
@@ -211,8 +204,6 @@ mod tests {
         assert_eq!(of(r#"{"state":{"a":1,"b":2}}"#), of(r#"{"state":{"b": 2,"a":1}}"#));
         assert_ne!(of(r#"{"state":{"a":1}}"#), of(r#"{"state":{"a":2}}"#));
         assert_ne!(of(r#"{"state":{}}"#), of(r#"{"state":{},"events":[{"id":"e"}]}"#));
-        let request = |id| plan(ADK).wider_request_id(id);
-        assert_ne!(request("s"), request("t"));
-        assert!(request("s").len() <= 128);
+        assert!(of(r#"{"state":{}}"#).len() <= 128);
     }
 }

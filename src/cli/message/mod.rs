@@ -3,10 +3,16 @@
 //! This is protobuf JSON with four differences: fields have the contract's names, 64-bit integers are numbers, times
 //! always have nine digits, and JSON that travels as text stands under its plain name (`state`, not `state_json`).
 
+mod read;
+
+pub use read::from_json;
+
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use prost::Name;
-use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _, Value,
+};
 use prost_types::Timestamp;
 use serde::{
     Serialize, Serializer,
@@ -21,6 +27,10 @@ static CONTRACT: LazyLock<DescriptorPool> = LazyLock::new(|| {
     #[expect(clippy::expect_used, reason = "the build has made these bytes")]
     DescriptorPool::decode(DESCRIPTOR_SET).expect("the descriptors of the contract")
 });
+
+fn descriptor_of<M: Name>() -> Option<MessageDescriptor> {
+    CONTRACT.get_message_by_name(&M::full_name())
+}
 
 /// Fields that are left out while they are empty or false. All others without presence are printed always.
 const OPTIONAL: [&str; 11] = [
@@ -43,8 +53,7 @@ pub struct AsJson<M>(pub M);
 
 impl<M: Name> Serialize for AsJson<M> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let descriptor = CONTRACT
-            .get_message_by_name(&M::full_name())
+        let descriptor = descriptor_of::<M>()
             .ok_or_else(|| S::Error::custom("the message is not of the contract"))?;
         let message = DynamicMessage::decode(descriptor, self.0.encode_to_vec().as_slice());
         Plain(&Value::Message(message.map_err(S::Error::custom)?)).serialize(serializer)

@@ -1,0 +1,232 @@
+//! `sessiond event append-batch` and `append-stream`: events as lines of JSON.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+use tokio::sync::mpsc::{self, Sender};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{
+    args::{AnyKeyArgs, JSON_FORM},
+    connect::Server,
+    delta::PreconditionArgs,
+    failure::{Failure, tell},
+    lookup::member,
+    message::{AsJson, from_json},
+    output::{self, Format},
+    parse,
+};
+use crate::{
+    domain::{json::Json, limits::BATCH_EVENTS},
+    proto::v1::{self, append_event_stream_response::Outcome},
+};
+
+/// Appends that wait to be sent. The server answers while more are read.
+const QUEUED: usize = 64;
+
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    #[command(flatten)]
+    key: AnyKeyArgs,
+    /// File with one event per line; - for standard input.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// Return the merged state as of the last event.
+    #[arg(long)]
+    return_state: bool,
+    #[command(flatten)]
+    precondition: PreconditionArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Application of lines without a key.
+    #[arg(
+        long,
+        env = "SESSIOND_APP",
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    app: String,
+    /// User of lines without a key.
+    #[arg(
+        long,
+        env = "SESSIOND_USER",
+        value_name = "ID",
+        default_value = "",
+        hide_default_value = true
+    )]
+    user: String,
+    /// Session of lines without a key.
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    session: Option<String>,
+    /// File with one event per line; - for standard input.
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+}
+
+pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(), Failure> {
+    let text = parse::file_or_input(&args.file)
+        .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", name(&args.file))))?;
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let events = lines
+        .map(|(number, line)| event_of(line).map_err(|error| format!("line {number}: {error}")));
+    let events = events.collect::<Result<Vec<_>, _>>().map_err(Failure::Failed)?;
+    if events.is_empty() || events.len() > BATCH_EVENTS {
+        return Err(Failure::Usage(format!(
+            "{} has {} events, and a batch takes 1 to {BATCH_EVENTS}",
+            name(&args.file),
+            events.len()
+        )));
+    }
+    let request = v1::AppendEventsRequest {
+        key: Some(args.key.key()?),
+        events,
+        precondition: args.precondition.precondition(),
+        return_state: args.return_state,
+        json_form: JSON_FORM,
+    };
+    output::print_answer(format, server.events().append_events(request).await?)
+}
+
+/// Sends the lines while the answers arrive. A line that cannot be read ends the input, after those before it.
+pub async fn stream(server: &Server, args: StreamArgs, format: Format) -> Result<(), Failure> {
+    let (sender, receiver) = mpsc::channel(QUEUED);
+    let fault = Arc::new(Mutex::new(None));
+    let reader = {
+        let fault = Arc::clone(&fault);
+        // Standard input blocks, and a thread that waits for it must not keep the program from ending.
+        thread::spawn(move || {
+            if let Err(error) = send_lines(&args, &sender)
+                && let Ok(mut fault) = fault.lock()
+            {
+                *fault = Some(error);
+            }
+        })
+    };
+    let requests = ReceiverStream::new(receiver);
+    let mut answers = server.events().append_event_stream(requests).await?.into_inner();
+    let mut refused = 0_u64;
+    while let Some(answer) = answers.message().await? {
+        refused += u64::from(matches!(answer.outcome, Some(Outcome::Failure(_))));
+        output::print_as(format, &AsJson(answer))?;
+    }
+    // The stream ends when all lines are sent, so the thread has ended or is about to.
+    let _ = reader.join();
+    if let Some(error) = fault.lock().ok().and_then(|mut fault| fault.take()) {
+        return Err(Failure::Failed(error));
+    }
+    if refused > 0 {
+        tell(&format!("error: {refused} events were refused"));
+        return Err(Failure::Reported);
+    }
+    Ok(())
+}
+
+fn send_lines(args: &StreamArgs, to: &Sender<v1::AppendEventStreamRequest>) -> Result<(), String> {
+    let cannot_read = |error: io::Error| format!("cannot read {}: {error}", name(&args.file));
+    let from: Box<dyn BufRead> = if args.file == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        Box::new(BufReader::new(File::open(&args.file).map_err(cannot_read)?))
+    };
+    for (number, line) in (1..).zip(from.lines()) {
+        let line = line.map_err(cannot_read)?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let append = append_of(&line, args).map_err(|error| format!("line {number}: {error}"))?;
+        let request = v1::AppendEventStreamRequest { append: Some(append) };
+        if to.blocking_send(request).is_err() {
+            // The stream has ended, and its status tells why.
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Reads an append with its key and precondition, or an event alone.
+fn append_of(line: &str, args: &StreamArgs) -> Result<v1::AppendEventRequest, String> {
+    let json = Json::object(line.to_owned()).map_err(|fault| format!("the line {fault}"))?;
+    let mut append = if member(&json, &["event"]).is_some() {
+        let mut append: v1::AppendEventRequest = from_json(&json)?;
+        append.event = append.event.map(sendable).transpose()?;
+        append
+    } else {
+        v1::AppendEventRequest { event: Some(event_of(line)?), ..Default::default() }
+    };
+    if append.key.is_none() {
+        let session_id = args.session.clone();
+        let session_id =
+            session_id.ok_or("no key. Give the line a member `key`, or pass --session")?;
+        let (app_name, user_id) = (args.app.clone(), args.user.clone());
+        append.key = Some(v1::SessionKey { app_name, user_id, session_id });
+    }
+    append.json_form = JSON_FORM;
+    Ok(append)
+}
+
+fn event_of(line: &str) -> Result<v1::Event, String> {
+    let json = Json::object(line.to_owned()).map_err(|fault| format!("the line {fault}"))?;
+    sendable(from_json(&json)?)
+}
+
+/// The event without what only the server writes.
+fn sendable(event: v1::Event) -> Result<v1::Event, String> {
+    if event.rewind_to_sequence.is_some() {
+        return Err("the event is the marker of a rewind. Use `sessiond session rewind`".to_owned());
+    }
+    Ok(v1::Event { sequence: 0, commit_time: None, rewound: false, rounded: false, ..event })
+}
+
+fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(session: Option<&str>) -> StreamArgs {
+        StreamArgs {
+            app: "a".to_owned(),
+            user: "u".to_owned(),
+            session: session.map(str::to_owned),
+            file: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_an_event_or_an_append() {
+        let append = append_of(r#"{"author":"x","sequence":9,"body":{"n":1.0}}"#, &args(Some("s")));
+        let append = append.unwrap();
+        assert_eq!(append.key.unwrap().session_id, "s");
+        assert_eq!(append.event.unwrap().sequence, 0, "the server numbers events");
+        let line = r#"{"key":{"session_id":"t"},"event":{"author":"x"},"precondition":{"expected_sequence":4}}"#;
+        let append = append_of(line, &args(Some("s"))).unwrap();
+        assert_eq!(append.key.unwrap().session_id, "t");
+        assert_eq!(append.precondition.unwrap().expected_sequence, Some(4));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_sent_says_why() {
+        for (line, part) in [
+            ("{", "is not valid JSON"),
+            ("[1]", "of type array"),
+            (r#"{"autor":"x"}"#, "unknown member `autor`"),
+            (r#"{"author":"x"}"#, "pass --session"),
+            (r#"{"rewind_to_sequence":1}"#, "session rewind"),
+            (r#"{"event":{"rewind_to_sequence":1}}"#, "session rewind"),
+        ] {
+            let error = append_of(line, &args(None)).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

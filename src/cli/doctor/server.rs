@@ -1,0 +1,248 @@
+//! The server by its own account: health, version, contract, clock.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tokio::time::Instant;
+use tokio_stream::once;
+use tonic::{Code, Response, metadata::MetadataMap};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_client::HealthClient,
+};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use super::finding::{Finding, Outcome};
+use crate::{
+    cli::{
+        connect::{ConnectArgs, Server},
+        failure::Failure,
+        time,
+    },
+    proto::DESCRIPTOR_SET,
+};
+
+/// Beyond this a call over the loopback or a nearby network is slow.
+const SLOW: Duration = Duration::from_millis(250);
+/// The server's date has whole seconds.
+const SKEW_SECS: i64 = 2;
+/// Names of the health service beside the whole server's.
+const SERVICES: [&str; 5] = [
+    "sessiond.v1.SessionService",
+    "sessiond.v1.EventService",
+    "sessiond.v1.StateService",
+    "sessiond.v1.WatchService",
+    "sessiond.writes",
+];
+
+/// Adds what is found. Fails if the server cannot be reached.
+pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+    let server = match Server::connect(connect).await {
+        Ok(server) => server,
+        Err(failure) => {
+            findings.push(Finding::new("server", Outcome::Error, "cannot be reached"));
+            return Err(failure);
+        }
+    };
+    // The first call also pays for the connection.
+    let _ = check(&server, "").await;
+    let started = now();
+    let answer = check(&server, "").await;
+    let took = started.elapsed();
+    let (outcome, detail) = latency(&connect.server, took);
+    findings.push(Finding::new("server", outcome, detail));
+    let metadata = match &answer {
+        Ok(answer) => answer.metadata().clone(),
+        Err(failure) => {
+            findings.push(Finding::new("health", Outcome::Error, failure.text()));
+            return Ok(());
+        }
+    };
+    findings.push(health(&server, answer.ok()).await);
+    findings.push(version(&metadata));
+    findings.push(contract(&server).await);
+    findings.push(clock(&metadata, time::now().seconds));
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a duration of the doctor, which no test pauses")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn check(server: &Server, service: &str) -> Result<Response<HealthCheckResponse>, Failure> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    Ok(HealthClient::new(server.channel.clone()).check(request).await?)
+}
+
+fn latency(address: &str, took: Duration) -> (Outcome, String) {
+    let outcome = if took > SLOW { Outcome::Warning } else { Outcome::Ok };
+    (outcome, format!("{address} answers in {:.1} ms", took.as_secs_f64() * 1000.0))
+}
+
+async fn health(server: &Server, whole: Option<Response<HealthCheckResponse>>) -> Finding {
+    let mut not_serving = Vec::new();
+    if let Some(answer) = whole
+        && answer.get_ref().status() != ServingStatus::Serving
+    {
+        not_serving.push("the server");
+    }
+    for service in SERVICES {
+        match check(server, service).await {
+            Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => {}
+            // A server that does not have this name has nothing to tell about it.
+            Err(Failure::Refused(status)) if status.code() == Code::NotFound => {}
+            Ok(_) | Err(_) => not_serving.push(service),
+        }
+    }
+    match not_serving.as_slice() {
+        [] => Finding::new("health", Outcome::Ok, "SERVING"),
+        names => {
+            Finding::new("health", Outcome::Error, format!("NOT_SERVING: {}", names.join(", ")))
+        }
+    }
+}
+
+/// The version that the server sends with its answers.
+fn version(metadata: &MetadataMap) -> Finding {
+    let (check, own) = ("version", env!("CARGO_PKG_VERSION"));
+    match metadata.get("sessiond-version").and_then(|version| version.to_str().ok()) {
+        None => Finding::new(check, Outcome::Unknown, "the server does not tell"),
+        Some(version) if version == own => Finding::new(check, Outcome::Ok, version),
+        Some(version) => {
+            let detail = format!("the server is {version}, and this program is {own}");
+            Finding::new(check, Outcome::Warning, detail)
+        }
+    }
+}
+
+/// Compares the contract of the server, as it describes itself, with this program's.
+async fn contract(server: &Server) -> Finding {
+    let check = "contract";
+    match described(server).await {
+        Err(failure) => Finding::new(check, Outcome::Unknown, failure.text()),
+        Ok(theirs) => {
+            let own = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default();
+            let own: BTreeSet<_> = own.file.iter().flat_map(names).collect();
+            let theirs: BTreeSet<_> = theirs.file.iter().flat_map(names).collect();
+            let missing = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
+                a.difference(b).take(5).cloned().collect::<Vec<_>>().join(", ")
+            };
+            match (missing(&own, &theirs), missing(&theirs, &own)) {
+                (old, new) if old.is_empty() && new.is_empty() => {
+                    Finding::new(check, Outcome::Ok, "the same on both sides")
+                }
+                (old, new) if old.is_empty() => Finding::new(
+                    check,
+                    Outcome::Warning,
+                    format!("the server is newer: this program does not know {new}"),
+                ),
+                (old, _) => {
+                    let detail = format!("the server is older: it does not know {old}");
+                    Finding::new(check, Outcome::Warning, detail)
+                }
+            }
+        }
+    }
+}
+
+/// Methods and fields by their full names, of our own package.
+fn names(file: &prost_types::FileDescriptorProto) -> Vec<String> {
+    if file.package() != "sessiond.v1" {
+        return Vec::new();
+    }
+    let services = file.service.iter().flat_map(|service| {
+        service.method.iter().map(|method| format!("{}.{}", service.name(), method.name()))
+    });
+    let messages = file.message_type.iter().flat_map(|message| {
+        message.field.iter().map(|field| format!("{}.{}", message.name(), field.name()))
+    });
+    services.chain(messages).collect()
+}
+
+async fn described(server: &Server) -> Result<FileDescriptorSet, Failure> {
+    let mut found = FileDescriptorSet::default();
+    // The answer is the file of the symbol without those that it imports.
+    let symbols = SERVICES.iter().filter(|name| name.starts_with("sessiond.v1"));
+    for symbol in symbols.chain(&["sessiond.v1.Event"]) {
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol((*symbol).to_owned())),
+        };
+        let mut client = ServerReflectionClient::new(server.channel.clone());
+        let mut answers = client.server_reflection_info(once(request)).await?.into_inner();
+        let Some(answer) = answers.message().await? else { continue };
+        if let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response {
+            let files = files.file_descriptor_proto.iter();
+            found
+                .file
+                .extend(files.filter_map(|file| prost::Message::decode(file.as_slice()).ok()));
+        }
+    }
+    Ok(found)
+}
+
+fn clock(metadata: &MetadataMap, own: i64) -> Finding {
+    let check = "clock";
+    let date = metadata.get("date").and_then(|date| date.to_str().ok());
+    let Some(theirs) = date.and_then(time::parse_http_date) else {
+        return Finding::new(check, Outcome::Unknown, "the server sends no date");
+    };
+    let skew = theirs - own;
+    match skew.abs() {
+        0..=SKEW_SECS => Finding::new(check, Outcome::Ok, "the same on both sides, within 2 s"),
+        apart => {
+            let side = if skew > 0 { "ahead of" } else { "behind" };
+            let detail = format!("the server is {apart} s {side} this machine");
+            Finding::new(check, Outcome::Warning, detail)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(name: &'static str, value: &str) -> MetadataMap {
+        let mut metadata = MetadataMap::new();
+        metadata.insert(name, value.parse().unwrap());
+        metadata
+    }
+
+    #[test]
+    fn clocks_that_differ_are_told() {
+        let date = metadata("date", "Thu, 01 Jan 1970 00:10:00 GMT");
+        let at = |own| clock(&date, own);
+        assert_eq!(at(601).result, Outcome::Ok);
+        assert_eq!(at(540).detail, "the server is 60 s ahead of this machine");
+        assert_eq!(at(660).detail, "the server is 60 s behind this machine");
+        assert_eq!(clock(&MetadataMap::new(), 0).result, Outcome::Unknown);
+    }
+
+    #[test]
+    fn versions_are_compared_if_the_server_tells_its_own() {
+        assert_eq!(version(&MetadataMap::new()).result, Outcome::Unknown);
+        assert_eq!(
+            version(&metadata("sessiond-version", env!("CARGO_PKG_VERSION"))).result,
+            Outcome::Ok
+        );
+        assert_eq!(version(&metadata("sessiond-version", "9.9.9")).result, Outcome::Warning);
+    }
+
+    #[test]
+    fn a_slow_answer_is_a_warning() {
+        assert_eq!(latency("a", Duration::from_millis(3)).0, Outcome::Ok);
+        assert_eq!(latency("a", Duration::from_secs(1)).0, Outcome::Warning);
+    }
+
+    #[test]
+    fn the_contract_has_names_to_compare() {
+        let own = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
+        let names: BTreeSet<_> = own.file.iter().flat_map(names).collect();
+        assert!(names.contains("EventService.AppendEvent") && names.contains("Event.event_id"));
+    }
+}

@@ -1,0 +1,107 @@
+//! The sessions to export, and files that appear whole or not at all.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, BufWriter},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use indexmap::IndexSet;
+use tempfile::NamedTempFile;
+
+use crate::{
+    cli::{
+        args::{JSON_FORM, MAX_PAGE},
+        connect::Server,
+        failure::Failure,
+    },
+    proto::v1,
+};
+
+pub fn create(directory: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(directory)
+        .map_err(|error| Failure::Failed(format!("cannot create {}: {error}", directory.display())))
+}
+
+/// All sessions of the application or user. One that is used meanwhile may be listed twice and is exported once.
+pub async fn list(
+    server: &Server,
+    scope: v1::SessionKey,
+) -> Result<IndexSet<v1::SessionKey>, Failure> {
+    let mut request = v1::ListSessionsRequest {
+        app_name: scope.app_name,
+        user_id: scope.user_id,
+        page_size: MAX_PAGE,
+        json_form: JSON_FORM,
+        ..Default::default()
+    };
+    let mut keys = IndexSet::new();
+    loop {
+        let page = server.sessions().list_sessions(request.clone()).await?.into_inner();
+        keys.extend(page.sessions.into_iter().filter_map(|session| session.key));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            return Ok(keys);
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {error}", path.display()))
+}
+
+pub fn new_file(directory: &Path, path: &Path) -> Result<BufWriter<NamedTempFile>, Failure> {
+    let file = temporary_file(directory).map_err(|error| cannot_write(path, &error))?;
+    Ok(BufWriter::new(file))
+}
+
+pub fn finish(file: BufWriter<NamedTempFile>, path: &Path) -> Result<(), Failure> {
+    commit(file, path).map_err(|error| cannot_write(path, &error))
+}
+
+/// A file that is removed when it is dropped, with the permissions of every new file.
+fn temporary_file(directory: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".export-").suffix(".tmp").permissions(Permissions::from_mode(0o666));
+    builder.tempfile_in(directory)
+}
+
+/// Moves the file to `path` once its content is on the disk.
+fn commit(file: BufWriter<NamedTempFile>, path: &Path) -> io::Result<()> {
+    let file = file.into_inner()?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let entries = fs::read_dir(dir.path()).unwrap();
+            entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect::<Vec<_>>()
+        };
+        let mut given_up = BufWriter::new(temporary_file(dir.path()).unwrap());
+        given_up.write_all(b"half").unwrap();
+        assert_ne!(names(), ["a.json"]);
+        drop(given_up);
+        assert_eq!(names(), [""; 0]);
+        let path = dir.path().join("a.json");
+        for text in ["one", "two"] {
+            let mut file = BufWriter::new(temporary_file(dir.path()).unwrap());
+            file.write_all(text.as_bytes()).unwrap();
+            commit(file, &path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(names(), ["a.json"]);
+    }
+}

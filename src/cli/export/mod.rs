@@ -1,0 +1,182 @@
+//! `sessiond export`: writes sessions into files that ADK reads or `import` restores.
+
+mod files;
+mod name;
+mod shared;
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use indexmap::IndexSet;
+use tonic::{Code, Response};
+
+use self::files::{create, finish, list, new_file};
+use super::{
+    adk_file::{FileForm, FileWriter, Losses},
+    args::ScopeArgs,
+    connect::{ConnectArgs, Server, for_each_event, get_request},
+    failure::{Failure, tell},
+    output::{Lines, table::Column},
+    progress::Progress,
+};
+use crate::proto::v1;
+
+const SUFFIX: &str = ".session.json";
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sessiond export --app shop --user alice --session s1 > s1.session.json
+  sessiond export --app shop --out backup --format sessiond   # to restore from
+  sessiond export --app shop --state-only > shop.state.json   # app: keys alone
+  adk run --resume s1.session.json my_agent  # what `export` wrote
+
+A file has ADK's form of a session and nothing more, so that ADK's tools read
+it. A warning tells what that form cannot hold: removals, rewinds, labels, …
+With --format sessiond a file has it in one more member, and an import restores
+an equal session. --out prints one line per file.")]
+pub struct ExportArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Directory of the files, created if it is missing. Files of the same sessions are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Form of the files.
+    #[arg(long, value_enum, default_value_t = FileForm::Adk)]
+    format: FileForm,
+    /// The state of the application or the user instead of sessions.
+    #[arg(long, conflicts_with_all = ["session", "format"])]
+    state_only: bool,
+}
+
+const FILES: [Column; 4] = [
+    Column::new("FILE", "file"),
+    Column::new("USER", "user_id"),
+    Column::new("SESSION", "session_id"),
+    Column::new("EVENTS", "events"),
+];
+
+pub async fn run(args: ExportArgs) -> Result<(), Failure> {
+    let v1::Scope { app_name, user_id, session_id } = args.scope.scope()?;
+    let key = v1::SessionKey { app_name, user_id, session_id };
+    let server = Server::connect(&args.connect).await?;
+    if args.state_only {
+        return shared::export(&server, key, args.out.as_deref(), args.connect.format()).await;
+    }
+    let keys = match key.session_id.is_empty() {
+        true => list(&server, key.clone()).await?,
+        false => IndexSet::from([key.clone()]),
+    };
+    if keys.is_empty() {
+        let user = match key.user_id.as_str() {
+            "" => String::new(),
+            user => format!(" of user `{user}`"),
+        };
+        let text = format!("no sessions{user} in application `{}`", key.app_name);
+        return Err(Failure::Failed(text));
+    }
+    let Some(directory) = args.out else {
+        let [key] = keys.iter().collect::<Vec<_>>()[..] else {
+            let text = format!("{} sessions need a directory. Pass --out DIR", keys.len());
+            return Err(Failure::Usage(text));
+        };
+        let mut to = BufWriter::new(io::stdout());
+        let (_, losses) = export(&server, key, args.format, &mut to).await?;
+        to.flush()?;
+        warn(&key.session_id, &losses);
+        return Ok(());
+    };
+    create(&directory)?;
+    let progress = Progress::new("exporting", keys.len() as u64);
+    let mut lines = Lines::new(args.connect.format(), &FILES);
+    let (several, mut failed) = (keys.len() > 1, false);
+    for key in keys {
+        let (user_id, session_id) = (&key.user_id, &key.session_id);
+        let exported = export_to_file(&server, &key, args.format, &directory).await;
+        progress.step();
+        progress.pause(|| match exported {
+            Ok((path, events, losses)) => {
+                warn(session_id, &losses);
+                lines.add(&serde_json::json!({
+                    "file": path,
+                    "app_name": key.app_name,
+                    "user_id": user_id,
+                    "session_id": session_id,
+                    "events": events,
+                }))
+            }
+            Err(Failure::Refused(status)) if several && status.code() == Code::NotFound => {
+                tell(&format!("note: session `{session_id}` was deleted meanwhile"));
+                Ok(())
+            }
+            Err(failure) => {
+                tell(&format!("error: session `{session_id}` of `{user_id}`: {}", failure.text()));
+                failed = true;
+                Ok(())
+            }
+        })?;
+    }
+    drop(progress);
+    lines.end()?;
+    if failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// Says once per file what it lacks.
+fn warn(session_id: &str, losses: &Losses) {
+    if !losses.is_empty() {
+        let losses = losses.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        tell(&format!(
+            "warning: session `{session_id}`: ADK's form cannot hold {losses}. --format sessiond keeps them"
+        ));
+    }
+}
+
+/// Writes a file that appears whole or not at all. Returns its path, the number of events, and what it lacks.
+async fn export_to_file(
+    server: &Server,
+    key: &v1::SessionKey,
+    form: FileForm,
+    directory: &Path,
+) -> Result<(PathBuf, usize, Losses), Failure> {
+    let path = directory.join(name::of([&key.app_name, &key.user_id, &key.session_id], SUFFIX));
+    let mut file = new_file(directory, &path)?;
+    let (events, losses) = export(server, key, form, &mut file).await?;
+    finish(file, &path)?;
+    Ok((path, events, losses))
+}
+
+/// Writes one session as it is now, whatever is appended meanwhile. Returns the number of events and what the form lacks.
+async fn export(
+    server: &Server,
+    key: &v1::SessionKey,
+    form: FileForm,
+    to: &mut impl Write,
+) -> Result<(usize, Losses), Failure> {
+    let sessions = server.sessions();
+    let get = async |request| sessions.clone().get_session(request).await.map(Response::into_inner);
+    let now = get_request(key);
+    let session = get(now.clone()).await?.session.unwrap_or_default();
+    let created = get(v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
+    let last_sequence = session.last_sequence;
+    let mut writer = FileWriter::begin(to, &session, form)?;
+    if last_sequence > 0 {
+        let selection = v1::EventSelection { include_rewound: true, ..Default::default() };
+        let events = Some(selection);
+        let as_of_sequence = Some(last_sequence);
+        let first = v1::GetSessionRequest { as_of_sequence, events, without_state: true, ..now };
+        let first = get(first).await?;
+        for_each_event(server, first, events, |event| writer.event(&event)).await?;
+    }
+    let events = writer.events();
+    if i64::try_from(events) != Ok(last_sequence) {
+        return Err(Failure::Failed(format!(
+            "the server sent {events} of {last_sequence} events. Export the session again"
+        )));
+    }
+    let losses = writer.end(session, &created.session.unwrap_or_default())?;
+    Ok((events, losses))
+}

@@ -1,0 +1,123 @@
+//! `sessiond export --state-only`: the state of an application or a user, which belongs to no session.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write as _},
+    path::Path,
+};
+
+use super::{
+    files::{create, finish, list, new_file},
+    name,
+};
+use crate::{
+    cli::{
+        adk_file::{SHARED_STATE, state_text},
+        args::JSON_FORM,
+        connect::{Server, retry},
+        failure::Failure,
+        output::{Format, Lines, table::Column},
+    },
+    domain::json::Json,
+    proto::v1::{self, get_state_response::StateForm},
+};
+
+const SUFFIX: &str = ".state.json";
+
+const FILES: [Column; 3] =
+    [Column::new("FILE", "file"), Column::new("USER", "user_id"), Column::new("KEYS", "keys")];
+
+/// One scope to standard output, or the application and its users to files in a directory.
+pub async fn export(
+    server: &Server,
+    key: v1::SessionKey,
+    directory: Option<&Path>,
+    format: Format,
+) -> Result<(), Failure> {
+    let Some(directory) = directory else {
+        let state = state_of(server, &key).await?;
+        if state.is_empty() {
+            let owner = match key.user_id.as_str() {
+                "" => format!("application `{}`", key.app_name),
+                user => format!("user `{user}` of application `{}`", key.app_name),
+            };
+            return Err(Failure::Failed(format!("{owner} has no state of its own")));
+        }
+        return Ok(io::stdout().write_all(text(&key, &state).as_bytes())?);
+    };
+    create(directory)?;
+    let mut users = BTreeSet::from([key.user_id.clone()]);
+    if key.user_id.is_empty() {
+        // Users are known by their sessions. One without a session is exported with --user.
+        users.extend(list(server, key.clone()).await?.into_iter().map(|key| key.user_id));
+    }
+    let (mut files, mut lines) = (0, Lines::new(format, &FILES));
+    for user_id in users {
+        let key = v1::SessionKey { user_id, ..key.clone() };
+        let state = state_of(server, &key).await?;
+        if state.is_empty() {
+            continue;
+        }
+        let path = directory.join(name::of([&key.app_name, &key.user_id], SUFFIX));
+        let mut file = new_file(directory, &path)?;
+        file.write_all(text(&key, &state).as_bytes())?;
+        finish(file, &path)?;
+        files += 1;
+        lines.add(&serde_json::json!({
+            "file": path,
+            "app_name": key.app_name,
+            "user_id": key.user_id,
+            "keys": state.len(),
+        }))?;
+    }
+    lines.end()?;
+    match files {
+        0 => Err(Failure::Failed(format!("no state in application `{}`", key.app_name))),
+        _ => Ok(()),
+    }
+}
+
+/// The scope's own keys: those of a user without the application's.
+async fn state_of(server: &Server, key: &v1::SessionKey) -> Result<Vec<(String, Json)>, Failure> {
+    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
+    let request = v1::GetStateRequest {
+        scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
+        json_form: JSON_FORM,
+        ..Default::default()
+    };
+    let answer = retry(async || server.state().get_state(request.clone()).await).await?;
+    let Some(StateForm::StateJson(text)) = answer.state_form else { return Ok(Vec::new()) };
+    let prefix = if key.user_id.is_empty() { "app:" } else { "user:" };
+    let mut state = Json::from_stored(text).members();
+    state.retain(|(key, _)| key.starts_with(prefix));
+    Ok(state)
+}
+
+/// A file that `import` reads: ids, and one object of keys and values.
+fn text(key: &v1::SessionKey, state: &[(String, Json)]) -> String {
+    let (app, user) = (Json::string(&key.app_name), Json::string(&key.user_id));
+    let user =
+        if key.user_id.is_empty() { String::new() } else { format!("\"user_id\": {user},\n") };
+    format!(
+        "{{\n\"{SHARED_STATE}\": 1,\n\"app_name\": {app},\n{user}\"state\": {}\n}}\n",
+        state_text(state)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::adk_file::SessionFile;
+
+    #[test]
+    fn what_is_written_is_read_as_state_of_that_scope() {
+        for user_id in ["", "u\""] {
+            let (app_name, user_id) = ("a\n".to_owned(), user_id.to_owned());
+            let key = v1::SessionKey { app_name, user_id, session_id: String::new() };
+            let state = [("app:k".to_owned(), Json::parse("1.00".to_owned()).unwrap())];
+            let file = SessionFile::read(&text(&key, &state)).unwrap();
+            assert!(file.shared_only);
+            assert_eq!((file.key, file.state.unwrap()), (key, state.to_vec()));
+        }
+    }
+}

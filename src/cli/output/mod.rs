@@ -1,0 +1,192 @@
+//! Standard output: tables on a terminal, otherwise one JSON value a line.
+
+pub mod table;
+mod yaml;
+
+use std::io::{self, BufWriter, Write};
+
+use clap::ValueEnum;
+use prost::Name;
+use serde::Serialize;
+use tonic::{Response, Status};
+
+use super::{args::PageArgs, failure::Failure, message::AsJson, terminal, time};
+use crate::domain::json::Json;
+use table::Column;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON value a line.
+    Json,
+    /// For people, cut to the width of the terminal.
+    Table,
+    /// One YAML document per value.
+    Yaml,
+}
+
+impl Format {
+    /// Tables for people and lines for programs, unless `chosen` says otherwise.
+    pub fn or_default(chosen: Option<Self>) -> Self {
+        chosen.unwrap_or(if terminal::is_interactive() { Self::Table } else { Self::Json })
+    }
+}
+
+/// Writes a whole line or nothing.
+fn write_line(to: &mut impl Write, item: &impl Serialize) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(item)?;
+    line.push(b'\n');
+    Ok(to.write_all(&line)?)
+}
+
+/// Prints one JSON value a line, whatever the format.
+pub fn print(item: &impl Serialize) -> Result<(), Failure> {
+    write_line(&mut io::stdout(), item)
+}
+
+/// Prints one answer.
+pub fn print_as(format: Format, item: &impl Serialize) -> Result<(), Failure> {
+    match format {
+        Format::Json => print(item),
+        Format::Yaml => print_text(&format!("---\n{}", yaml::document(&json_of(item)?))),
+        Format::Table => {
+            print_text(&table::record(&json_of(item)?, time::now(), terminal::columns()))
+        }
+    }
+}
+
+pub fn print_answer(format: Format, answer: Response<impl Name>) -> Result<(), Failure> {
+    print_as(format, &AsJson(answer.into_inner()))
+}
+
+/// Prints some items of a list.
+pub fn print_list<P: Serialize>(
+    format: Format,
+    columns: &[Column],
+    items: &[P],
+) -> Result<(), Failure> {
+    if format == Format::Table {
+        let items = items.iter().map(json_of).collect::<Result<Vec<_>, _>>()?;
+        return match items.is_empty() {
+            true => Ok(()),
+            false => print_text(&table::list(columns, &items, time::now(), terminal::columns())),
+        };
+    }
+    let mut out = BufWriter::new(io::stdout());
+    for item in items {
+        match format {
+            Format::Yaml => write!(out, "---\n{}", yaml::document(&json_of(item)?))?,
+            Format::Json | Format::Table => write_line(&mut out, item)?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Lines that are printed as they come, or all of them as one table at the end.
+pub struct Lines<'a> {
+    format: Format,
+    columns: &'a [Column],
+    kept: Vec<Json>,
+}
+
+impl<'a> Lines<'a> {
+    pub fn new(format: Format, columns: &'a [Column]) -> Self {
+        Self { format, columns, kept: Vec::new() }
+    }
+
+    pub fn add(&mut self, item: &impl Serialize) -> Result<(), Failure> {
+        match self.format {
+            Format::Table => self.kept.push(json_of(item)?),
+            format => print_as(format, item)?,
+        }
+        Ok(())
+    }
+
+    pub fn end(self) -> Result<(), Failure> {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        print_text(&table::list(self.columns, &self.kept, time::now(), terminal::columns()))
+    }
+}
+
+fn json_of(item: &impl Serialize) -> Result<Json, Failure> {
+    Ok(Json::from_stored(serde_json::to_string(item)?))
+}
+
+/// Prints text. Its colours are left out unless standard output is a terminal that has them and NO_COLOR is not set.
+pub fn print_text(text: &str) -> Result<(), Failure> {
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Prints text byte for byte.
+pub fn print_raw(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Fetches page after page and prints each item as `printed` makes it. `fetch` takes a page's size and token, and
+/// returns its items with the next token. Every page is a table of its own, so that a list of any length is read in
+/// bounded memory.
+pub async fn print_pages<T, P: Serialize>(
+    (format, columns): (Format, &[Column]),
+    args: PageArgs,
+    printed: impl Fn(T) -> P,
+    mut fetch: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Status>,
+) -> Result<(), Failure> {
+    let (mut seen, mut token) = (0, String::new());
+    while let Some(page_size) = args.next(seen) {
+        let (items, next) = fetch(page_size, token).await?;
+        seen += items.len() as u64;
+        print_list(format, columns, &items.into_iter().map(&printed).collect::<Vec<_>>())?;
+        if next.is_empty() {
+            break;
+        }
+        token = next;
+    }
+    if seen == 0 && format == Format::Table && args.limit != Some(0) {
+        super::failure::tell("nothing found");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::{Session, session::StateForm};
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_item_is_a_line() {
+        let mut bytes = Vec::new();
+        write_line(&mut bytes, &[1, 2]).unwrap();
+        write_line(&mut bytes, &"a\nb").unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), "[1,2]\n\"a\\nb\"\n");
+    }
+
+    #[test]
+    fn text_that_is_not_json_is_said_to_come_from_the_server() {
+        let form = Some(StateForm::StateJson("{".to_owned()));
+        let session = Session { state_form: form, ..Default::default() };
+        let failure = write_line(&mut Vec::new(), &AsJson(session)).unwrap_err();
+        assert!(failure.text().contains("the server answered"), "{}", failure.text());
+    }
+
+    #[test]
+    fn a_closed_output_is_known_as_one() {
+        assert!(matches!(write_line(&mut Closed, &"x"), Err(Failure::OutputClosed)));
+    }
+}

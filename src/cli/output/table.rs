@@ -1,0 +1,230 @@
+//! Tables for people: a list with a line per item, and a record with a line per field.
+
+use comfy_table::{ContentArrangement, Row, Table, presets};
+use prost_types::Timestamp;
+
+use crate::{
+    cli::{
+        lookup,
+        terminal::{BOLD, escape, paint},
+        time,
+    },
+    domain::json::{Json, JsonType},
+};
+
+/// One column of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    pub heading: &'static str,
+    /// Path of the value within an item: `key.session_id`.
+    pub path: &'static str,
+    pub cell: Cell,
+}
+
+/// How a column shows its values.
+#[derive(Debug, Clone, Copy)]
+pub enum Cell {
+    /// Strings as they are, everything else as JSON.
+    Plain,
+    /// How long ago.
+    Ago,
+    /// `name=value, …`
+    Labels,
+    /// The gist of an event's body.
+    Gist(fn(&Json) -> String),
+}
+
+impl Column {
+    pub const fn new(heading: &'static str, path: &'static str) -> Self {
+        Self { heading, path, cell: Cell::Plain }
+    }
+
+    pub const fn ago(heading: &'static str, path: &'static str) -> Self {
+        Self { heading, path, cell: Cell::Ago }
+    }
+
+    pub const fn with(heading: &'static str, path: &'static str, cell: Cell) -> Self {
+        Self { heading, path, cell }
+    }
+
+    fn text(&self, item: &Json, now: Timestamp) -> String {
+        let Some(value) = lookup::at(item, self.path) else { return String::new() };
+        match self.cell {
+            Cell::Plain => plain(&value),
+            Cell::Ago => {
+                let text = plain(&value);
+                time::parse(&text).map_or(text, |time| time::ago(time, now))
+            }
+            Cell::Labels => {
+                let labels = value.members().into_iter();
+                labels
+                    .map(|(name, value)| format!("{}={}", escape(&name), plain(&value)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            }
+            Cell::Gist(gist) => escape(&gist(&value)).into_owned(),
+        }
+    }
+}
+
+fn plain(value: &Json) -> String {
+    match value.decoded() {
+        Some(text) => escape(&text).into_owned(),
+        None => escape(value.as_str()).into_owned(),
+    }
+}
+
+/// The items with their headings, cut to `width` columns. Columns in which no item has a value are left out.
+pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) -> String {
+    let cells = columns.iter().map(|column| {
+        let texts: Vec<_> = items.iter().map(|item| column.text(item, now)).collect();
+        (column.heading, texts)
+    });
+    let filled: Vec<_> =
+        cells.filter(|(_, texts)| texts.iter().any(|text| !text.is_empty())).collect();
+    let mut table = new_table(width);
+    table.add_row(single_line(filled.iter().map(|(heading, _)| (*heading).to_owned())));
+    for at in 0..items.len() {
+        table.add_row(single_line(filled.iter().map(|(_, texts)| texts[at].clone())));
+    }
+    let text = print(table);
+    let (headings, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let end = if rest.is_empty() { "" } else { "\n" };
+    format!("{}\n{rest}{end}", paint(BOLD, headings))
+}
+
+/// The fields of one answer, one a line.
+pub fn record(json: &Json, now: Timestamp, width: usize) -> String {
+    let mut fields = Vec::new();
+    flatten("", json, now, &mut fields);
+    let mut table = new_table(width);
+    for (path, value) in fields {
+        table.add_row(single_line([path, value].into_iter()));
+    }
+    format!("{}\n", print(table))
+}
+
+fn flatten(path: &str, json: &Json, now: Timestamp, to: &mut Vec<(String, String)>) {
+    let joined = |name: &str| match path {
+        "" => escape(name).into_owned(),
+        path => format!("{path}.{}", escape(name)),
+    };
+    let members = json.members();
+    if !members.is_empty() && !path.ends_with("body") {
+        for (name, value) in members {
+            flatten(&joined(&name), &value, now, to);
+        }
+        return;
+    }
+    let items = lookup::items(json);
+    if items.iter().any(|item| item.json_type() == JsonType::Object) {
+        for (at, item) in items.iter().enumerate() {
+            flatten(&joined(&at.to_string()), item, now, to);
+        }
+        return;
+    }
+    let mut text = plain(json);
+    if path.ends_with("_time")
+        && let Ok(time) = time::parse(&text)
+    {
+        text = format!("{} ({})", time::clock(time), time::ago(time, now));
+    }
+    to.push((path.to_owned(), text));
+}
+
+fn new_table(width: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    table
+}
+
+/// The table without space at the left and with two columns between its own.
+fn print(mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}
+
+/// A row that is cut where the table is too wide, and never wrapped.
+fn single_line(cells: impl Iterator<Item = String>) -> Row {
+    let mut row = Row::from(cells.collect::<Vec<_>>());
+    row.max_height(1);
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use anstream::adapter::strip_str;
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column::new("SESSION", "key.session_id"),
+        Column::ago("LAST EVENT", "last_event_time"),
+        Column::new("NAME", "display_name"),
+        Column::with("LABELS", "labels", Cell::Labels),
+    ];
+
+    const NOW: Timestamp = Timestamp { seconds: 7200, nanos: 0 };
+
+    fn item(text: &str) -> Json {
+        Json::object(text.to_owned()).unwrap()
+    }
+
+    fn lines(text: &str) -> Vec<String> {
+        strip_str(text).to_string().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_list_has_headings_and_no_column_without_values() {
+        let items = [
+            item(
+                r#"{"key":{"session_id":"s1"},"last_event_time":"1970-01-01T00:00:00Z","labels":{"tier":"gold"}}"#,
+            ),
+            item(r#"{"key":{"session_id":"s\u001b2"},"last_event_time":"1970-01-01T01:59:00Z"}"#),
+        ];
+        let shown = lines(&list(&COLUMNS, &items, NOW, 80));
+        assert_eq!(
+            shown,
+            [
+                "SESSION   LAST EVENT    LABELS",
+                "s1        2 hours ago   tier=gold",
+                "s\\u{1b}2  1 minute ago",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_is_cut_to_the_width_of_the_terminal() {
+        let long =
+            format!(r#"{{"key":{{"session_id":"s"}},"display_name":"{}"}}"#, "長い ".repeat(60));
+        let text = list(&COLUMNS, &[item(&long)], NOW, 40);
+        for line in lines(&text) {
+            assert!(line.width() <= 40, "{line}");
+        }
+        assert_eq!(lines(&text).len(), 2, "a row is one line: {text}");
+    }
+
+    #[test]
+    fn a_record_names_its_fields_by_their_paths() {
+        let answer = item(
+            r#"{"session":{"key":{"app_name":"a"},"state":{"app:x":{"y":1.0}},"create_time":"1970-01-01T01:00:00Z","remove":["a","b"]},"replayed":false,"body":{"k":1}}"#,
+        );
+        let shown = lines(&record(&answer, NOW, 100));
+        assert_eq!(
+            shown,
+            [
+                "session.key.app_name   a",
+                "session.state.app:x.y  1.0",
+                "session.create_time    1970-01-01 01:00:00Z (1 hour ago)",
+                "session.remove         [\"a\",\"b\"]",
+                "replayed               false",
+                "body                   {\"k\":1}",
+            ]
+        );
+    }
+}

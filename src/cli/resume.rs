@@ -1,0 +1,100 @@
+//! A watch that goes on by its cursor after the connection is lost or the server restarts.
+
+use std::time::Duration;
+
+use tonic::{Code, Status, Streaming};
+
+use super::{
+    connect::Server,
+    failure::{Failure, tell},
+};
+use crate::proto::v1::{WatchRequest, WatchResponse};
+
+/// The wait before the second attempt to go on. It doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// A server that comes back is found within this time.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// How often a connection may break without a word. Something else is wrong if it always does.
+const BREAKS: u32 = 5;
+
+pub struct Watch {
+    server: Server,
+    /// Holds the cursor of the last message.
+    request: WatchRequest,
+    stream: Option<Streaming<WatchResponse>>,
+    /// Something was received, so that the watch is worth to go on with.
+    begun: bool,
+}
+
+impl Watch {
+    /// Connects with the first message. The connection must have no timeout, because it would end the watch.
+    pub fn new(server: &Server, request: WatchRequest) -> Self {
+        let begun = !request.cursor.is_empty();
+        Self { server: server.clone(), request, stream: None, begun }
+    }
+
+    /// The next message; `None` after the last one. Waits as long as the server is away.
+    pub async fn next(&mut self) -> Result<Option<WatchResponse>, Failure> {
+        let (mut wait, mut lost, mut breaks) = (FIRST_WAIT, false, 0);
+        loop {
+            match self.receive().await {
+                Ok(message) => {
+                    if lost {
+                        tell("note: connected again, nothing was missed");
+                    }
+                    if let Some(message) = &message {
+                        self.begun = true;
+                        if !message.cursor.is_empty() {
+                            self.request.cursor.clone_from(&message.cursor);
+                        }
+                    }
+                    return Ok(message);
+                }
+                Err(status) => {
+                    let broken = is_broken(&status);
+                    breaks += u32::from(broken);
+                    let failure = Failure::from(status);
+                    let passes = failure.is_retryable() || (broken && breaks <= BREAKS);
+                    if !self.begun || !passes {
+                        return Err(failure);
+                    }
+                    self.stream = None;
+                    if !lost {
+                        tell("note: the connection is lost, waiting for the server");
+                        lost = true;
+                    }
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Option<WatchResponse>, Status> {
+        if self.stream.is_none() {
+            let stream = self.server.watch().watch(self.request.clone()).await?.into_inner();
+            self.stream = Some(stream);
+        }
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        stream.message().await
+    }
+}
+
+/// Whether the connection may have broken between two messages, which the transport reports by codes for anything unknown.
+fn is_broken(status: &Status) -> bool {
+    matches!(status.code(), Code::Unknown | Code::Internal) && status.details().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_without_a_reason_count_as_a_broken_connection() {
+        assert!(is_broken(&Status::unknown("h2 protocol error: connection reset")));
+        assert!(!is_broken(&Status::not_found("gone")));
+        let reason = Status::with_details(Code::Internal, "x", vec![1].into());
+        assert!(!is_broken(&reason), "the server says what is wrong");
+    }
+}

@@ -1,0 +1,215 @@
+//! `sessiond show`: a session as a conversation.
+
+mod body;
+mod conversation;
+mod header;
+mod state;
+mod view;
+
+use std::ops::RangeInclusive;
+
+use clap::Args;
+
+use super::{
+    adk_file::state_of,
+    args::{AnyKeyArgs, JSON_FORM},
+    connect::{ConnectArgs, Server, for_each_event, get_request},
+    failure::{Failure, tell},
+    message::{AsJson, compact},
+    output::{self, Format},
+    parse, resume, terminal, time,
+};
+use crate::{
+    domain::json::Json,
+    proto::v1::{self, watch_response::Kind},
+};
+
+pub use body::gist as body_gist;
+pub use conversation::event as event_text;
+pub use state::{changes, gist as delta_gist, state as state_text};
+pub use view::View;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sessiond show --app shop --user alice --session s1
+  sessiond show --session s1 --recent 20            # by its bare id
+  sessiond show --session s1 --follow               # stays open and live
+  sessiond show --session s1 --as-of 7              # as it was after event 7
+  sessiond show --session s1 --diff 3..7            # what changed from 3 to 7
+  CLICOLOR_FORCE=1 sessiond show --session s1 | less -R
+
+Colours are left out if standard output is not a terminal or NO_COLOR is set.
+Texts are read in ADK's form of an event; a body of another form is shown as
+JSON.")]
+pub struct ShowArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    key: AnyKeyArgs,
+    /// Only the newest N events.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    recent: Option<i32>,
+    /// As of this event; 0: as it was created.
+    #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence, conflicts_with_all = ["follow", "diff"])]
+    as_of: Option<i64>,
+    /// The events after N up to M, and how the state changed. Without N from the creation, without M up to now.
+    #[arg(long, value_name = "N..M", value_parser = parse::range, conflicts_with_all = ["follow", "recent"])]
+    diff: Option<(i64, Option<i64>)>,
+    /// Stay open, and show new events and changes of state as they are committed.
+    #[arg(long, short)]
+    follow: bool,
+    /// Also events that a rewind has hidden, and the markers of rewinds.
+    #[arg(long)]
+    include_rewound: bool,
+    /// Show long texts and values whole.
+    #[arg(long)]
+    full: bool,
+    /// Columns of the text; by default those of the terminal, at most 100.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    width: Option<u16>,
+}
+
+pub async fn run(args: ShowArgs) -> Result<(), Failure> {
+    // A conversation is for people also in a pager, so that only an explicit form is another one.
+    let format = args.connect.output.unwrap_or(Format::Table);
+    let width = args.width.map_or(View::live().width, usize::from);
+    let view = View { width, full: args.full, now: Some(time::now()) };
+    let key = args.key.key()?;
+    let server = Server::connect(&args.connect).await?;
+    if let Some((from, to)) = args.diff {
+        return difference(&server, key, from, to, &args, &view).await;
+    }
+    let mut request = v1::GetSessionRequest {
+        events: Some(v1::EventSelection {
+            recent: args.recent,
+            include_rewound: args.include_rewound,
+            ..Default::default()
+        }),
+        as_of_sequence: args.as_of,
+        ..get_request(&key)
+    };
+    if !args.follow {
+        return conversation(&server, request, format, &view).await;
+    }
+    let scope = scope_of(&server, key).await?;
+    let mut watch = resume::Watch::new(
+        &server,
+        v1::WatchRequest { scope: Some(scope), json_form: JSON_FORM, ..Default::default() },
+    );
+    // The first message tells where the past ends, so that no event is shown twice or never.
+    let Some(first) = watch.next().await? else { return Ok(()) };
+    if let Some(Kind::Snapshot(snapshot)) = &first.kind {
+        request.as_of_sequence = Some(snapshot.last_sequence);
+    }
+    conversation(&server, request, format, &view).await?;
+    follow(watch, format, &View { now: None, ..view }).await
+}
+
+/// Prints the session as of the request, with its events and its state.
+async fn conversation(
+    server: &Server,
+    request: v1::GetSessionRequest,
+    format: Format,
+    view: &View,
+) -> Result<(), Failure> {
+    let selection = request.events;
+    let answer = server.sessions().get_session(request).await?.into_inner();
+    let session = answer.session.clone().unwrap_or_default();
+    match format {
+        Format::Table => output::print_text(&header::title(&session, view))?,
+        format => output::print_as(format, &AsJson(session.clone()))?,
+    }
+    for_each_event(server, answer, selection, |event| print_event(event, format, view)).await?;
+    if format == Format::Table {
+        let state = Json::from_stored(compact(state_of(&session)));
+        let text = header::heading("State") + &state::state(&state, view);
+        output::print_text(&text)?;
+    }
+    Ok(())
+}
+
+fn print_event(event: v1::Event, format: Format, view: &View) -> Result<(), Failure> {
+    match format {
+        Format::Table => output::print_text(&conversation::event(&event, view)),
+        format => output::print_as(format, &AsJson(event)),
+    }
+}
+
+/// A watch needs the whole key.
+async fn scope_of(server: &Server, key: v1::SessionKey) -> Result<v1::Scope, Failure> {
+    let request = v1::GetSessionRequest { without_state: true, ..get_request(&key) };
+    let session = server.sessions().get_session(request).await?.into_inner().session;
+    let v1::SessionKey { app_name, user_id, session_id } =
+        session.and_then(|session| session.key).unwrap_or(key);
+    Ok(v1::Scope { app_name, user_id, session_id })
+}
+
+async fn follow(mut watch: resume::Watch, format: Format, view: &View) -> Result<(), Failure> {
+    if format == Format::Table {
+        tell("following; Ctrl-C ends");
+    }
+    while let Some(message) = watch.next().await? {
+        match (message.kind, format) {
+            (Some(Kind::Event(event)), format) => print_event(event, format, view)?,
+            (Some(Kind::StateChange(change)), Format::Table) => {
+                output::print_text(&shared_change(&change, view)?)?;
+            }
+            (Some(Kind::StateChange(change)), format) => output::print_as(format, &AsJson(change))?,
+            (Some(Kind::SessionDeleted(_)), _) => tell("the session was deleted"),
+            (Some(Kind::Snapshot(_) | Kind::CaughtUp(_) | Kind::Heartbeat(_)) | None, _) => {}
+        }
+    }
+    Ok(())
+}
+
+/// A change of the user's or the application's state that another session made.
+pub fn shared_change(change: &v1::StateChange, view: &View) -> Result<String, Failure> {
+    let delta = AsJson(change.delta.clone().unwrap_or_default());
+    let delta = Json::from_stored(serde_json::to_string(&delta)?);
+    let time = change.commit_time.map(|time| view.time(time)).unwrap_or_default();
+    let title = terminal::paint(terminal::DIM, format!("shared state  {time}"));
+    Ok(format!("\n{title}\n{}", changes(&delta, view)))
+}
+
+/// Prints what happened after event `from` up to `to`.
+async fn difference(
+    server: &Server,
+    key: v1::SessionKey,
+    from: i64,
+    to: Option<i64>,
+    args: &ShowArgs,
+    view: &View,
+) -> Result<(), Failure> {
+    let get = async |as_of_sequence, events| {
+        let request = v1::GetSessionRequest { as_of_sequence, events, ..get_request(&key) };
+        Ok::<_, Failure>(server.sessions().get_session(request).await?.into_inner())
+    };
+    // The end first: it says which sequence `now` is.
+    let selection = Some(v1::EventSelection {
+        after_sequence: from,
+        include_rewound: args.include_rewound,
+        ..Default::default()
+    });
+    let after = get(to, selection).await?;
+    let session = after.session.clone().unwrap_or_default();
+    let steps: RangeInclusive<i64> = from..=session.last_sequence;
+    let before = get(Some(from), None).await?.session.unwrap_or_default();
+    let (before, now) = (compact(state_of(&before)), compact(state_of(&session)));
+    let (before, now) = (Json::from_stored(before), Json::from_stored(now));
+    if let Some(format @ (Format::Json | Format::Yaml)) = args.connect.output {
+        let raw = |json: Json| serde_json::value::RawValue::from_string(json.into_string());
+        return output::print_as(
+            format,
+            &serde_json::json!({
+                "from": steps.start(), "to": steps.end(),
+                "before": raw(before)?, "after": raw(now)?,
+            }),
+        );
+    }
+    output::print_text(&header::title(&session, view))?;
+    for_each_event(server, after, selection, |event| print_event(event, Format::Table, view))
+        .await?;
+    let title = format!("State from #{} to #{}", steps.start(), steps.end());
+    let text = header::heading(&title) + &state::differences(&before, &now, view);
+    output::print_text(&text)
+}

@@ -1,0 +1,127 @@
+//! The terminal: its width, its colours, and text that cannot control it.
+
+use std::{
+    borrow::Cow,
+    fmt::Display,
+    io::{self, IsTerminal as _},
+};
+
+use anstyle::{AnsiColor, Style};
+use terminal_size::{Width, terminal_size_of};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Columns of text that is read in a pager or of which nobody knows the terminal.
+const DEFAULT_COLUMNS: usize = 80;
+/// Longer lines of text are hard to read.
+pub const TEXT_COLUMNS: usize = 100;
+
+pub const BOLD: Style = Style::new().bold();
+pub const DIM: Style = Style::new().dimmed();
+pub const ADDED: Style = AnsiColor::Green.on_default();
+pub const REMOVED: Style = AnsiColor::Red.on_default();
+pub const CHANGED: Style = AnsiColor::Yellow.on_default();
+pub const USER: Style = AnsiColor::Cyan.on_default().bold();
+pub const AGENT: Style = AnsiColor::Green.on_default().bold();
+pub const TOOL: Style = AnsiColor::Yellow.on_default();
+
+/// The text in a style.
+pub fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Columns of the terminal, also while standard output goes through a pager.
+pub fn columns() -> usize {
+    let sizes = [terminal_size_of(io::stdout()), terminal_size_of(io::stderr())];
+    let known = sizes.into_iter().flatten().next();
+    known.map_or(DEFAULT_COLUMNS, |(Width(columns), _)| usize::from(columns).max(20))
+}
+
+pub fn is_interactive() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The text with control characters, and characters that reorder text, written as escapes. Line breaks are kept if
+/// `lines` says so.
+fn escape_with(text: &str, lines: bool) -> Cow<'_, str> {
+    let kept = |letter: char| (lines && letter == '\n') || !is_hidden(letter);
+    if text.chars().all(kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if kept(letter) { shown.push(letter) } else { shown.extend(letter.escape_default()) }
+    }
+    Cow::Owned(shown)
+}
+
+/// One line without control characters.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    escape_with(text, false)
+}
+
+/// Lines without other control characters.
+pub fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape_with(text, true)
+}
+
+fn is_hidden(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text in at most `columns` columns; `…` stands for what is missing.
+pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return Cow::Borrowed(text);
+    }
+    let mut left = columns.saturating_sub(1);
+    let shown = text.chars().take_while(|letter| {
+        let width = letter.width().unwrap_or_default();
+        let taken = width <= left;
+        left = left.saturating_sub(width);
+        taken
+    });
+    Cow::Owned(shown.chain(['…']).collect())
+}
+
+/// The text wrapped to `columns`, each line behind `indent`. Empty lines stay.
+pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
+    let columns = columns.saturating_sub(indent.width()).max(20);
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        for part in textwrap::wrap(line, columns) {
+            wrapped.push_str(indent);
+            wrapped.push_str(&part);
+            wrapped.truncate(wrapped.trim_end_matches(' ').len());
+            wrapped.push('\n');
+        }
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_as_escapes() {
+        assert_eq!(escape("a\u{1b}[31mb\r\n"), "a\\u{1b}[31mb\\r\\n");
+        assert_eq!(escape("\u{9b}\u{7f}\u{202e}"), "\\u{9b}\\u{7f}\\u{202e}");
+        assert_eq!(escape_lines("é\nb\tc"), "é\nb\\tc");
+        assert!(matches!(escape("plain é 😀"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn text_is_truncated_by_columns_and_not_by_bytes() {
+        assert_eq!(truncate("abc", 3), "abc");
+        assert_eq!(truncate("abcd", 3), "ab…");
+        assert_eq!(truncate("日本語", 6), "日本語");
+        assert_eq!(truncate("日本語", 5), "日本…");
+        assert_eq!(truncate("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn wrapped_lines_stay_within_the_columns_and_keep_empty_ones() {
+        let text = "one two three four five six\n\nend";
+        assert_eq!(wrap(text, 24, "  "), "  one two three four\n  five six\n\n  end\n");
+    }
+}

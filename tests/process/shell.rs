@@ -1,0 +1,86 @@
+//! A server with the commands that talk to it.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{PROGRAM, Server};
+
+/// A server with the commands that talk to it.
+pub struct Shell {
+    folder: TempDir,
+    server: Server,
+}
+
+impl Shell {
+    pub fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let server = Server::start(folder.path());
+        Self { folder, server }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A command that is not yet running.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(arguments)
+            .env("SESSIOND_SERVER", self.server.address())
+            .env_remove("SESSIOND_APP")
+            .env_remove("SESSIOND_USER")
+            .env_remove("SESSIOND_OUTPUT")
+            .current_dir(self.folder.path());
+        command
+    }
+
+    pub fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Stops the server, and starts it again on the same address and file.
+    pub fn restart(self) -> Self {
+        let Self { folder, server } = self;
+        let address = server.address().to_owned();
+        assert!(server.stop().status.success());
+        let server = Server::start_with(folder.path(), &["--listen", &address]);
+        Self { folder, server }
+    }
+
+    /// Runs a command that succeeds. Returns the lines that it prints.
+    pub fn run(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.output(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}\n{errors}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Runs a command that fails. Returns its exit code and its errors.
+    pub fn fails(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.output(arguments);
+        assert!(output.stdout.is_empty(), "{arguments:?} prints an answer");
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    pub fn stop(self) {
+        assert!(self.server.stop().status.success());
+    }
+}
+
+pub const SESSION: [&str; 6] = ["--app", "my_app", "--user", "alice", "--session", "s1"];
+
+pub fn with<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [command, &SESSION[..], more].concat()
+}

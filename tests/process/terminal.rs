@@ -1,0 +1,370 @@
+//! Output that appears on a terminal only, in a pseudo-terminal.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, Command, ExitStatus},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Instant,
+};
+
+use anstream::adapter::strip_str;
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use serde_json::json;
+
+use crate::{
+    harness::{PATIENCE, PROGRAM},
+    shell::{Shell, with},
+};
+
+/// A program whose output goes to a pseudo-terminal.
+struct Terminal {
+    child: Child,
+    output: Receiver<String>,
+    /// Everything that came so far, with its colours.
+    raw: String,
+}
+
+impl Terminal {
+    /// Runs the command on a terminal with this number of columns.
+    fn run(command: &mut Command, columns: u16) -> Self {
+        let controller =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let path = ptsname(&controller, Vec::new()).unwrap();
+        let terminal =
+            OpenOptions::new().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&controller, size).unwrap();
+        let child = command
+            .env("TERM", "xterm-256color")
+            .env_remove("CLICOLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .stdin(terminal.try_clone().unwrap())
+            .stdout(terminal.try_clone().unwrap())
+            .stderr(terminal)
+            .spawn()
+            .unwrap();
+        // The command keeps the terminal open for as long as it has its handles.
+        command.stdin(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::null());
+        command.stderr(std::process::Stdio::null());
+        let (sender, output) = mpsc::channel();
+        let mut controller = File::from(controller);
+        thread::spawn(move || {
+            let mut pending = Vec::new();
+            let mut bytes = [0; 4096];
+            // Linux ends a terminal that nobody has open with an error.
+            while let Ok(number) = controller.read(&mut bytes)
+                && number > 0
+            {
+                pending.extend(&bytes[..number]);
+                let valid = match std::str::from_utf8(&pending) {
+                    Ok(text) => text.len(),
+                    Err(error) => error.valid_up_to(),
+                };
+                let rest = pending.split_off(valid);
+                let text = String::from_utf8(std::mem::replace(&mut pending, rest)).unwrap();
+                if sender.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, output, raw: String::new() }
+    }
+
+    /// The text that came, without colours and cursor movements.
+    fn text(&self) -> String {
+        strip_str(&self.raw).to_string().replace('\r', "")
+    }
+
+    /// Waits until the text is there.
+    fn wait_for(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.text().contains(text) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let more = self.output.recv_timeout(left);
+            self.raw += &more.unwrap_or_else(|_| panic!("no {text:?} in {}", self.text()));
+        }
+    }
+
+    fn wait(mut self) -> (ExitStatus, String, String) {
+        while let Ok(more) = self.output.recv_timeout(PATIENCE) {
+            self.raw += &more;
+        }
+        let status = self.child.wait().unwrap();
+        (status, self.text(), self.raw)
+    }
+
+    fn stop(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        while let Ok(more) = self.output.recv_timeout(PATIENCE) {
+            self.raw += &more;
+        }
+        self.child.wait().unwrap();
+        self.text()
+    }
+}
+
+fn shown(shell: &Shell, arguments: &[&str], columns: u16) -> (String, String) {
+    let (status, text, raw) = Terminal::run(&mut shell.command(arguments), columns).wait();
+    assert!(status.success(), "{arguments:?}: {text}");
+    (text, raw)
+}
+
+#[test]
+fn lists_are_tables_on_a_terminal_and_lines_of_json_in_a_pipe() {
+    let shell = Shell::new();
+    shell.command(&["demo"]).output().unwrap();
+    let list = ["session", "list", "--app", "demo"];
+    let (text, raw) = shown(&shell, &list, 90);
+    assert!(text.starts_with("SESSION "), "{text}");
+    assert!(text.contains("rain-shoes") && text.contains("hours ago"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
+    assert!(raw.contains("\u{1b}[1m"), "headings are bold");
+    assert_eq!(shell.run(&list).len(), 4, "a pipe gets JSON");
+    let json = shown(&shell, &[&list[..], &["--output", "json"]].concat(), 90).0;
+    assert!(json.starts_with("{\"key\":"), "{json}");
+    let yaml = shell.output(&[&list[..], &["-o", "yaml", "--limit", "1"]].concat());
+    assert!(yaml.stdout.starts_with(b"---\nkey:\n  app_name: demo\n"), "{yaml:?}");
+    let table = shell.output(&[&list[..], &["-o", "table"]].concat());
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.starts_with("SESSION ") && !table.contains('\u{1b}'), "{table}");
+    let mut plain = shell.command(&list);
+    let (_, text, raw) = Terminal::run(plain.env("NO_COLOR", "1"), 90).wait();
+    assert!(text.contains("rain-shoes") && !raw.contains("\u{1b}[1m"), "{raw:?}");
+    shell.stop();
+}
+
+#[test]
+fn show_prints_a_conversation() {
+    let shell = Shell::new();
+    shell.command(&["demo"]).output().unwrap();
+    let session = ["--app", "demo", "--user", "alice", "--session", "rain-shoes"];
+    let show = [&["show"], &session[..]].concat();
+    let (text, raw) = shown(&shell, &show, 70);
+    for part in [
+        "demo / alice / rain-shoes  Shoes for the rain\n",
+        "8 events",
+        "#5 user",
+        "    Puddles are the point. The boot, then.\n",
+        "    → add_to_cart(sku: \"B-117\", quantity: 1)\n",
+        "    ← add_to_cart ok\n    ~ cart = {\"B-117\":1}\n    ~ user:orders_started = 1\n    - candidates\n",
+        "\nState\n  app:currency ",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
+    assert!(raw.contains('\u{1b}'));
+    let state = shown(&shell, &[&["state", "get"], &session[..]].concat(), 70).0;
+    assert!(text.ends_with(&format!("State\n{state}")), "{state}");
+    // In a pipe: the same without colours, so that a pager shows it.
+    let piped = shell.output(&show);
+    let piped = String::from_utf8(piped.stdout).unwrap();
+    assert!(piped.contains("#5 user") && !piped.contains('\u{1b}'), "{piped}");
+    let json = shell.run(&[&show[..], &["-o", "json"]].concat());
+    assert_eq!(json.len(), 9, "the session and its events");
+
+    let past = shown(&shell, &[&show[..], &["--as-of", "3"]].concat(), 80).0;
+    assert!(past.contains("#3 ") && !past.contains("#4 "), "{past}");
+    assert!(past.contains("candidates") && !past.contains("orders_started"), "{past}");
+    let difference = shown(&shell, &[&show[..], &["--diff", "3..7"]].concat(), 80).0;
+    let (events, state) = difference.split_once("State from #3 to #7\n").unwrap();
+    assert!(
+        events.contains("#4 ") && events.contains("#7 ") && !events.contains("#3 "),
+        "{events}"
+    );
+    assert_eq!(
+        state,
+        "  - candidates: [\"B-117\",\"S-204\"]\n  + cart: {\"B-117\":1}\n  + user:orders_started: 1\n"
+    );
+    let trip = ["show", "--app", "demo", "--user", "bob", "--session", "trip"];
+    assert!(!shown(&shell, &trip, 80).0.contains("Porto"));
+    let rewound = shown(&shell, &[&trip[..], &["--include-rewound"]].concat(), 80).0;
+    assert!(rewound.contains("Porto") && rewound.contains("« rewound to #2"), "{rewound}");
+    shell.stop();
+}
+
+#[test]
+fn show_follows_a_session_across_a_restart() {
+    let mut shell = Shell::new();
+    shell.run(&with(&["session", "create"], &[]));
+    let append = |shell: &Shell, id: &str, more: &[&str]| {
+        let body = json!({"text": format!("text of {id}")}).to_string();
+        let event = ["--author", "user", "--event-id", id, "--body", &body];
+        shell.run(&with(&["event", "append"], &[&event, more].concat()));
+    };
+    append(&shell, "one", &[]);
+    let mut command = shell.command(&with(&["show"], &["--follow"]));
+    let mut terminal = Terminal::run(&mut command, 80);
+    terminal.wait_for("following; Ctrl-C ends");
+    append(&shell, "two", &["--set", "topic=1"]);
+    terminal.wait_for("text of two\n    ~ topic = 1\n");
+    // State that another session changes.
+    shell.run(&["state", "set", "--app", "my_app", "--set", "app:motd=\"hi\""]);
+    terminal.wait_for("shared state");
+    terminal.wait_for("~ app:motd = \"hi\"");
+    shell = shell.restart();
+    append(&shell, "three", &[]);
+    terminal.wait_for("text of three");
+    let text = terminal.stop();
+    assert!(
+        text.contains("the connection is lost") && text.contains("nothing was missed"),
+        "{text}"
+    );
+    for id in ["one", "two", "three"] {
+        assert_eq!(text.matches(&format!("text of {id}")).count(), 1, "{text}");
+    }
+    shell.stop();
+}
+
+#[test]
+fn a_watch_goes_on_by_its_cursor_after_a_restart() {
+    let mut shell = Shell::new();
+    shell.run(&with(&["session", "create"], &[]));
+    let append = |shell: &Shell, id: &str| {
+        shell.run(&with(&["event", "append"], &["--author", "a", "--event-id", id]));
+    };
+    append(&shell, "e1");
+    let arguments = with(&["watch"], &["--start", "beginning", "--limit", "3", "--no-heartbeats"]);
+    let mut watch = shell.command(&arguments).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap()["event"]["event_id"], "e1");
+    shell = shell.restart();
+    append(&shell, "e2");
+    let rest: Vec<_> = lines.map(Result::unwrap).collect();
+    let ids: Vec<_> = rest.iter().filter_map(|it| it["event"]["event_id"].as_str()).collect();
+    assert_eq!(ids, ["e2"], "{rest:?}");
+    assert!(watch.wait().unwrap().success());
+    shell.stop();
+}
+
+#[test]
+fn progress_shows_on_a_terminal_and_leaves_nothing() {
+    let shell = Shell::new();
+    let events: Vec<_> = (0..3000)
+        .map(|at| json!({"id": format!("e{at}"), "author": "a", "timestamp": at}))
+        .collect();
+    let file = json!({"id": "long", "appName": "a", "userId": "u", "state": {}, "events": events});
+    shell.write("long.json", &file.to_string());
+    let (text, raw) = shown(&shell, &["import", "long.json"], 100);
+    assert!(raw.contains("/3,000"), "a bar counts the events: {raw:?}");
+    assert!(text.contains("SHARED KEYS SET"), "then the report: {text}");
+    let piped = shell.output(&["import", "long.json"]);
+    assert_eq!(String::from_utf8(piped.stderr).unwrap(), "", "no bar in a log");
+    let (_, raw) = shown(&shell, &["bench", "append", "--in-flight", "2", "--count", "50"], 100);
+    assert!(raw.contains("measuring append"), "{raw:?}");
+    shell.stop();
+}
+
+#[test]
+fn ids_cannot_control_the_terminal() {
+    let shell = Shell::new();
+    let evil = "e\u{1b}[2J\u{7}\u{9b}31m";
+    let session = ["--app", evil, "--user", evil, "--session", evil];
+    let set = format!("{evil}={}", json!(evil));
+    shell.run(
+        &[&["session", "create"], &session[..], &["--display-name", evil, "--set", &set]].concat(),
+    );
+    let append = [&["event", "append"], &session[..], &["--author", evil, "--set", &set]].concat();
+    shell.run(&append);
+    let allowed = |raw: &str| {
+        raw.split('\u{1b}').skip(1).all(|code| {
+            let code = code.trim_start_matches(|it: char| it.is_ascii_digit() || "[;".contains(it));
+            code.starts_with('m')
+        }) && !raw.contains(['\u{7}', '\u{9b}'])
+    };
+    for command in [
+        &["session", "list", "--app", evil][..],
+        &[&["session", "get"], &session[..], &["--events"]].concat(),
+        &[&["event", "list"], &session[..]].concat(),
+        &[&["show"], &session[..]].concat(),
+        &[&["state", "get"], &session[..]].concat(),
+    ] {
+        let (text, raw) = shown(&shell, command, 100);
+        assert!(allowed(&raw), "{command:?}: {raw:?}");
+        assert!(text.contains("e\\u{1b}[2J"), "{command:?}: {text}");
+    }
+    let refused = [&["session", "create"], &session[..]].concat();
+    let (status, text, raw) = Terminal::run(&mut shell.command(&refused), 100).wait();
+    assert!(!status.success() && allowed(&raw) && text.contains("\\u{1b}"), "{raw:?}");
+    shell.stop();
+}
+
+#[test]
+fn a_server_on_a_terminal_shows_three_lines_to_try() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("x.db").display());
+    let mut command = Command::new(PROGRAM);
+    let command = command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    let mut terminal = Terminal::run(command, 200);
+    terminal.wait_for("get_session(");
+    let text = terminal.stop();
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("Try these")).collect();
+    assert!(lines[1].starts_with("grpcurl -plaintext -d '"), "{text}");
+    assert!(lines[2].starts_with("sessiond event append --server 127.0.0.1:"), "{text}");
+    assert!(lines[3].starts_with("python3 -c 'import asyncio; from sessiond_adk"), "{text}");
+}
+
+#[test]
+fn a_doctor_tells_what_is_wrong() {
+    let shell = Shell::new();
+    let findings = shell.run(&["doctor", "--store", "sqlite:test.db"]);
+    let result = |check: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.unwrap_or_else(|| panic!("no {check} in {findings:?}"))["result"].clone()
+    };
+    for check in ["client", "server", "health", "contract", "clock", "store", "wal", "limits"] {
+        assert_eq!(result(check), "ok", "{check}: {findings:?}");
+    }
+    let (text, _) = shown(&shell, &["doctor", "--store", "memory:"], 100);
+    assert!(text.contains("health    ok") && text.contains("nothing looks wrong"), "{text}");
+    shell.write("broken.db", "this is no database, but long enough to have a header of one hundred bytes if one looks at it ......");
+    let output = shell.output(&["doctor", "--store", "sqlite:broken.db"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = shell.output(&["doctor", "--server", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(3));
+    shell.stop();
+}
+
+#[test]
+fn completions_name_commands_and_flags() {
+    for (shell, mark) in
+        [("bash", "complete -F"), ("zsh", "#compdef sessiond"), ("fish", "complete -c sessiond")]
+    {
+        let output = Command::new(PROGRAM).args(["completions", shell]).output().unwrap();
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains(mark), "{shell}");
+        for word in ["append-stream", "restore-shared", "end-invocation", "completions"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn a_timeout_may_be_a_fraction_and_the_help_keeps_its_examples() {
+    let shell = Shell::new();
+    shell.run(&["health", "--timeout", "0.5"]);
+    let (code, says) = shell.fails(&["health", "--timeout", "soon"]);
+    assert_eq!(code, Some(2));
+    assert!(says.contains("0.5"), "{says}");
+    let (help, _) = shown(&shell, &["event", "append", "--help"], 80);
+    assert!(
+        help.contains(
+            "--body '{\"content\": {\"role\": \"user\", \"parts\": [{\"text\": \"hi\"}]}}'\n"
+        ),
+        "{help}"
+    );
+    let (help, _) = shown(&shell, &["serve", "--help"], 80);
+    let example = "  sessiond serve --listen unix:/run/sessiond.sock \\\n      --store sqlite:/var/lib/sessiond/sessiond.db\n";
+    assert!(help.contains(example), "{help}");
+    shell.stop();
+}
