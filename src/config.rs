@@ -31,6 +31,10 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
     pub store: String,
 
+    /// Look for damage in the store before serving, and do not serve a damaged one
+    #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
+    pub verify: bool,
+
     /// Listen beyond loopback without TLS: every client that reaches the port can read and write everything
     #[arg(long, env = "SESSIOND_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,

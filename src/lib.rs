@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! main ─> server ─> rpc ─> engine ─> store ─> commit ─> domain      a layer knows those to its right, never to its left
-//!   └──> cli ────────────────────────────────────────> domain       and the generated client
+//!   ├──> cli ────────────────────────────────────────> domain       and the generated client
+//!   └──> offline ─────────────> store                               for files that no server has open
 //! ```
 //!
 //! | layer | what it does | what it knows beyond the layers to its right |
@@ -18,6 +19,7 @@
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
+//! | [`offline`] | verifies and compacts database files that are not served | [`store::sqlite`] |
 //!
 //! # One append, file by file
 //!
@@ -122,6 +124,7 @@ pub mod commit;
 pub mod config;
 pub mod domain;
 pub mod engine;
+pub mod offline;
 pub mod proto;
 pub mod rpc;
 pub mod server;

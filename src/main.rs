@@ -11,6 +11,7 @@ use mimalloc::MiMalloc;
 use sessiond::{
     cli,
     config::Config,
+    offline,
     server::{self, Running},
     telemetry,
 };
@@ -48,6 +49,8 @@ enum Command {
   sessiond completions zsh > ~/.zfunc/_sessiond
   sessiond completions fish > ~/.config/fish/completions/sessiond.fish")]
     Completions { shell: Shell },
+    #[command(flatten)]
+    Offline(offline::Command),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         }
         Command::Client(command) => runtime.block_on(cli::run(command)),
         Command::Completions { shell } => complete(shell),
+        Command::Offline(command) => offline::run(&command).unwrap_or_else(|text| fail(&text)),
     }
 }
 

@@ -48,7 +48,12 @@ pub async fn start(config: &Config) -> Result<Running, String> {
 
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
     let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
-    let options = StoreOptions { readers: config.readers.into(), new_id: new_store_id(), crash };
+    let options = StoreOptions {
+        readers: config.readers.into(),
+        new_id: new_store_id(),
+        verify: config.verify,
+        crash,
+    };
     let store = store::open(&config.store, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
@@ -60,7 +65,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
-    phase.send_replace(Phase::Serving);
+    phase.send_replace(Phase::from(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running { address, engine, phase, serving, in_flight, drain_timeout })
 }
@@ -76,6 +81,7 @@ impl Running {
         tokio::select! {
             () = signal => {}
             () = self.engine.sweep_forever() => {}
+            () = health::follow(self.engine.condition(), &self.phase) => {}
             ended = &mut self.serving => {
                 tracing::error!(?ended, "the listener failed");
                 self.engine.close().await;

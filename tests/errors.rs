@@ -18,14 +18,26 @@ fn names(source: &str) -> BTreeSet<&str> {
     source.lines().filter_map(|line| line.trim().split_once(" = \"")?.1.split('"').next()).collect()
 }
 
-#[test]
-fn everything_that_can_be_full_is_in_the_catalogue() {
-    let bounded = names(ERRORS.split("    Bounded {").nth(1).unwrap());
-    assert_eq!(bounded.len(), 4, "the names were found: {bounded:?}");
-    let row = CATALOGUE.lines().find(|line| line.contains("| `OVERLOADED` |")).unwrap();
-    for name in bounded {
+/// The names of an enum are in the row of a reason.
+fn are_in_the_row_of(reason: &str, of: &str, count: usize) {
+    let inside = ERRORS.split(of).nth(1).unwrap().split("\n}").next().unwrap();
+    let names = names(inside);
+    assert_eq!(names.len(), count, "the names were found: {names:?}");
+    let cell = format!("| `{reason}` |");
+    let row = CATALOGUE.lines().find(|line| line.contains(&cell)).unwrap();
+    for name in names {
         assert!(row.contains(&format!("`{name}`")), "{name}: {row}");
     }
+}
+
+#[test]
+fn everything_that_can_be_full_is_in_the_catalogue() {
+    are_in_the_row_of("OVERLOADED", "    Bounded {", 4);
+}
+
+#[test]
+fn everything_that_can_be_damaged_is_in_the_catalogue() {
+    are_in_the_row_of("DAMAGED", "    Damage {", 3);
 }
 
 #[test]

@@ -95,13 +95,19 @@ pub enum Error {
     Starting,
     /// No longer serving.
     Draining,
+    /// The disk of the store is full; certainly nothing was applied.
+    DiskFull,
+    /// The file of the store was removed or replaced while it was open; certainly nothing was applied.
+    FileLost,
     /// The store could not do it; certainly nothing was applied.
     StoreUnavailable(Cause),
     /// The store failed during the commit: it may or may not have been applied.
     OutcomeUnknown(Cause),
     /// The caller's deadline passed before the store began; certainly nothing was applied.
     ExpiredInQueue,
-    /// A defect or a damaged store.
+    /// What the store holds cannot be read, or contradicts itself.
+    Damaged(Damage, Cause),
+    /// A defect.
     Internal(Cause),
 }
 
@@ -153,6 +159,14 @@ impl Error {
         Self::Internal(Cause::new(cause))
     }
 
+    /// Stored data that cannot be what was written, in words for the log.
+    pub fn damaged(
+        what: Damage,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Damaged(what, Cause::new(cause))
+    }
+
     pub fn not_found(key: &SessionKey) -> Self {
         Self::SessionNotFound(SessionRef::Full(key.clone()))
     }
@@ -185,5 +199,17 @@ named! {
         Watches = "watches",
         /// Invocations that have `temp:` state.
         TempInvocations = "temp_invocations",
+    }
+}
+
+named! {
+    /// The part of a store that is damaged.
+    Damage {
+        /// Pages of the file: their structure is broken, or they cannot be read from the disk.
+        Pages = "pages",
+        /// A row: a column does not hold what is written there.
+        Row = "row",
+        /// A log: an event or a change is missing.
+        Log = "log",
     }
 }

@@ -33,11 +33,14 @@ named! {
         StateTooLarge = "STATE_TOO_LARGE",
         AnswerTooLarge = "ANSWER_TOO_LARGE",
         Overloaded = "OVERLOADED",
+        DiskFull = "DISK_FULL",
         Starting = "STARTING",
         Draining = "DRAINING",
         StoreUnavailable = "STORE_UNAVAILABLE",
+        FileLost = "FILE_LOST",
         OutcomeUnknown = "OUTCOME_UNKNOWN",
         ExpiredInQueue = "EXPIRED_IN_QUEUE",
+        Damaged = "DAMAGED",
         Internal = "INTERNAL",
     }
 }

@@ -12,12 +12,13 @@ pub mod watch;
 use std::time::Duration;
 
 use tokio::{
-    sync::Semaphore,
+    sync::{Semaphore, watch as channel},
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::store::Condition;
 pub use events::submits_at_once;
 use invocations::Invocations;
 use prelude::*;
@@ -82,6 +83,11 @@ impl Engine {
         self.draining.cancel();
     }
 
+    /// What the store can do, now and at every change.
+    pub fn condition(&self) -> channel::Receiver<Condition> {
+        self.store.condition()
+    }
+
     /// Completes what the store has accepted, and closes it.
     pub async fn close(&self) {
         self.store.close().await;
@@ -93,7 +99,11 @@ impl Engine {
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             rounds.tick().await;
-            if let Err(error) = self.sweep().await {
+            let swept = self.sweep().await;
+            // The store has reported a full disk and a lost file itself.
+            if let Err(error) = swept
+                && !matches!(error, Error::DiskFull | Error::FileLost)
+            {
                 tracing::warn!(%error, "the sweep of expired sessions failed, retrying later");
             }
         }

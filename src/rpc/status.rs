@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -13,6 +13,9 @@ use crate::domain::{
     limits::SCOPE_BYTES,
 };
 use report::Report;
+
+/// Milliseconds after which a retry makes sense when the disk is full: people have to do something first.
+const DISK_FULL_RETRY_MILLIS: u64 = 5000;
 
 /// The status of a call that failed. `request_id` is sent if the cause is only in the log.
 pub fn status(error: &Error, request_id: impl fmt::Display) -> Status {
@@ -121,10 +124,14 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         ),
         Error::Overloaded { what, retry_after_millis: millis } => {
             let message = format!("{}. Retry in {millis} ms.", full(*what));
-            let report = Report::new(Reason::Overloaded, message).with("what", what);
-            let retry_after = Some(Duration::from_millis(*millis));
-            Report { retry_after, ..report.with("retry_after_millis", millis) }
+            Report::new(Reason::Overloaded, message).with("what", what).retry_after(*millis)
         }
+        Error::DiskFull => report!(
+            DiskFull,
+            "The disk of the store is full and nothing was applied. \
+             Free space, or delete sessions, then retry."
+        )
+        .retry_after(DISK_FULL_RETRY_MILLIS),
         Error::Starting => report!(Starting, "The server is starting. Retry shortly."),
         Error::Draining => report!(
             Draining,
@@ -136,6 +143,11 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             StoreUnavailable,
             "The store is unavailable and nothing was applied. Retry the call."
         ),
+        Error::FileLost => report!(
+            FileLost,
+            "The database file was removed or replaced while the server runs, \
+             and nothing was applied. Restart the server, then retry."
+        ),
         Error::OutcomeUnknown(_) => report!(
             OutcomeUnknown,
             "The store failed during the commit, so the call may or may not have been applied. \
@@ -145,6 +157,12 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             ExpiredInQueue,
             "The deadline passed while the call was queued, and nothing was applied. \
              Retry with a later deadline."
+        ),
+        Error::Damaged(what, _) => report!(
+            Damaged,
+            "The stored data is damaged: {what}. Restore a backup, \
+             or save the rest with `sessiond export --skip-damaged`.",
+            what = what
         ),
         Error::Internal(_) => report!(Internal, "Internal error. Report it with this request_id.")
             .with("request_id", request_id),

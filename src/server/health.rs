@@ -1,4 +1,5 @@
-//! The server's phase, and health (`grpc.health.v1`), which tells it: all services are ready together.
+//! The server's phase, and health (`grpc.health.v1`), which tells it. All services are ready together; `sessiond.writes` is not while
+//! the disk is full.
 
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
@@ -12,7 +13,7 @@ use tonic_health::pb::{
 use crate::{
     domain::error::Error,
     rpc::{SERVICE_NAMES, status::status},
-    store::CallId,
+    store::{CallId, Condition},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,38 @@ pub enum Phase {
     /// The store is not open yet.
     Starting,
     Serving,
+    /// The disk is full: reads and deletions go on.
+    WritesRefused,
+    /// The database file is lost: nothing is written, and a restart is needed.
+    Failed,
     Draining,
+}
+
+impl From<Condition> for Phase {
+    fn from(condition: Condition) -> Self {
+        match condition {
+            Condition::Ready => Self::Serving,
+            Condition::DiskFull => Self::WritesRefused,
+            Condition::FileLost => Self::Failed,
+        }
+    }
+}
+
+/// The name by which health tells whether the store takes writes, beside the names of services.
+const WRITES: &str = "sessiond.writes";
+
+/// Changes the phase with the condition of the store, until a shutdown.
+pub async fn follow(mut condition: watch::Receiver<Condition>, phase: &watch::Sender<Phase>) {
+    loop {
+        let now = Phase::from(*condition.borrow_and_update());
+        phase.send_if_modified(|phase| {
+            *phase != Phase::Draining && std::mem::replace(phase, now) != now
+        });
+        if condition.changed().await.is_err() {
+            // A store that never changes, or one that is closed.
+            return std::future::pending().await;
+        }
+    }
 }
 
 /// Waits for the shutdown.
@@ -41,9 +73,10 @@ fn response(request: &HealthCheckRequest, phase: Phase) -> Option<HealthCheckRes
     let HealthCheckRequest { service } = request;
     let status = match phase {
         Phase::Serving => ServingStatus::Serving,
-        Phase::Starting | Phase::Draining => ServingStatus::NotServing,
+        Phase::WritesRefused if service != WRITES => ServingStatus::Serving,
+        _ => ServingStatus::NotServing,
     };
-    let known = service.is_empty() || SERVICE_NAMES.contains(&&**service);
+    let known = service.is_empty() || service == WRITES || SERVICE_NAMES.contains(&&**service);
     known.then(|| HealthCheckResponse { status: status.into() })
 }
 
@@ -66,10 +99,12 @@ impl Health for PhaseHealth {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let request = request.into_inner();
         let unknown = HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() };
+        let mut last = None;
         let updates = WatchStream::new(self.0.clone()).flat_map(move |phase| {
             let end = (phase == Phase::Draining).then(|| Err(refusal(&Error::Draining)));
             let update = response(&request, phase).unwrap_or(unknown);
-            stream::iter([Ok(update)].into_iter().chain(end))
+            let changed = (last.replace(update) != Some(update)).then_some(Ok(update));
+            stream::iter(changed.into_iter().chain(end))
         });
         Ok(Response::new(Box::pin(updates)))
     }

@@ -58,6 +58,16 @@ pub async fn execute<B: Backend>(
         group.iter().map(|submission| needs(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
     drop(needed);
+    if matches!(loaded, Err(Error::Damaged(..))) && group.len() > 1 {
+        // The damage is one request's. The others are executed without it.
+        for submission in std::mem::take(group) {
+            let executed = Box::pin(execute(backend, &mut vec![submission], notifier)).await;
+            if let Err(error) = executed {
+                error!(%error, "a write failed");
+            }
+        }
+        return Ok(());
+    }
     if let Err(failure) = loaded {
         group.drain(..).for_each(|submission| submission.answer(Err(failure.clone())));
         return Err(failure);

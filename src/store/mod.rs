@@ -4,6 +4,7 @@
 //! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
 
 mod clock;
+mod condition;
 mod context;
 pub mod group;
 pub mod memory;
@@ -15,6 +16,7 @@ pub mod sqlite;
 mod typed;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 pub use crate::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, ForkSession, OnExisting, RequestKey,
@@ -25,6 +27,7 @@ use crate::{
     domain::{error::Error, token::StoreId},
 };
 pub use clock::{Clock, SystemClock};
+pub use condition::Condition;
 pub use context::{CallId, Principal, RequestContext, trace_id};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, open};
@@ -51,7 +54,7 @@ pub use query::{
 /// * **Time** is that of the store's [`Clock`]. A session whose `expire_time` has come is treated as deleted: not found, not listed, its
 ///   address free.
 /// * **Errors** of a write are those of its decision; [`Error::StoreUnavailable`], [`Error::OutcomeUnknown`], [`Error::Overloaded`],
-///   [`Error::Draining`] and [`Error::Internal`] can come from everywhere.
+///   [`Error::DiskFull`], [`Error::FileLost`], [`Error::Damaged`], [`Error::Draining`] and [`Error::Internal`] can come from everywhere.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Identity of this store's data, made when it was created: part of every cursor.
@@ -59,6 +62,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The notifier that watchers subscribe to.
     fn notifier(&self) -> &Notifier;
+
+    /// What the store can do, now and at every change.
+    fn condition(&self) -> watch::Receiver<Condition>;
 
     /// Decides a request and commits what it changes. The answer is of the request's kind.
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error>;

@@ -16,6 +16,8 @@ pub struct StoreOptions {
     pub readers: usize,
     /// Identity of a store that begins empty.
     pub new_id: StoreId,
+    /// Look for damage first, and do not open a damaged store.
+    pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
 }
@@ -39,13 +41,14 @@ impl FromStr for Crash {
 
 /// Opens `sqlite:PATH` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
-    let StoreOptions { readers, new_id, crash } = options;
+    let StoreOptions { readers, new_id, verify, crash } = options;
     if url == "memory:" {
         return Ok(Arc::new(MemoryStore::new(new_id, Arc::new(SystemClock))));
     }
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => {
-            let options = SqliteOptions { readers, crash, ..SqliteOptions::new(path, new_id) };
+            let options =
+                SqliteOptions { readers, verify, crash, ..SqliteOptions::new(path, new_id) };
             let store = sqlite::open(options).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(store))
         }
@@ -70,7 +73,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_unknown_url_is_refused_with_the_forms_there_are() {
-        let options = StoreOptions { readers: 1, new_id: StoreId([0; 16]), crash: None };
+        let options =
+            StoreOptions { readers: 1, new_id: StoreId([0; 16]), verify: false, crash: None };
         for url in ["", "sqlite:", "memory", "postgres://localhost/x"] {
             let error = open(url, options.clone()).await.err().unwrap();
             assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");

@@ -75,7 +75,16 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
     let names: Vec<_> = excused.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(
         names,
-        ["STARTING", "STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "EXPIRED_IN_QUEUE", "INTERNAL"],
+        [
+            "DISK_FULL",
+            "STARTING",
+            "STORE_UNAVAILABLE",
+            "FILE_LOST",
+            "OUTCOME_UNKNOWN",
+            "EXPIRED_IN_QUEUE",
+            "DAMAGED",
+            "INTERNAL"
+        ],
         "{excused:?}"
     );
 }
@@ -91,6 +100,11 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         Reason::StoreUnavailable => {
             return Err("needs a disk that fails; the stores and the program are tested with one");
         }
+        Reason::DiskFull | Reason::FileLost | Reason::Damaged => {
+            return Err(
+                "needs a disk that is full or a file that is lost or damaged; the program is tested with them",
+            );
+        }
         Reason::OutcomeUnknown => {
             return Err(
                 "needs a disk that fails in the middle of a commit; the stores are tested with one",
@@ -102,9 +116,7 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
             );
         }
         Reason::Internal => {
-            return Err(
-                "needs a defect or a damaged file; the table of statuses is tested for its fixed text",
-            );
+            return Err("needs a defect; the table of statuses is tested for its fixed text");
         }
         Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),

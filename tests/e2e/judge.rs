@@ -31,10 +31,13 @@ pub const fn code(reason: Reason) -> Code {
         R::AmbiguousSessionId | R::TypeMismatch | R::MissingStateKey => Code::FailedPrecondition,
         R::CursorOfOtherStore | R::TooDeep => Code::FailedPrecondition,
         R::BeyondLastSequence => Code::OutOfRange,
-        R::StateTooLarge | R::AnswerTooLarge | R::Overloaded => Code::ResourceExhausted,
-        R::Starting | R::Draining | R::StoreUnavailable => Code::Unavailable,
+        R::StateTooLarge | R::AnswerTooLarge | R::Overloaded | R::DiskFull => {
+            Code::ResourceExhausted
+        }
+        R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => Code::Unavailable,
         R::OutcomeUnknown => Code::Unknown,
         R::ExpiredInQueue => Code::DeadlineExceeded,
+        R::Damaged => Code::DataLoss,
         R::Internal => Code::Internal,
     }
 }
@@ -43,9 +46,8 @@ pub const fn code(reason: Reason) -> Code {
 const fn retryable(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
-        R::Overloaded | R::Starting | R::Draining | R::StoreUnavailable | R::ExpiredInQueue => {
-            "yes"
-        }
+        R::Overloaded | R::DiskFull | R::ExpiredInQueue => "yes",
+        R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => "yes",
         R::OutcomeUnknown => "same_id",
         _ => "no",
     }
@@ -65,7 +67,8 @@ reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
     BatchTooLarge BadPageToken BadCursor BadMask KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
-    StateTooLarge AnswerTooLarge Overloaded Starting Draining StoreUnavailable OutcomeUnknown ExpiredInQueue Internal
+    StateTooLarge AnswerTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
+    Damaged Internal
 }
 
 /// The reason of this name.

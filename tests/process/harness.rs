@@ -17,6 +17,28 @@ use sessiond::proto::v1::{
     session_service_client::SessionServiceClient, state_delta::SetForm, state_operation::Operation,
 };
 use tonic::{Code, Status, transport::Channel};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+/// The status of a service in the health service, by its current value or as soon as it is `wanted`.
+pub async fn wait_for_health(channel: &Channel, service: &str, wanted: ServingStatus) {
+    let request = HealthCheckRequest { service: service.into() };
+    let stream = HealthClient::new(channel.clone()).watch(request).await.unwrap();
+    let mut stream = stream.into_inner();
+    let waiting = async {
+        while stream.message().await.unwrap().expect("health goes on").status() != wanted {}
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| {
+        panic!("`{service}` did not become {wanted:?}");
+    });
+}
+
+/// The reason of a refusal.
+pub fn reason(status: &Status) -> String {
+    use tonic_types::StatusExt as _;
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
 
 /// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
 pub const PATIENCE: Duration = Duration::from_secs(60);

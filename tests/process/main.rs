@@ -9,9 +9,13 @@
 
 mod commands;
 mod crash;
+mod damaged;
+mod disk_full;
 mod drain;
+mod file_lost;
 mod files;
 mod harness;
+mod leftovers;
 mod refuse;
 mod shell;
 mod store_files;

@@ -7,10 +7,21 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 11] = [
+const KNOWS: [(&str, &[&str]); 12] = [
     (
         "main",
-        &["server", "rpc", "engine", "store", "commit", "domain", "cli", "config", "telemetry"],
+        &[
+            "server",
+            "rpc",
+            "engine",
+            "store",
+            "commit",
+            "domain",
+            "cli",
+            "offline",
+            "config",
+            "telemetry",
+        ],
     ),
     ("server", &["rpc", "engine", "store", "commit", "domain", "proto", "config", "telemetry"]),
     ("rpc", &["engine", "store", "commit", "domain", "proto"]),
@@ -20,6 +31,7 @@ const KNOWS: [(&str, &[&str]); 11] = [
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
     ("cli", &["domain", "proto"]),
+    ("offline", &["store"]),
     ("config", &["domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),

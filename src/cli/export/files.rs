@@ -10,6 +10,7 @@ use std::{
 use indexmap::IndexSet;
 use tempfile::NamedTempFile;
 
+use super::damage;
 use crate::{
     cli::{
         args::{JSON_FORM, MAX_PAGE},
@@ -28,6 +29,7 @@ pub fn create(directory: &Path) -> Result<(), Failure> {
 pub async fn list(
     server: &Server,
     scope: v1::SessionKey,
+    skip_damaged: bool,
 ) -> Result<IndexSet<v1::SessionKey>, Failure> {
     let mut request = v1::ListSessionsRequest {
         app_name: scope.app_name,
@@ -36,6 +38,9 @@ pub async fn list(
         json_form: JSON_FORM,
         ..Default::default()
     };
+    if skip_damaged {
+        return damage::list(server, &request).await;
+    }
     let mut keys = IndexSet::new();
     loop {
         let page = server.sessions().list_sessions(request.clone()).await?.into_inner();

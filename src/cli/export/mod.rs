@@ -1,5 +1,6 @@
 //! `sessiond export`: writes sessions into files that ADK reads or `import` restores.
 
+mod damage;
 mod files;
 mod name;
 mod shared;
@@ -31,6 +32,7 @@ const SUFFIX: &str = ".session.json";
   sessiond export --app shop --user alice --session s1 > s1.session.json
   sessiond export --app shop --out backup --format sessiond   # to restore from
   sessiond export --app shop --state-only > shop.state.json   # app: keys alone
+  sessiond export --app shop --out saved --skip-damaged
   adk run --resume s1.session.json my_agent  # what `export` wrote
 
 A file has ADK's form of a session and nothing more, so that ADK's tools read
@@ -51,6 +53,9 @@ pub struct ExportArgs {
     /// The state of the application or the user instead of sessions.
     #[arg(long, conflicts_with_all = ["session", "format"])]
     state_only: bool,
+    /// Save what is not damaged: a session with damage in it up to the last event before that.
+    #[arg(long, requires = "out")]
+    skip_damaged: bool,
 }
 
 const FILES: [Column; 4] = [
@@ -68,7 +73,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         return shared::export(&server, key, args.out.as_deref(), args.connect.format()).await;
     }
     let keys = match key.session_id.is_empty() {
-        true => list(&server, key.clone()).await?,
+        true => list(&server, key.clone(), args.skip_damaged).await?,
         false => IndexSet::from([key.clone()]),
     };
     if keys.is_empty() {
@@ -85,7 +90,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(text));
         };
         let mut to = BufWriter::new(io::stdout());
-        let (_, losses) = export(&server, key, args.format, &mut to).await?;
+        let (_, losses) = export(&server, key, args.format, None, &mut to).await?;
         to.flush()?;
         warn(&key.session_id, &losses);
         return Ok(());
@@ -96,7 +101,13 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     let (several, mut failed) = (keys.len() > 1, false);
     for key in keys {
         let (user_id, session_id) = (&key.user_id, &key.session_id);
-        let exported = export_to_file(&server, &key, args.format, &directory).await;
+        let mut exported = export_to_file(&server, &key, args.format, None, &directory).await;
+        if let Err(Failure::Refused(status)) = &exported
+            && args.skip_damaged
+            && damage::is_damage(status)
+        {
+            exported = export_readable(&server, &key, args.format, &directory).await;
+        }
         progress.step();
         progress.pause(|| match exported {
             Ok((path, events, losses)) => {
@@ -135,32 +146,57 @@ fn warn(session_id: &str, losses: &Losses) {
     }
 }
 
-/// Writes a file that appears whole or not at all. Returns its path, the number of events, and what it lacks.
-async fn export_to_file(
+/// Writes a damaged session as it was right after the last event that can be read.
+async fn export_readable(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
     directory: &Path,
 ) -> Result<(PathBuf, usize, Losses), Failure> {
+    let last = damage::readable_up_to(server, key).await?;
+    let exported = export_to_file(server, key, form, Some(last), directory).await?;
+    tell(&format!(
+        "note: session `{}` of `{}` is damaged behind event {last} and saved as it was then",
+        key.session_id, key.user_id
+    ));
+    Ok(exported)
+}
+
+/// Writes a file that appears whole or not at all. Returns its path, the number of events, and what it lacks.
+async fn export_to_file(
+    server: &Server,
+    key: &v1::SessionKey,
+    form: FileForm,
+    readable: Option<i64>,
+    directory: &Path,
+) -> Result<(PathBuf, usize, Losses), Failure> {
     let path = directory.join(name::of([&key.app_name, &key.user_id, &key.session_id], SUFFIX));
     let mut file = new_file(directory, &path)?;
-    let (events, losses) = export(server, key, form, &mut file).await?;
+    let (events, losses) = export(server, key, form, readable, &mut file).await?;
     finish(file, &path)?;
     Ok((path, events, losses))
 }
 
-/// Writes one session as it is now, whatever is appended meanwhile. Returns the number of events and what the form lacks.
+/// Writes one session as it is now, whatever is appended meanwhile; or as it was right after its last `readable` event, without the
+/// states that are damaged. Returns the number of events and what the form lacks.
 async fn export(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
+    readable: Option<i64>,
     to: &mut impl Write,
 ) -> Result<(usize, Losses), Failure> {
     let sessions = server.sessions();
     let get = async |request| sessions.clone().get_session(request).await.map(Response::into_inner);
-    let now = get_request(key);
-    let session = get(now.clone()).await?.session.unwrap_or_default();
-    let created = get(v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
+    let now = v1::GetSessionRequest { as_of_sequence: readable, ..get_request(key) };
+    let state = async |request: v1::GetSessionRequest| match get(request.clone()).await {
+        Err(status) if readable.is_some() && damage::is_damage(&status) => {
+            get(v1::GetSessionRequest { without_state: true, ..request }).await
+        }
+        answer => answer,
+    };
+    let session = state(now.clone()).await?.session.unwrap_or_default();
+    let created = state(v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
     let last_sequence = session.last_sequence;
     let mut writer = FileWriter::begin(to, &session, form)?;
     if last_sequence > 0 {

@@ -49,7 +49,7 @@ pub async fn export(
     let mut users = BTreeSet::from([key.user_id.clone()]);
     if key.user_id.is_empty() {
         // Users are known by their sessions. One without a session is exported with --user.
-        users.extend(list(server, key.clone()).await?.into_iter().map(|key| key.user_id));
+        users.extend(list(server, key.clone(), false).await?.into_iter().map(|key| key.user_id));
     }
     let (mut files, mut lines) = (0, Lines::new(format, &FILES));
     for user_id in users {

@@ -64,12 +64,15 @@ const fn code(reason: Reason) -> Code {
         | Reason::CursorOfOtherStore
         | Reason::TooDeep => Code::FailedPrecondition,
         Reason::BeyondLastSequence => Code::OutOfRange,
-        Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded => {
+        Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded | Reason::DiskFull => {
             Code::ResourceExhausted
         }
-        Reason::Starting | Reason::Draining | Reason::StoreUnavailable => Code::Unavailable,
+        Reason::Starting | Reason::Draining | Reason::StoreUnavailable | Reason::FileLost => {
+            Code::Unavailable
+        }
         Reason::OutcomeUnknown => Code::Unknown,
         Reason::ExpiredInQueue => Code::DeadlineExceeded,
+        Reason::Damaged => Code::DataLoss,
         Reason::Internal => Code::Internal,
         // The faults of a request.
         _ => Code::InvalidArgument,
@@ -81,9 +84,11 @@ const fn retryable(reason: Reason) -> &'static str {
     match reason {
         // The same call, later. It was certainly not applied.
         Reason::Overloaded
+        | Reason::DiskFull
         | Reason::Starting
         | Reason::Draining
         | Reason::StoreUnavailable
+        | Reason::FileLost
         | Reason::ExpiredInQueue => "yes",
         // Only with the same event or request id. It may have been applied.
         Reason::OutcomeUnknown => "same_id",
@@ -113,6 +118,12 @@ impl Report {
         let value = truncated(&value.to_string(), TEXT_BYTES, str::len);
         self.metadata.push((name, value));
         self
+    }
+
+    /// Says when a retry makes sense.
+    pub fn retry_after(self, millis: u64) -> Self {
+        let retry_after = Some(Duration::from_millis(millis));
+        Self { retry_after, ..self.with("retry_after_millis", millis) }
     }
 
     /// Adds a JSON array of the first items, at least one, then how many there are more.

@@ -7,7 +7,7 @@ use tonic_types::StatusExt;
 
 use super::{outline, report::DOMAIN, status};
 use crate::domain::{
-    error::{Bounded, Cause, Error, Reason, SequenceConflict, Violation},
+    error::{Bounded, Cause, Damage, Error, Reason, SequenceConflict, Violation},
     field::Path,
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
@@ -30,8 +30,15 @@ fn session(part: &str) -> SessionKey {
 type Row = (Error, Code, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The reasons that may be repeated as they are, and those that may be repeated with the same id.
-const RETRYABLE: [&str; 5] =
-    ["OVERLOADED", "STARTING", "DRAINING", "STORE_UNAVAILABLE", "EXPIRED_IN_QUEUE"];
+const RETRYABLE: [&str; 7] = [
+    "OVERLOADED",
+    "DISK_FULL",
+    "STARTING",
+    "DRAINING",
+    "STORE_UNAVAILABLE",
+    "FILE_LOST",
+    "EXPIRED_IN_QUEUE",
+];
 const RETRYABLE_WITH_SAME_ID: [&str; 1] = ["OUTCOME_UNKNOWN"];
 
 fn retryable(reason: &str) -> &'static str {
@@ -79,6 +86,9 @@ fn rows() -> Vec<Row> {
         (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),
         (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),
         (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "write_queue"), ("retry_after_millis", "250")]),
+        (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
+        (Error::FileLost, Code::Unavailable, "FILE_LOST", &[]),
+        (Error::damaged(Damage::Log, "event 3 is missing"), Code::DataLoss, "DAMAGED", &[("what", "log")]),
         (Error::Starting, Code::Unavailable, "STARTING", &[]),
         (Error::Draining, Code::Unavailable, "DRAINING", &[]),
         (Error::StoreUnavailable(Cause::new("disk I/O error")), Code::Unavailable, "STORE_UNAVAILABLE", &[]),

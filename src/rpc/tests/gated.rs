@@ -3,16 +3,16 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::memory;
 use crate::{
     commit::{Answer, Request},
     domain::{error::Error, token::StoreId},
     store::{
-        KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
-        SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
-        memory::MemoryStore,
+        Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
+        WatchQuery, memory::MemoryStore,
     },
 };
 
@@ -66,6 +66,10 @@ impl Store for GatedStore {
 
     fn notifier(&self) -> &Notifier {
         self.inner.notifier()
+    }
+
+    fn condition(&self) -> watch::Receiver<Condition> {
+        self.inner.condition()
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::world::World;
 use super::{
-    Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
-    SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
     group::{self, Submission},
 };
 use crate::{
@@ -60,6 +60,10 @@ impl Store for MemoryStore {
 
     fn notifier(&self) -> &Notifier {
         &self.notifier
+    }
+
+    fn condition(&self) -> watch::Receiver<Condition> {
+        watch::channel(Condition::Ready).1
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

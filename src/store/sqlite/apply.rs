@@ -21,9 +21,6 @@ use crate::commit::{
 const PURGED_ROWS: usize = 512;
 const PURGED_BYTES: usize = 1 << 20;
 
-/// Pages that one piece of a sweep gives back to the file system: more than it empties.
-const FREED_PAGES: usize = 512;
-
 /// Removing the events of a session, and its snapshots, up to a version.
 const PURGE_EVENTS: [&str; 2] = [
     "DELETE FROM event WHERE id IN (SELECT row FROM log_index WHERE node = ?1 AND version <= ?2)",
@@ -282,7 +279,7 @@ impl Writer {
                 }
             }
         }
-        Ok(tables.snapshot_if_due(log, *before, *version, *state_bytes)?)
+        tables.snapshot_if_due(log, *before, *version, *state_bytes)
     }
 
     fn put_tombstone(&self, incarnation: Incarnation, lease_until: i64) -> Result<(), Error> {
@@ -334,6 +331,7 @@ impl Writer {
 
     /// Removes some rows of a session that is gone, and its tombstone when nothing else is left.
     fn purge(&mut self, session: Incarnation) -> Result<(), Error> {
+        self.leftovers.has_swept();
         // A fork cannot go on without these rows.
         self.put_tombstone(session, PURGED)?;
         let tables = &self.tables;
@@ -350,7 +348,7 @@ impl Writer {
                 for delete in deletions {
                     tables.run(delete, (session.0, end))?;
                 }
-                return self.free_pages();
+                return self.tables.free_pages();
             }
         }
         for (table, node, key) in SHORT_ROWS {
@@ -362,13 +360,6 @@ impl Writer {
                 break;
             }
         }
-        self.free_pages()
-    }
-
-    /// Gives pages that nothing uses back to the file system.
-    fn free_pages(&self) -> Result<(), Error> {
-        let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
-        self.tables.each(&pragma, (), |_| Ok::<_, Error>(true))?;
-        Ok(())
+        self.tables.free_pages()
     }
 }

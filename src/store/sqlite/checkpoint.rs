@@ -4,14 +4,16 @@
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 
 use std::{
-    path::PathBuf,
+    sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use tracing::{error, warn};
 
 use super::{
-    connection::{Tables, connect},
+    connection::{LOCK_WAIT, Tables},
+    lock::FileLock,
     prelude::*,
 };
 
@@ -28,10 +30,12 @@ const ROUNDS: u32 = 3;
 /// Pages in the log at which the writer waits for the checkpointer and then moves everything: 256 MiB.
 const MAX_PAGES: u32 = 64_000;
 
+/// How long emptying the log waits for readers, while writes wait: longer than most reads take.
+const EMPTY_WAIT: Duration = Duration::from_millis(50);
+
 /// What the writer knows of the log, and its checkpointer.
-#[derive(Default)]
 pub(super) struct Checkpoints {
-    path: PathBuf,
+    file: Arc<FileLock>,
     /// The checkpointer.
     round: Option<JoinHandle<()>>,
     /// Rounds since the log began.
@@ -41,8 +45,8 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, ..Self::default() }
+    pub(super) fn new(file: Arc<FileLock>) -> Self {
+        Self { file, round: None, rounds: 0, tried: 0 }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
@@ -69,10 +73,31 @@ impl Checkpoints {
         checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
     }
 
+    /// Moves everything, so that the log is used again instead of growing: the disk is full.
+    pub(super) fn at_once(&mut self, tables: &Tables) {
+        self.round.take().into_iter().for_each(join);
+        self.tried = checkpoint(tables, "PASSIVE").0;
+    }
+
+    /// Moves everything and empties the log's file. Returns whether it did: a reader may still need the log.
+    pub(super) fn empty(&mut self, tables: &Tables) -> bool {
+        self.round.take().into_iter().for_each(join);
+        let waits = |time| tables.0.busy_timeout(time);
+        let emptied = waits(EMPTY_WAIT).and_then(|()| {
+            tables.one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| Ok(!row.get::<_, bool>(0)?))
+        });
+        let emptied = waits(LOCK_WAIT).and(emptied).is_ok_and(|done| done == Some(true));
+        if emptied {
+            self.tried = 0;
+        }
+        emptied
+    }
+
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
-        let path = self.path.clone();
-        let work = move || match connect(&path).and_then(Tables::writer) {
+        let file = Arc::clone(&self.file);
+        let connect = move || Ok::<_, Error>(Tables::writer(file.connect()?)?);
+        let work = move || match connect() {
             Ok(tables) => drop(checkpoint(&tables, "PASSIVE")),
             Err(error) => warn!(%error, "the checkpointer found no connection and will try again"),
         };

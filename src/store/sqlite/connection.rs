@@ -6,33 +6,49 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, hooks::Wal,
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    ffi::{
+        SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
+    },
+    hooks::Wal,
     types::FromSql,
 };
 
 use super::prelude::*;
 
+/// Codes of a disk that does not give back what was written.
+const UNREADABLE: [i32; 3] = [SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_CORRUPTFS];
+
+/// How long a connection waits for the locks of another program.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Pages that one step gives back to the file system, a few milliseconds: mostly more than a piece of a sweep empties.
+const FREED_PAGES: usize = 512;
+
 /// Statements that a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 128;
 
-/// Opens a file for reading and writing, and makes it if it is missing.
+/// Opens a file for reading and writing. It is there: whoever opens it has locked it.
 pub(super) fn connect(path: &Path) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags)
 }
 
 /// A connection to a file with the tables of this version, and the pages in the log after its last commit.
 pub(super) struct Tables(pub(super) Connection, Arc<AtomicU32>);
 
 impl Tables {
-    /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file.
+    /// Durable at every commit, checkpoints between groups, and memory for the inner pages of a large file. Deleted rows are overwritten
+    /// in the pages that stay (FAST); pages that become empty leave the file, which costs less than overwriting them as well.
     pub(super) fn writer(mut connection: Connection) -> Result<Self> {
         let settings = "PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;
             PRAGMA wal_autocheckpoint = 0;
+            PRAGMA secure_delete = FAST;
             PRAGMA temp_store = MEMORY;
             PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -16384;";
@@ -56,6 +72,18 @@ impl Tables {
             PRAGMA cache_size = -8192;
             PRAGMA mmap_size = 1073741824;";
         let connection = Connection::open_with_flags(path, flags)?;
+        connection.execute_batch(settings)?;
+        Ok(Self::new(connection, Arc::default()))
+    }
+
+    /// For work on a whole file that no server has open: what is sorted or copied goes to the disk.
+    pub(super) fn checker(connection: Connection) -> Result<Self> {
+        let settings = "PRAGMA journal_mode = WAL;
+            PRAGMA synchronous = FULL;
+            PRAGMA temp_store = FILE;
+            PRAGMA foreign_keys = OFF;
+            PRAGMA cache_size = -16384;";
+        connection.busy_timeout(LOCK_WAIT)?;
         connection.execute_batch(settings)?;
         Ok(Self::new(connection, Arc::default()))
     }
@@ -128,6 +156,13 @@ impl Tables {
         Ok(true)
     }
 
+    /// Gives some pages that nothing uses back to the file system.
+    pub(super) fn free_pages(&self) -> Result<(), Error> {
+        let pragma = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
+        self.each(&pragma, (), |_| Ok::<_, Error>(true))?;
+        Ok(())
+    }
+
     /// The last position of a piece of rows of `position, bytes`, which ends when it has enough bytes.
     pub(super) fn end_of_piece(
         &self,
@@ -145,14 +180,34 @@ impl Tables {
     }
 }
 
+/// Whether there was no space, for the file or for the index of its log.
+pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
+    let Some(failure) = error.sqlite_error() else { return false };
+    failure.code == ErrorCode::DiskFull || failure.extended_code == SQLITE_IOERR_SHMSIZE
+}
+
 /// Nothing of the driver leaves this folder. Its message is kept as the cause, for the log.
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::internal(error),
-            Some(_) => Self::StoreUnavailable(Cause::new(error)),
-            // The driver reports that a row does not match the schema.
-            None => Self::internal(error),
+        use rusqlite::Error as Driver;
+        match error {
+            Driver::SqliteFailure(failure, _) => match failure.code {
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                    Self::damaged(Damage::Pages, error)
+                }
+                // A bad sector, or a file that is shorter than it says.
+                _ if UNREADABLE.contains(&failure.extended_code) => {
+                    Self::damaged(Damage::Pages, error)
+                }
+                _ if is_disk_full(&error) => Self::DiskFull,
+                _ => Self::StoreUnavailable(Cause::new(error)),
+            },
+            // A row does not hold what this program writes.
+            Driver::FromSqlConversionFailure(..)
+            | Driver::IntegralValueOutOfRange(..)
+            | Driver::InvalidColumnType(..)
+            | Driver::Utf8Error(..) => Self::damaged(Damage::Row, error),
+            _ => Self::internal(error),
         }
     }
 }

@@ -104,23 +104,27 @@ impl Search {
         }
         let (mut scanned, mut seen) = (0, None);
         for (low, high) in ranges {
-            let is_whole =
-                tables.each_row(self.log, EVENT_COLUMNS, (low, high), *descending, |row| {
-                    if scanned == PAGE_SCANNED {
+            let read = tables.each_row(self.log, EVENT_COLUMNS, (low, high), *descending, |row| {
+                if scanned == PAGE_SCANNED {
+                    return Ok(false);
+                }
+                let sequence = row.get(0)?;
+                if row::passes(row, filter)? {
+                    let event = row::event(row, !visible.contains(sequence))?;
+                    if !self.budget.take(event.bytes()) {
                         return Ok(false);
                     }
-                    let sequence = row.get(0)?;
-                    if row::passes(row, filter)? {
-                        let event = row::event(row, !visible.contains(sequence))?;
-                        if !self.budget.take(event.bytes()) {
-                            return Ok(false);
-                        }
-                        self.found.push(event);
-                    }
-                    scanned += 1;
-                    seen = Some(sequence);
-                    Ok::<_, Error>(true)
-                })?;
+                    self.found.push(event);
+                }
+                scanned += 1;
+                seen = Some(sequence);
+                Ok(true)
+            });
+            let is_whole = match read {
+                // What lies before the damage is a page. The next one begins with the damage.
+                Err(Error::Damaged(..)) if !self.found.is_empty() => false,
+                read => read?,
+            };
             if !is_whole {
                 // Rows read since the last event on this page did not pass, and need not be read again.
                 let rest = seen.map_or(interval, |seen| narrow(interval, *descending, seen));

@@ -1,9 +1,7 @@
-//! The file: its options, its whole path, its lock and its version, and why it can be refused.
+//! The file: its options, its whole path and its version, and why it can be refused.
 
 use std::{
-    fmt,
-    fs::{File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB};
 use tracing::error;
 
 use super::{
+    connection::is_disk_full,
     prelude::*,
     schema::{APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
 };
@@ -33,6 +32,8 @@ pub struct SqliteOptions {
     pub group_requests: usize,
     /// Bytes of heads and state that the writer keeps in memory: the sessions of an hour of a busy service.
     pub cache_bytes: usize,
+    /// Look for damage first, and do not open a damaged file.
+    pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
     /// The time of commits.
@@ -49,6 +50,7 @@ impl SqliteOptions {
             queue_requests: 4096,
             group_requests: 512,
             cache_bytes: 64 << 20,
+            verify: false,
             crash: None,
             clock: Arc::new(SystemClock),
         }
@@ -81,6 +83,10 @@ pub enum OpenError {
         "The file '{0}' is not a SQLite database, or it is damaged. Restore it from a backup, or choose another file."
     )]
     Damaged(PathBuf),
+    #[error(
+        "The database '{path}' is damaged: the log lists {findings} findings. Restore it from a backup, or start without --verify and save the rest with `sessiond export --skip-damaged`."
+    )]
+    Findings { path: PathBuf, findings: u64 },
     #[error("The database '{0}' was not made by sessiond. Choose another file.")]
     Foreign(PathBuf),
     #[error(
@@ -92,6 +98,11 @@ pub enum OpenError {
         "The database '{path}' has version {version}, which was never released, and this sessiond reads version {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
     )]
     Older { path: PathBuf, version: i32 },
+    /// Of work on a file that does not migrate it.
+    #[error(
+        "The database '{path}' has version {version}, and this needs version {SCHEMA_VERSION}. Start `sessiond serve` on it once, which migrates it."
+    )]
+    NotMigrated { path: PathBuf, version: i32 },
     #[error(
         "The database has to be migrated, and '{0}' already holds a copy from an earlier migration. Move that file to another folder, then start again."
     )]
@@ -110,6 +121,8 @@ pub enum OpenError {
         "The database '{0}' is not writable. Make the file and its folder writable for this user."
     )]
     ReadOnly(PathBuf),
+    #[error("The disk of the database '{0}' is full. Free space on it, then start again.")]
+    DiskFull(PathBuf),
     #[error("The folder '{0}' of the database does not exist. Create it, or choose another place.")]
     NoFolder(PathBuf),
     #[error("'{0}' is not a file. Choose a file for the database.")]
@@ -140,6 +153,7 @@ impl OpenError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Self::Damaged(path),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(path),
+            _ if is_disk_full(error) => Self::DiskFull(path),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::InUse { path, pid: None }
             }
@@ -170,35 +184,6 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// Locks a file beside the database. The database itself must never be opened past SQLite: closing it would give up SQLite's own
-/// locks.
-pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
-    let failed = |error: io::Error| OpenError::failed(path, error);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(beside(path, "-lock")).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            OpenError::ReadOnly(path.into())
-        }
-        _ => failed(error),
-    })?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let read = file.read_to_string(&mut text);
-            let pid = read.ok().and_then(|_| text.trim().parse().ok());
-            return Err(OpenError::InUse { path: path.into(), pid });
-        }
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-    }
-    // For people and for the message above; nothing depends on it.
-    file.set_len(0).map_err(failed)?;
-    file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    writeln!(file, "{}", std::process::id()).map_err(failed)?;
-    Ok(file)
 }
 
 /// The version of a file; `None`: it is empty. Errors: it is not to be opened by this program.

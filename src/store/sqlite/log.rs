@@ -56,41 +56,33 @@ impl Tables {
         Ok(found.unwrap_or_default())
     }
 
-    /// Goes through the rows of a log in `(after, up_to]` until `take` refuses one. Returns whether it took all.
-    pub(super) fn each_row<E: From<rusqlite::Error>>(
+    /// Goes through the rows of a log in `(after, up_to]` until `take` refuses one. Returns whether it took all. The first column is the
+    /// version. A version that is missing is damage, which SQLite does not see.
+    pub(super) fn each_row(
         &self,
         log: Log,
         columns: &str,
         (after, up_to): (Version, Version),
         descending: bool,
-        mut take: impl FnMut(&Row<'_>) -> Result<bool, E>,
-    ) -> Result<bool, E> {
+        mut take: impl FnMut(&Row<'_>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
         let (last, unindexed) = self.unindexed(log)?;
         let indexed = last.saturating_sub(unindexed.len() as u64);
         let table = log.table();
-        for in_tail in [descending, !descending] {
-            let (after, up_to) = match in_tail {
-                true => (after.max(indexed), up_to.min(last)),
-                false => (after, up_to.min(indexed)),
+        let mut expected = Dense { after, up_to: up_to.min(last), descending };
+        let mut take = |row: &Row<'_>| {
+            expected.next(row.get(0)?)?;
+            take(row)
+        };
+        for in_index in [!descending, descending] {
+            let (after, up_to) = match in_index {
+                true => (after, up_to.min(indexed)),
+                false => (after.max(indexed), up_to.min(last)),
             };
             if after >= up_to {
                 continue;
             }
-            let is_whole = if in_tail {
-                let mut statement =
-                    self.prepare(&format!("SELECT {columns} FROM {table} t WHERE t.id = ?1"))?;
-                let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
-                let mut each = |row: &i64| {
-                    let mut found = statement.query([row])?;
-                    take(found.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
-                };
-                match descending {
-                    true => {
-                        rows.iter().rev().try_fold(true, |on, row| Ok::<_, E>(on && each(row)?))
-                    }
-                    false => rows.iter().try_fold(true, |on, row| Ok(on && each(row)?)),
-                }?
-            } else {
+            let is_whole = if in_index {
                 let order = if descending { "DESC" } else { "ASC" };
                 let sql = format!(
                     "SELECT {columns} FROM log_index i JOIN {table} t ON t.id = i.row
@@ -98,11 +90,90 @@ impl Tables {
                      ORDER BY i.version {order}"
                 );
                 self.each(&sql, (log.node, after, up_to), &mut take)?
+            } else {
+                let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
+                self.each_of(log, columns, rows, descending, &mut take)?
             };
             if !is_whole {
                 return Ok(false);
             }
         }
+        expected.end()?;
         Ok(true)
+    }
+
+    /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing.
+    fn each_of(
+        &self,
+        log: Log,
+        columns: &str,
+        rows: &[i64],
+        descending: bool,
+        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let table = log.table();
+        let mut statement =
+            self.prepare(&format!("SELECT {columns} FROM {table} t WHERE t.id = ?1"))?;
+        for at in 0..rows.len() {
+            let at = if descending { rows.len() - 1 - at } else { at };
+            let mut found = statement.query([rows[at]])?;
+            if let Some(row) = found.next()?
+                && !take(row)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes through every row of a log, whatever its node says of it, and however many are missing.
+    pub(super) fn every_row(
+        &self,
+        log: Log,
+        columns: &str,
+        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "SELECT {columns} FROM log_index i JOIN {} t ON t.id = i.row
+             WHERE i.node = ?1 ORDER BY i.version",
+            log.table()
+        );
+        self.each(&sql, [log.node], &mut *take)?;
+        self.each_of(log, columns, &self.unindexed(log)?.1, false, take)?;
+        Ok(())
+    }
+}
+
+/// The versions that a read has still to find.
+struct Dense {
+    after: Version,
+    up_to: Version,
+    descending: bool,
+}
+
+impl Dense {
+    /// The next row has this version.
+    fn next(&mut self, version: Version) -> Result<(), Error> {
+        if self.after >= self.up_to || version != self.expected() {
+            return Err(self.missing());
+        }
+        match self.descending {
+            true => self.up_to -= 1,
+            false => self.after += 1,
+        }
+        Ok(())
+    }
+
+    /// No row follows.
+    fn end(&self) -> Result<(), Error> {
+        if self.after >= self.up_to { Ok(()) } else { Err(self.missing()) }
+    }
+
+    fn expected(&self) -> Version {
+        if self.descending { self.up_to } else { self.after + 1 }
+    }
+
+    fn missing(&self) -> Error {
+        Error::damaged(Damage::Log, format!("position {} is missing", self.expected()))
     }
 }

@@ -14,7 +14,8 @@ use tracing::info;
 
 use super::{
     connection::{Tables, connect},
-    file::{OpenError, beside, file_version, lock, whole_path},
+    file::{OpenError, beside, file_version, whole_path},
+    lock::lock,
     prelude::*,
     schema,
 };

@@ -9,11 +9,15 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod compact;
 mod connection;
+mod disk;
 mod events;
 mod file;
 mod index;
+mod leftovers;
 mod load;
+mod lock;
 mod log;
 mod migrate;
 mod prelude;
@@ -22,6 +26,7 @@ mod readers;
 mod row;
 mod schema;
 mod snapshot;
+pub mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -33,17 +38,21 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::{sync::oneshot, task::spawn_blocking};
+use tokio::{
+    sync::{oneshot, watch},
+    task::spawn_blocking,
+};
 use tracing::error;
 
-use self::{events::Search, prelude::*, readers::Readers, writer::Writer};
+use self::{disk::Disk, events::Search, prelude::*, readers::Readers, writer::Writer};
 use super::{
-    Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
-    SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
     group::{Submission, abandoned},
     queue::Queue,
 };
 use crate::commit::{Answer, Request};
+pub use compact::compact;
 pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
 pub use migrate::dry_run;
 
@@ -58,6 +67,7 @@ pub struct SqliteStore {
     id: StoreId,
     notifier: Arc<Notifier>,
     clock: Arc<dyn Clock>,
+    condition: watch::Receiver<Condition>,
     writes: Arc<Queue<Submission>>,
     readers: Readers,
     /// Those that read, and last the one that writes.
@@ -74,25 +84,30 @@ pub async fn open(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
 fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let path = file::whole_path(&options.path)?;
     options.path.clone_from(&path);
-    let lock = file::lock(&path)?;
-    let (tables, id) = migrate::open(&path, options.new_id)?;
+    let lock = Arc::new(lock::lock(&path)?);
+    let opened = migrate::open(&path, options.new_id);
+    let is_full = matches!(opened, Err(OpenError::DiskFull(_))) && disk::give_up_reserve(&path);
+    let (tables, id) = if is_full { migrate::open(&path, options.new_id)? } else { opened? };
+    if options.verify {
+        verify::before_serving(&path)?;
+    }
+    let disk = Disk::new(Arc::clone(&lock), is_full);
     let notifier = Arc::new(Notifier::default());
     let full =
         Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
     let writes = Arc::new(Queue::new(options.queue_requests, QUEUE_BYTES, full));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
-    let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables);
+    let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables, disk);
     let writer = writer.map_err(|error| OpenError::failed(&path, error))?;
     let failed = |error: std::io::Error| OpenError::failed(&path, error);
-    let (readers, mut handles) = Readers::start(&path, threads).map_err(failed)?;
-    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(move || {
-        writer.run();
-        // No other process may have the file before, also where the store was dropped.
-        drop(lock);
-    });
+    let (readers, mut handles) = Readers::start(&lock, threads).map_err(failed)?;
+    let condition = lock.condition.subscribe();
+    // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
+    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run());
     // Without a writer the readers end as well: they have nothing to wait for.
     handles.push(spawned.inspect_err(|_| readers.close()).map_err(failed)?);
-    Ok(SqliteStore { id, notifier, clock, writes, readers, threads: Mutex::new(handles) })
+    let threads = Mutex::new(handles);
+    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }
 
 impl SqliteStore {
@@ -116,6 +131,10 @@ impl Store for SqliteStore {
 
     fn notifier(&self) -> &Notifier {
         &self.notifier
+    }
+
+    fn condition(&self) -> watch::Receiver<Condition> {
+        self.condition.clone()
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {

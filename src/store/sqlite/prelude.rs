@@ -2,7 +2,7 @@
 
 pub(super) use rusqlite::{Result, Row};
 
-pub(super) use crate::domain::prelude::*;
+pub(super) use crate::domain::{error::Damage, prelude::*};
 
 /// Number of an application, a user or a session.
 pub(super) type NodeId = u64;

@@ -101,14 +101,18 @@ impl Tables {
     }
 
     /// An event of a session.
-    pub(super) fn event(&self, incarnation: Incarnation, at: Sequence) -> Result<Option<EventRow>> {
+    pub(super) fn event(
+        &self,
+        incarnation: Incarnation,
+        at: Sequence,
+    ) -> Result<Option<EventRow>, Error> {
         let mut found = None;
         let range = (at.saturating_sub(1), at);
         self.each_row(Log::of_session(incarnation), EVENT_COLUMNS, range, false, |row| {
             let fingerprint = Fingerprint(u128::from_le_bytes(row.get(FINGERPRINT)?));
             found =
                 Some(EventRow { incarnation, event: row::event(row, false)?.into(), fingerprint });
-            Ok::<_, rusqlite::Error>(true)
+            Ok(true)
         })?;
         Ok(found)
     }
@@ -132,7 +136,12 @@ impl Tables {
     }
 
     /// Everything that was visible from a session right after an event, which left these versions.
-    fn merged_as_of(&self, found: &Found, at: Sequence, wide: ScopeVersions) -> Result<State> {
+    fn merged_as_of(
+        &self,
+        found: &Found,
+        at: Sequence,
+        wide: ScopeVersions,
+    ) -> Result<State, Error> {
         let mut entries = Vec::new();
         for (kind, node, at, newest) in [
             (ScopeKind::Application, found.app, wide.application, self.version_of(found.app)?),
@@ -239,26 +248,29 @@ impl Tables {
         let mut budget = Budget::new(query.max_items, query.max_bytes);
         let mut scanned = 0;
         let mut last = None;
-        let is_whole =
-            self.each(&select_behind(query), (scope, secs, nanos, user, session), |row| {
-                if scanned == PAGE_SCANNED {
+        let listed = self.each(&select_behind(query), (scope, secs, nanos, user, session), |row| {
+            if scanned == PAGE_SCANNED {
+                return Ok(false);
+            }
+            scanned += 1;
+            let found = row::session(row, app_name.clone())?;
+            let key = &found.info.key;
+            let place = (found.info.last_event_time, key.user_id.clone(), key.session_id.clone());
+            if !found.info.expired(now) && found.info.labels.contain(labels) {
+                let state = query.with_state.then(|| self.merged(found.nodes())).transpose()?;
+                if !budget.take(state.as_ref().map_or(0, State::text_len)) {
                     return Ok(false);
                 }
-                scanned += 1;
-                let found = row::session(row, app_name.clone())?;
-                let key = &found.info.key;
-                let place =
-                    (found.info.last_event_time, key.user_id.clone(), key.session_id.clone());
-                if !found.info.expired(now) && found.info.labels.contain(labels) {
-                    let state = query.with_state.then(|| self.merged(found.nodes())).transpose()?;
-                    if !budget.take(state.as_ref().map_or(0, State::text_len)) {
-                        return Ok(false);
-                    }
-                    page.sessions.push((found.info, state));
-                }
-                last = Some(place);
-                Ok::<_, Error>(true)
-            })?;
+                page.sessions.push((found.info, state));
+            }
+            last = Some(place);
+            Ok::<_, Error>(true)
+        });
+        let is_whole = match listed {
+            // What lies before the damage is a page. The next one begins with the damage.
+            Err(Error::Damaged(..)) if !page.sessions.is_empty() => false,
+            listed => listed?,
+        };
         page.rest = last.filter(|_| !is_whole);
         Ok(page)
     }

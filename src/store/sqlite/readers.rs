@@ -3,15 +3,17 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::{connection::Tables, prelude::*};
+use super::{connection::Tables, lock::FileLock, prelude::*};
 use crate::store::queue::Queue;
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
@@ -26,27 +28,33 @@ type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 /// The pool.
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
+    /// Reads that met damage.
+    pub(super) damaged: Arc<AtomicU64>,
 }
 
 impl Readers {
     /// Starts the threads. They end when [`Self::close`] has been called and nothing is left to do.
-    pub(super) fn start(path: &Path, threads: usize) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
+    pub(super) fn start(
+        file: &Arc<FileLock>,
+        threads: usize,
+    ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let full =
             Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: RETRY_AFTER_MILLIS };
         let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, full));
         let start = |at| {
-            let (path, queue) = (path.to_path_buf(), Arc::clone(&queue));
+            let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
             thread.spawn(move || {
-                let mut connection = None;
+                // At once, so that a file can still be read when it is removed.
+                let mut connection = connect(&file);
                 while let Some(job) = queue.pop() {
                     // A job without a connection is dropped, so that its caller gets an answer.
-                    connection = connection.or_else(|| connect(&path)).filter(|it| job(it));
+                    connection = connection.or_else(|| connect(&file)).filter(|it| job(it));
                 }
             })
         };
         let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
-        Ok((Self { queue }, handles))
+        Ok((Self { queue, damaged: Arc::default() }, handles))
     }
 
     /// Reads in one snapshot.
@@ -55,6 +63,7 @@ impl Readers {
         work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
+        let damaged = Arc::clone(&self.damaged);
         let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
                 return true;
@@ -64,6 +73,13 @@ impl Readers {
             let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
             if failed && let Err(error) = &result {
                 error!(?error, "a read failed, replacing its connection");
+            }
+            if let Err(error @ Error::Damaged(..)) = &result {
+                let damaged_reads = damaged.fetch_add(1, Ordering::Relaxed) + 1;
+                // Ever more rarely, because damage is read again and again.
+                if damaged_reads.is_power_of_two() {
+                    error!(?error, damaged_reads, "a read met damage: run `sessiond verify`");
+                }
             }
             // The caller may have gone, which is fine.
             let _ = reply.send(result);
@@ -79,8 +95,10 @@ impl Readers {
     }
 }
 
-fn connect(path: &Path) -> Option<Tables> {
-    let opened = Tables::reader(path);
+fn connect(file: &FileLock) -> Option<Tables> {
+    let opened = Tables::reader(&file.path).map_err(Error::from);
+    // Not another file that has come in its place.
+    let opened = opened.and_then(|tables| file.check().map(|()| tables));
     opened.inspect_err(|error| error!(%error, "opening a connection for reading failed")).ok()
 }
 

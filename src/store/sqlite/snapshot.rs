@@ -22,18 +22,21 @@ pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";
 
+/// Applies the changes that made a version to the keys of one scope.
+pub(super) fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
+    for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(kind)) {
+        past.insert(key.name().into(), (value, version));
+    }
+}
+
 impl Tables {
     /// A node's keys as of a version.
-    pub(super) fn past(&self, log: Log, at: Version) -> Result<Past> {
+    pub(super) fn past(&self, log: Log, at: Version) -> Result<Past, Error> {
         let (mut past, from) = self.snapshot_before(log.node, at)?;
         let columns = format!("{}, {CHANGES}", log.version());
         self.each_row(log, &columns, (from, at), false, |row| {
-            let version = row.get(0)?;
-            let changes = row::changes(row, 1)?;
-            for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(log.kind)) {
-                past.insert(key.name().into(), (value, version));
-            }
-            Ok::<_, rusqlite::Error>(true)
+            fold(&mut past, log.kind, row.get(0)?, row::changes(row, 1)?);
+            Ok(true)
         })?;
         Ok(past)
     }
@@ -57,7 +60,7 @@ impl Tables {
         before: Version,
         version: Version,
         state_bytes: usize,
-    ) -> Result<()> {
+    ) -> Result<(), Error> {
         if version / SNAPSHOT_STEP == before / SNAPSHOT_STEP {
             return Ok(());
         }
@@ -66,12 +69,14 @@ impl Tables {
                 ORDER BY version DESC LIMIT 1";
             let last = self.one(last, [log.node], |row| row.try_into())?;
             let (since, bytes): (Version, usize) = last.unwrap_or((0, state_bytes));
-            let columns =
-                "coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)";
+            let columns = format!(
+                "{}, coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)",
+                log.version()
+            );
             let mut changed = 0;
-            self.each_row(log, columns, (since, version), false, |row| {
-                changed += row.get::<_, usize>(0)?;
-                Ok::<_, rusqlite::Error>(true)
+            self.each_row(log, &columns, (since, version), false, |row| {
+                changed += row.get::<_, usize>(1)?;
+                Ok(true)
             })?;
             if changed < bytes.max(state_bytes) / 8 && version - since < SNAPSHOT_VERSIONS_MAX {
                 return Ok(());

@@ -13,16 +13,17 @@ pub(super) mod plans;
 mod requests;
 mod scans;
 mod steps;
+mod verifying;
 mod views;
 
-use std::{fs::File, path::Path};
+use std::path::Path;
 
 use futures_util::FutureExt as _;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use self::requests::*;
-use super::{writer::Writer, *};
+use super::{disk::Disk, lock::FileLock, writer::Writer, *};
 use crate::{
     commit::{
         Append, Appended, CreateSession, Fork, ForkSession, OnExisting, RequestKey, RewindSession,
@@ -150,24 +151,25 @@ impl Fixture {
 struct DirectWriter {
     options: SqliteOptions,
     connection: Connection,
-    _lock: File,
+    lock: Arc<FileLock>,
 }
 
 impl DirectWriter {
     fn open(folder: &Path, clock: &Arc<TestClock>) -> Self {
         let path = folder.join("test.db");
-        let _lock = super::file::lock(&path).unwrap();
+        let lock = Arc::new(super::lock::lock(&path).unwrap());
         let (tables, _) = super::migrate::open(&path, NEW_ID).unwrap();
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let options = SqliteOptions { clock, ..SqliteOptions::new(path, NEW_ID) };
-        Self { options, connection: tables.0, _lock }
+        Self { options, connection: tables.0, lock }
     }
 
     /// A writer that remembers nothing.
     fn writer(&self) -> Writer {
         let queue = Arc::new(Queue::new(10, 1 << 20, Error::Draining));
         let (tables, _) = super::migrate::open(&self.options.path, NEW_ID).unwrap();
-        Writer::new(self.options.clone(), queue, Arc::default(), tables).unwrap()
+        let disk = Disk::new(Arc::clone(&self.lock), false);
+        Writer::new(self.options.clone(), queue, Arc::default(), tables, disk).unwrap()
     }
 }
 

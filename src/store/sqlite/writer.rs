@@ -12,14 +12,16 @@ use tracing::{error, info, warn};
 
 use super::{
     checkpoint::Checkpoints,
-    connection::{Tables, connect},
+    connection::Tables,
+    disk::Disk,
     file::{Crash, CrashPoint, SqliteOptions},
+    leftovers::Leftovers,
     log::Unindexed,
     prelude::*,
     row::KnownIds,
 };
 use crate::{
-    commit::{ChangeSet, Loaded, Needs},
+    commit::{ChangeSet, Loaded, Needs, Request},
     store::{Notifier, group::Backend, group::Submission, group::execute, queue::Queue},
 };
 
@@ -34,6 +36,8 @@ pub(super) struct Writer {
     notifier: Arc<Notifier>,
     pub(super) tables: Tables,
     checkpoints: Checkpoints,
+    disk: Disk,
+    pub(super) leftovers: Leftovers,
     /// A cache: the process has the file for itself, so what was loaded stays true.
     pub(super) loaded: Loaded,
     /// Event ids of the sessions in `loaded`, as far as they were needed.
@@ -54,9 +58,12 @@ impl Writer {
         queue: Arc<Queue<Submission>>,
         notifier: Arc<Notifier>,
         tables: Tables,
+        disk: Disk,
     ) -> Result<Self> {
         let mut writer = Self {
-            checkpoints: Checkpoints::new(options.path.clone()),
+            checkpoints: Checkpoints::new(Arc::clone(&disk.file)),
+            disk,
+            leftovers: Leftovers::default(),
             loaded: Loaded::new(options.clock.now(), 0),
             options,
             queue,
@@ -69,6 +76,7 @@ impl Writer {
             commits: 0,
         };
         writer.forget()?;
+        writer.disk.file.remember_log();
         Ok(writer)
     }
 
@@ -91,6 +99,12 @@ impl Writer {
 
     /// Executes a group, on a new connection if the one before broke.
     fn serve(&mut self, group: &mut Vec<Submission>) {
+        let now = self.options.clock.now();
+        self.disk.admit(group, now);
+        if group.is_empty() {
+            return;
+        }
+        let sweeps = group.iter().any(|it| matches!(it.request, Request::Sweep));
         let notifier = Arc::clone(&self.notifier);
         let work = || {
             self.reconnect()?;
@@ -101,7 +115,10 @@ impl Writer {
             self.broken = true;
             Err(Error::internal("the writer panicked"))
         });
-        if let Err(error) = executed {
+        if let Err(error) = executed
+            && !self.disk.failed(&error, now)
+            && error != Error::FileLost
+        {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             error!(%error, cause, "a group of writes failed");
         }
@@ -112,12 +129,18 @@ impl Writer {
             return;
         }
         self.shrink(self.options.cache_bytes);
-        self.checkpoints.after_commit(&self.tables);
+        if sweeps {
+            self.leftovers.after_sweep(&self.tables, &mut self.checkpoints, now);
+        }
+        match self.disk.is_full() {
+            true => self.checkpoints.at_once(&self.tables),
+            false => self.checkpoints.after_commit(&self.tables),
+        }
     }
 
     fn reconnect(&mut self) -> Result<(), Error> {
         if self.broken {
-            self.tables = Tables::writer(connect(&self.options.path)?)?;
+            self.tables = Tables::writer(self.disk.file.connect()?)?;
             self.forget()?;
             self.broken = false;
         }
@@ -156,6 +179,7 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+        self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();
         let loaded = needs.iter().try_for_each(|needs| self.load_needs(needs));
@@ -188,7 +212,8 @@ impl Backend for Writer {
             });
         }
         self.abort_at(CrashPoint::AfterCommitBeforeAck);
-        Ok(())
+        // What went into a file that is no longer there is not acknowledged.
+        self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))
     }
 
     async fn roll_back(&mut self, changed: bool) {

@@ -7,10 +7,12 @@ use sessiond::{
     commit::{Answer, Request},
     domain::{error::Error, token::StoreId},
     store::{
-        Clock, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage, SessionQuery,
-        SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+        Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
+        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
+        WatchQuery,
     },
 };
+use tokio::sync::watch;
 
 use super::Naive;
 
@@ -41,6 +43,10 @@ impl Store for NaiveStore {
 
     fn notifier(&self) -> &Notifier {
         &self.notifier
+    }
+
+    fn condition(&self) -> watch::Receiver<Condition> {
+        watch::channel(Condition::Ready).1
     }
 
     async fn commit(&self, _: &RequestContext, request: Request) -> Result<Answer, Error> {

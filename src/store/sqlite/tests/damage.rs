@@ -27,7 +27,7 @@ fn a_full_disk_refuses_the_group_and_space_heals_it() {
     let large = format!("\"{}\"", "x".repeat(100_000));
     let group = vec![append("2", "2"), append("3", &large), append("4", "4")];
     for answer in execute(&mut writer, group).0 {
-        assert_eq!(sequence(&answer), Err(Error::StoreUnavailable(Cause::new("any"))));
+        assert_eq!(sequence(&answer), Err(Error::DiskFull));
     }
     assert!(writer.tables.0.is_autocommit());
 
@@ -52,6 +52,24 @@ fn the_outcome_of_a_failed_commit_is_unknown() {
     let answer = execute_one(&mut writer, append("1", "1"));
     assert_eq!(sequence(&answer), Err(Error::OutcomeUnknown(Cause::new("any"))));
     assert!(writer.broken, "the connection is to be replaced");
+}
+
+#[test]
+fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let (path, moved) = (direct.options.path.clone(), folder.path().join("moved.db"));
+    let hook = move || {
+        std::fs::rename(&path, &moved).unwrap();
+        false
+    };
+    writer.tables.0.commit_hook(Some(hook)).unwrap();
+    let answer = execute_one(&mut writer, append("1", "1"));
+    assert_eq!(sequence(&answer), Err(Error::OutcomeUnknown(Cause::new("any"))));
+    writer.tables.0.commit_hook(None::<fn() -> bool>).unwrap();
+    assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
 }
 
 /// A writer whose n-th decision panics.

@@ -134,6 +134,69 @@ async fn a_sweep_never_takes_rows_of_a_later_session() {
     }
 }
 
+/// How often a text stands in the database, and in its log.
+fn occurrences(fixture: &Fixture, text: &str) -> [usize; 2] {
+    ["test.db", "test.db-wal"].map(|name| {
+        let bytes = std::fs::read(fixture.folder.path().join(name)).unwrap();
+        memchr::memmem::find_iter(&bytes, text).count()
+    })
+}
+
+#[tokio::test]
+async fn what_the_sweep_removed_is_in_neither_the_file_nor_its_log() {
+    let fixture = Fixture::new().await;
+    // Values of every size: within a page, most of a page, and on pages of their own; and beside them those of a session that stays.
+    for session in ["gone", "stays"] {
+        fixture.create("u", session).await;
+    }
+    for number in 0..300_usize {
+        for session in ["gone", "stays"] {
+            let value = |marker: &str| {
+                format!("\"{session}-{marker} {}\"", "x".repeat((number * 53) % 9000))
+            };
+            let (name, first, second) = (format!("k{}", number % 7), value("text"), value("text"));
+            let keys = [(&*name, &*first), ("large", &*second)];
+            fixture.append(session, &format!("{session}-event-{number}"), &keys).await;
+        }
+    }
+    let before = std::fs::metadata(&fixture.options.path).unwrap().len();
+    assert!(occurrences(&fixture, "gone-text").iter().sum::<usize>() > 300);
+    assert!(fixture.delete("gone").await);
+    fixture.sweep().await;
+    for text in ["gone-text", "gone-event"] {
+        assert_eq!(occurrences(&fixture, text), [0, 0], "{text}");
+    }
+    assert!(occurrences(&fixture, "stays-text")[0] > 300);
+    assert_eq!(fixture.count("PRAGMA freelist_count"), 0);
+    let after = std::fs::metadata(&fixture.options.path).unwrap().len();
+    assert!(after < before.max(3 << 20), "the file gave its pages back: {before}, {after}");
+    assert_eq!(fixture.events("stays").await.events.len(), 300);
+}
+
+#[tokio::test]
+async fn the_log_is_emptied_once_a_minute_and_not_while_it_is_read() {
+    let fixture = Fixture::new().await;
+    let log = || std::fs::metadata(fixture.folder.path().join("test.db-wal")).unwrap().len();
+    let delete_one = async |id: &str| {
+        fixture.create("u", id).await;
+        fixture.append(id, "e", &[("k", "\"text\"")]).await;
+        assert!(fixture.delete(id).await);
+        fixture.sweep().await;
+    };
+    delete_one("a").await;
+    assert_eq!(log(), 0);
+    delete_one("b").await;
+    assert!(log() > 0, "commits are slower on an empty log");
+    fixture.clock.set(70);
+    let reader = fixture.tables();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM session;").unwrap();
+    fixture.sweep().await;
+    assert!(log() > 0, "a reader needs it");
+    reader.execute_batch("COMMIT").unwrap();
+    fixture.sweep().await;
+    assert_eq!(log(), 0);
+}
+
 #[tokio::test]
 async fn a_fork_takes_over_what_its_own_group_appended() {
     let mut fixture = Fixture::new().await;

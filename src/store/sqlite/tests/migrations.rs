@@ -49,7 +49,7 @@ fn version(path: &Path) -> i32 {
 fn files(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-    names.retain(|name| name != "test.db-lock");
+    names.retain(|name| !["test.db-lock", "test.db-reserve"].contains(&name.as_str()));
     names.sort();
     names
 }

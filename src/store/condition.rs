@@ -1,0 +1,12 @@
+//! What a store can do at present. The server's health tells it.
+
+/// The condition of a store. Every store begins as [`Condition::Ready`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It reads and writes.
+    Ready,
+    /// It reads and deletes. Other writes are [`Error::DiskFull`](crate::domain::error::Error::DiskFull).
+    DiskFull,
+    /// Its file was removed or replaced. It commits nothing more; reads go on, so that sessions can be exported.
+    FileLost,
+}

@@ -1,0 +1,34 @@
+//! Making a file as small as it can be.
+
+use std::{fs, path::Path};
+
+use super::{
+    connection::{Tables, connect},
+    file::{OpenError, file_version, whole_path},
+    lock::lock,
+    schema::SCHEMA_VERSION,
+};
+
+/// Rewrites a file that no server has open without its free space. Returns its bytes before and after. The file stays as it is if
+/// this fails or is interrupted.
+pub fn compact(path: &Path) -> Result<(u64, u64), OpenError> {
+    let path = whole_path(path)?;
+    if !path.exists() {
+        return Err(OpenError::failed(&path, "there is no such file"));
+    }
+    let _lock = lock(&path)?;
+    let of = |error: rusqlite::Error| OpenError::of(&path, &error);
+    let bytes = || fs::metadata(&path).map(|found| found.len());
+    let before = bytes().map_err(|error| OpenError::failed(&path, error))?;
+    let connection = connect(&path).map_err(of)?;
+    match file_version(&path, &connection)? {
+        Some(SCHEMA_VERSION) => {}
+        Some(version) => return Err(OpenError::NotMigrated { path, version }),
+        None => return Ok((before, before)),
+    }
+    let tables = Tables::checker(connection).map_err(of)?;
+    let rewrite = "PRAGMA secure_delete = ON; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
+    tables.0.execute_batch(rewrite).map_err(of)?;
+    drop(tables);
+    Ok((before, bytes().map_err(|error| OpenError::failed(&path, error))?))
+}

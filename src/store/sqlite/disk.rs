@@ -1,0 +1,200 @@
+//! A full disk. Deletions go on with the space of a reserve file, everything else is refused until there is space again, and the log
+//! tells it once a minute.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
+use tracing::{error, info, warn};
+
+use super::{file::beside, lock::FileLock, prelude::*};
+use crate::{
+    commit::Request,
+    store::{Condition, group::Submission},
+};
+
+/// Bytes of the reserve: as many as a checkpoint may lengthen the database by, which deletions need before they free anything.
+pub(super) const RESERVE_BYTES: u64 = 16 << 20;
+
+/// The reserve on a small disk: a deletion and a piece of its sweep.
+const SMALL_RESERVE_BYTES: u64 = 256 << 10;
+
+/// Seconds between two attempts to find space.
+const ATTEMPT_SECS: u64 = 1;
+
+/// Seconds between two messages in the log.
+const REPORT_SECS: u64 = 60;
+
+/// The disk of a store, and the reserve.
+pub(super) struct Disk {
+    pub(super) file: Arc<FileLock>,
+    reserve: PathBuf,
+    /// Bytes of the reserve. The disk is full until as many are free.
+    bytes: u64,
+    is_full: bool,
+    /// When space was last looked for, and when the log last told about it, in seconds.
+    attempted: i64,
+    reported: Option<i64>,
+    /// Writes refused since the disk is full.
+    refused: u64,
+}
+
+/// The reserve of a database.
+fn reserve_of(path: &Path) -> PathBuf {
+    beside(path, "-reserve")
+}
+
+/// Gives up the reserve of a database that is not open. Returns whether there was one.
+pub(super) fn give_up_reserve(path: &Path) -> bool {
+    fs::remove_file(reserve_of(path)).is_ok()
+}
+
+impl Disk {
+    /// Makes the reserve of an open database, or as much of it as there is space for. `is_full`: opening the database took all of the
+    /// space.
+    pub(super) fn new(file: Arc<FileLock>, is_full: bool) -> Self {
+        let reserve = reserve_of(&file.path);
+        let (attempted, reported, refused) = (i64::MIN, None, 0);
+        let mut disk =
+            Self { file, reserve, bytes: RESERVE_BYTES, is_full, attempted, reported, refused };
+        match fs::metadata(&disk.reserve) {
+            Ok(found) if found.len() >= SMALL_RESERVE_BYTES => disk.bytes = found.len(),
+            _ if is_full => disk.become_full(0),
+            _ => disk.make_reserve(),
+        }
+        disk
+    }
+
+    /// Makes the first reserve.
+    fn make_reserve(&mut self) {
+        while let Err(error) = allocate(&self.reserve, self.bytes) {
+            if !is_full(&error) || self.bytes <= SMALL_RESERVE_BYTES {
+                warn!(%error, "there is no reserve, so deletions may fail when the disk is full");
+                return;
+            }
+            self.bytes /= 2;
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// While the disk is full, refuses the requests that need space, and gives up the reserve for a deletion.
+    pub(super) fn admit(&mut self, group: &mut Vec<Submission>, now: Time) {
+        if !self.is_full || self.find_space(now.secs()) {
+            return;
+        }
+        let needs_space =
+            |it: &mut Submission| !matches!(it.request, Request::Delete(_) | Request::Sweep);
+        for refused in group.extract_if(.., needs_space) {
+            refused.answer(Err(Error::DiskFull));
+            self.refused += 1;
+        }
+        if group.iter().any(|it| matches!(it.request, Request::Delete(_))) {
+            self.give_up();
+        }
+        self.report(now.secs());
+    }
+
+    /// Learns that a group failed. Returns whether that was for lack of space.
+    pub(super) fn failed(&mut self, error: &Error, now: Time) -> bool {
+        match error {
+            // A sweep that has something to remove.
+            Error::DiskFull if self.is_full => self.give_up(),
+            Error::DiskFull => self.become_full(now.secs()),
+            // A quota is no full disk for SQLite, and an index that cannot grow neither.
+            Error::StoreUnavailable(_) | Error::OutcomeUnknown(_) if !self.is_full => {
+                if self.try_reserve().is_err_and(|error| is_full(&error)) {
+                    self.become_full(now.secs());
+                }
+                return false;
+            }
+            _ => return false,
+        }
+        self.report(now.secs());
+        true
+    }
+
+    fn become_full(&mut self, now: i64) {
+        (self.is_full, self.attempted) = (true, now);
+        self.switch(Condition::Ready, Condition::DiskFull);
+    }
+
+    /// Looks for space. Returns whether there is some.
+    fn find_space(&mut self, now: i64) -> bool {
+        if now.abs_diff(self.attempted) < ATTEMPT_SECS {
+            return false;
+        }
+        self.attempted = now;
+        if self.try_reserve().is_err() {
+            return false;
+        }
+        (self.is_full, self.refused) = (false, 0);
+        self.switch(Condition::DiskFull, Condition::Ready);
+        info!("the disk has space again");
+        true
+    }
+
+    /// Makes the reserve anew, beside the one that there may be.
+    fn try_reserve(&self) -> io::Result<()> {
+        let new = beside(&self.reserve, ".new");
+        allocate(&new, self.bytes)?;
+        fs::rename(&new, &self.reserve)
+    }
+
+    fn give_up(&self) {
+        if give_up_reserve(&self.file.path) {
+            info!("the reserve is given up for deletions");
+        }
+    }
+
+    fn switch(&self, from: Condition, to: Condition) {
+        self.file.condition.send_if_modified(|condition| {
+            let switches = *condition == from;
+            if switches {
+                *condition = to;
+            }
+            switches
+        });
+    }
+
+    fn report(&mut self, now: i64) {
+        if self.reported.is_none_or(|reported| now.abs_diff(reported) >= REPORT_SECS) {
+            self.reported = Some(now);
+            let (refused, needed_bytes) = (self.refused, self.bytes);
+            error!(
+                refused,
+                needed_bytes, "the disk is full: writes other than deletions are refused"
+            );
+        }
+    }
+}
+
+/// Whether an error says that there is no space.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        || error.kind() == io::ErrorKind::FileTooLarge
+}
+
+/// Makes a file that takes space, or leaves none.
+fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
+    let allocated = File::create(path).and_then(|file| {
+        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::OPNOTSUPP) => io::copy(&mut io::repeat(0).take(bytes), &mut &file).map(drop),
+            outcome => Ok(outcome?),
+        }
+    });
+    if allocated.is_err() {
+        // It may hold a part of the bytes.
+        drop(fs::remove_file(path));
+    }
+    allocated
+}

@@ -1,0 +1,131 @@
+//! The lock of a database file, and whether the file is still the one that was opened.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+use tracing::error;
+
+use super::{
+    connection::connect,
+    file::{OpenError, beside},
+    prelude::*,
+};
+use crate::store::Condition;
+
+/// The lock of a file. It has to outlive every connection to the file: closing the database here would give up SQLite's own locks,
+/// which belong to the process.
+pub(super) struct FileLock {
+    pub(super) path: PathBuf,
+    /// What the file allows at present.
+    pub(super) condition: watch::Sender<Condition>,
+    identity: Identity,
+    log_path: PathBuf,
+    /// Of the log (WAL), once it is open.
+    log: OnceLock<Identity>,
+    /// The file beside the database, and the database itself.
+    _locked: [File; 2],
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+impl FileLock {
+    /// Opens a connection to the locked file, and to no other that has come in its place.
+    pub(super) fn connect(&self) -> Result<Connection, Error> {
+        let connection = connect(&self.path)?;
+        self.check()?;
+        Ok(connection)
+    }
+
+    /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
+    pub(super) fn remember_log(&self) {
+        if let Ok(log) = fs::metadata(&self.log_path) {
+            self.log.get_or_init(|| (log.dev(), log.ino()));
+        }
+    }
+
+    /// Looks whether the database and its log are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
+    /// in their places later. What has been committed since would be missing there.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if *self.condition.borrow() == Condition::FileLost {
+            return Err(Error::FileLost);
+        }
+        let is_lost = is_gone(&self.path, self.identity)
+            || self.log.get().is_some_and(|log| is_gone(&self.log_path, *log));
+        if !is_lost {
+            return Ok(());
+        }
+        self.condition.send_replace(Condition::FileLost);
+        error!(
+            path = %self.path.display(),
+            "the database file or its log was removed or replaced: nothing more is committed; export what is needed, then restart"
+        );
+        Err(Error::FileLost)
+    }
+}
+
+/// Whether another file, or none, is at a path. An error that says neither is none.
+fn is_gone(path: &Path, identity: Identity) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => (found.dev(), found.ino()) != identity,
+        Err(error) => {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        }
+    }
+}
+
+/// Locks a file, which is made if it is missing: first a file beside it, which names the process, then the database itself, so that it
+/// has one process whatever it is called.
+pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
+    let mut beside_it = open(path, &beside(path, "-lock"))?;
+    if !try_lock(path, &beside_it)? {
+        let mut text = String::new();
+        let read = beside_it.read_to_string(&mut text);
+        let pid = read.ok().and_then(|_| text.trim().parse().ok());
+        return Err(OpenError::InUse { path: path.into(), pid });
+    }
+    let database = open(path, path)?;
+    // Only on Linux are these locks independent of those that SQLite takes on the same file.
+    if cfg!(target_os = "linux") && !try_lock(path, &database)? {
+        return Err(OpenError::InUse { path: path.into(), pid: None });
+    }
+    // For people and for the message above; nothing depends on it, and a full disk may refuse it.
+    let named = beside_it.set_len(0).and_then(|()| beside_it.seek(SeekFrom::Start(0)));
+    drop(named.and_then(|_| writeln!(beside_it, "{}", std::process::id())));
+    let found = database.metadata().map_err(|error| OpenError::failed(path, error))?;
+    Ok(FileLock {
+        path: path.into(),
+        condition: watch::Sender::new(Condition::Ready),
+        identity: (found.dev(), found.ino()),
+        log_path: beside(path, "-wal"),
+        log: OnceLock::new(),
+        _locked: [beside_it, database],
+    })
+}
+
+fn open(path: &Path, file: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(file).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            OpenError::ReadOnly(path.into())
+        }
+        io::ErrorKind::StorageFull => OpenError::DiskFull(path.into()),
+        _ => OpenError::failed(path, error),
+    })
+}
+
+fn try_lock(path: &Path, file: &File) -> Result<bool, OpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(OpenError::failed(path, error)),
+    }
+}

@@ -1,0 +1,73 @@
+//! Verifying a file: its structure, dense logs, state that equals the fold of its log, and indexes and references that agree.
+//!
+//! It reads the file once or twice in the order of its indexes. In memory it holds the state of one scope at a time.
+
+mod report;
+mod rows;
+mod scope;
+
+use std::path::Path;
+
+use tracing::{error, info};
+
+use super::{
+    connection::{Tables, connect, is_disk_full},
+    file::{OpenError, file_version, whole_path},
+    lock::lock,
+    prelude::*,
+    schema::SCHEMA_VERSION,
+};
+use report::Report;
+pub use report::{Check, Finding, Summary};
+
+/// A part of the work. An error ends it: the file cannot be read there.
+type Step = fn(&Tables, &mut Report<'_>) -> Result<(), Error>;
+
+/// Verifies a file that no server has open. `found` takes each finding as soon as it is there.
+pub fn verify(path: &Path, found: &mut dyn FnMut(&Finding)) -> Result<Summary, OpenError> {
+    let path = whole_path(path)?;
+    if !path.exists() {
+        return Err(OpenError::failed(&path, "there is no such file"));
+    }
+    let _lock = lock(&path)?;
+    verify_locked(&path, found)
+}
+
+/// Verifies a file that is about to be served, and logs what was found. Errors: [`OpenError::Findings`].
+pub(super) fn before_serving(path: &Path) -> Result<(), OpenError> {
+    let summary = verify_locked(path, &mut |Finding { check, place, position, message }| {
+        error!(?check, ?place, position, message, "the database is damaged");
+    })?;
+    let Summary { sessions, applications_and_users, events, findings } = summary;
+    info!(sessions, applications_and_users, events, findings, "the database was verified");
+    match findings {
+        0 => Ok(()),
+        _ => Err(OpenError::Findings { path: path.into(), findings }),
+    }
+}
+
+/// Verifies a file that the caller has locked.
+fn verify_locked(path: &Path, found: &mut dyn FnMut(&Finding)) -> Result<Summary, OpenError> {
+    let of = |error: rusqlite::Error| match is_disk_full(&error) {
+        true => OpenError::DiskFull(path.into()),
+        false => OpenError::of(path, &error),
+    };
+    let connection = connect(path).map_err(of)?;
+    match file_version(path, &connection)? {
+        Some(SCHEMA_VERSION) => {}
+        Some(version) => return Err(OpenError::NotMigrated { path: path.into(), version }),
+        // An empty file has nothing that could be damaged.
+        None => return Ok(Summary::default()),
+    }
+    let tables = Tables::checker(connection).map_err(of)?;
+    let mut report = Report::new(found);
+    let steps: [Step; 4] =
+        [rows::structure, scope::sessions, scope::wider_scopes, rows::references];
+    for step in steps {
+        // What cannot be read at all ends one step. The others may still find more.
+        if let Err(error) = step(&tables, &mut report) {
+            report.unreadable(None, &error);
+        }
+    }
+    Ok(report.summary)
+}

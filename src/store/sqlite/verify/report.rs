@@ -1,0 +1,90 @@
+//! Findings, and the summary of a run.
+
+use serde::Serialize;
+
+use super::super::prelude::*;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// Pages, SQLite's own indexes, and the types of columns.
+    Structure,
+    /// A row cannot be read.
+    Unreadable,
+    /// Sequences of events and versions of changes are 1, 2, 3, … up to the last one.
+    Sequence,
+    /// State and snapshots are what the changes of the log add up to.
+    State,
+    /// Hashes of event ids are those of the ids, in both indexes.
+    Index,
+    /// Bodies and values are JSON.
+    Json,
+    /// Every row belongs to a scope that is there.
+    Reference,
+}
+
+/// A fault of the file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    pub check: Check,
+    #[serde(flatten)]
+    pub place: Option<Place>,
+    /// The event's sequence or the change's version, if the finding is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// A sentence.
+    pub message: String,
+}
+
+/// A scope by its names. A session that is deleted and not swept yet has none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub app_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+/// What was read, and how much was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub sessions: u64,
+    pub applications_and_users: u64,
+    pub events: u64,
+    pub findings: u64,
+}
+
+/// Passes findings on and counts them.
+pub(super) struct Report<'f> {
+    found: &'f mut dyn FnMut(&Finding),
+    pub(super) summary: Summary,
+}
+
+impl<'f> Report<'f> {
+    pub(super) fn new(found: &'f mut dyn FnMut(&Finding)) -> Self {
+        Self { found, summary: Summary::default() }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        check: Check,
+        place: Option<&Place>,
+        position: Option<u64>,
+        message: impl Into<String>,
+    ) {
+        self.summary.findings += 1;
+        (self.found)(&Finding { check, place: place.cloned(), position, message: message.into() });
+    }
+
+    pub(super) fn unreadable(&mut self, place: Option<&Place>, error: &Error) {
+        let cause = match error {
+            Error::Damaged(_, cause) | Error::Internal(cause) | Error::StoreUnavailable(cause) => {
+                cause.0.clone()
+            }
+            other => other.to_string(),
+        };
+        self.add(Check::Unreadable, place, None, cause);
+    }
+}

@@ -1,0 +1,86 @@
+//! Checks of whole tables: structure, and references between rows.
+
+use super::{
+    super::{connection::Tables, prelude::*},
+    report::{Check, Report},
+};
+
+/// Findings of SQLite's own check: beyond these the file is better restored than read.
+const STRUCTURE_FINDINGS: usize = 100;
+
+/// SQLite's own check: pages, indexes against their tables, unique columns and types.
+pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    let check = format!("PRAGMA integrity_check({STRUCTURE_FINDINGS})");
+    tables.each(&check, (), |row| {
+        let message: String = row.get(0)?;
+        if message != "ok" {
+            report.add(Check::Structure, None, None, message);
+        }
+        Ok::<_, Error>(true)
+    })?;
+    Ok(())
+}
+
+/// Tables with rows of nodes, with the column of the node, and whether an application or a user may be one.
+const OF_NODES: [(&str, &str, bool); 7] = [
+    ("log_index", "node", true),
+    ("event_key", "session", false),
+    ("state", "node", true),
+    ("removed", "node", true),
+    ("snapshot", "node", true),
+    ("request", "node", true),
+    ("session", "id", false),
+];
+
+/// Tables of logs, with what tells their rows in `log_index`, and the table of their nodes.
+const LOGS: [(&str, &str, &str); 2] =
+    [("event", "id_hash IS NOT NULL", "session"), ("scope_log", "id_hash IS NULL", "scope")];
+
+/// Rows of nodes that are not there, rows of no log, and numbers that were not given out.
+pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    for (table, node, wide) in OF_NODES {
+        // The nodes of a table come from its index or its key, one step each.
+        let scopes = if wide { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };
+        let lost = format!(
+            "WITH RECURSIVE n(node) AS (
+                 SELECT min({node}) FROM {table}
+                 UNION ALL SELECT (SELECT min({node}) FROM {table} WHERE {node} > n.node) FROM n
+                 WHERE n.node IS NOT NULL)
+             SELECT node FROM n WHERE node IS NOT NULL AND NOT EXISTS (
+                 SELECT 1 FROM session WHERE id = n.node
+                 UNION ALL SELECT 1 FROM tombstone WHERE id = n.node {scopes})"
+        );
+        tables.each(&lost, (), |row| {
+            let node: NodeId = row.get(0)?;
+            let message = format!("Rows of table {table} belong to {node}, which does not exist.");
+            report.add(Check::Reference, None, None, message);
+            Ok::<_, Error>(true)
+        })?;
+    }
+    for (table, in_index, nodes) in LOGS {
+        let lost = format!(
+            "SELECT (SELECT count(*) FROM {table})
+                 - (SELECT count(*) FROM log_index WHERE {in_index})
+                 - (SELECT coalesce(sum(json_array_length(unindexed)), 0) FROM {nodes})"
+        );
+        if tables.value::<i64>(&lost, ())?.is_some_and(|lost| lost > 0) {
+            let message = format!("Table {table} has rows that belong to no log.");
+            report.add(Check::Reference, None, None, message);
+        }
+    }
+    let scopes = "SELECT s.id FROM session s WHERE
+        NOT EXISTS (SELECT 1 FROM scope WHERE id = s.app_scope AND user = '')
+        OR NOT EXISTS (SELECT 1 FROM scope WHERE id = s.user_scope AND user = s.user_id)";
+    tables.each(scopes, (), |row| {
+        let message = format!("Session {} has no application or user.", row.get::<_, NodeId>(0)?);
+        report.add(Check::Reference, None, None, message);
+        Ok::<_, Error>(true)
+    })?;
+    let next = "SELECT next_id <= max((SELECT coalesce(max(id), 0) FROM session),
+        (SELECT coalesce(max(id), 0) FROM scope), (SELECT coalesce(max(id), 0) FROM tombstone))
+        FROM meta";
+    if tables.value::<bool>(next, ())? != Some(false) {
+        report.add(Check::Reference, None, None, "The next number was given out already.");
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The log of each scope: its positions, its changes against the state and the snapshots, and the index of event ids.
+
+use super::{
+    super::{
+        connection::Tables,
+        load::{id_hash, indexed},
+        log::Log,
+        prelude::*,
+        row::{self, EVENT_COLUMNS},
+        snapshot::{self, CHANGES, Past},
+    },
+    report::{Check, Place, Report},
+};
+
+/// Every session: its events, their ids and bodies, and its state.
+pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
+        FROM session s LEFT JOIN scope a ON a.id = s.app_scope
+        WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
+    let mut after = 0;
+    while let Some((subject, place)) = tables.one(next, [after], |row| {
+        let place = Place {
+            app_name: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
+            user_id: Some(row.get(3)?),
+            session_id: Some(row.get(4)?),
+        };
+        let log = Log { node: row.get(0)?, kind: ScopeKind::Session };
+        Ok((Subject { log, last: row.get(1)?, state_bytes: row.get(2)? }, place))
+    })? {
+        after = subject.log.node;
+        report.summary.sessions += 1;
+        if let Err(error) = subject.check(tables, report, &place) {
+            report.unreadable(Some(&place), &error);
+        }
+        if let Err(error) = subject.check_ids(tables, report, &place) {
+            report.unreadable(Some(&place), &error);
+        }
+    }
+    Ok(())
+}
+
+/// Every application and every user: their changes and their state.
+pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    let next = "SELECT id, app, user, version, state_bytes FROM scope WHERE id > ?1
+        ORDER BY id LIMIT 1";
+    let mut after: NodeId = 0;
+    while let Some((node, app_name, user, last, state_bytes)) =
+        tables
+            .one(next, [after], |row| <(NodeId, String, String, Version, usize)>::try_from(row))?
+    {
+        after = node;
+        report.summary.applications_and_users += 1;
+        let is_user = !user.is_empty();
+        let kind = if is_user { ScopeKind::User } else { ScopeKind::Application };
+        let place = Place { app_name, user_id: is_user.then_some(user), session_id: None };
+        let subject = Subject { log: Log { node, kind }, last, state_bytes };
+        let checked = subject.check(tables, report, &place);
+        if let Err(error) = checked {
+            report.unreadable(Some(&place), &error);
+        }
+    }
+    Ok(())
+}
+
+/// A scope, and what its row says of it.
+struct Subject {
+    log: Log,
+    last: Version,
+    state_bytes: usize,
+}
+
+impl Subject {
+    /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
+    fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<(), Error> {
+        let Log { node, kind } = self.log;
+        // A session begins with the state that it was created with; a wider scope is empty.
+        let (mut past, _) = tables.snapshot_before(node, 0)?;
+        let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > 0
+            ORDER BY version";
+        let snapshots: Vec<Version> = tables.all(snapshots, [node], |row| row.get(0))?;
+        let mut snapshots = snapshots.into_iter().peekable();
+        let (mut at, mut is_whole) = (0, true);
+        let columns = format!("{}, {CHANGES}", self.log.version());
+        tables.every_row(self.log, &columns, &mut |row| {
+            let version = row.get(0)?;
+            if version > self.last {
+                at = version;
+                return Ok(true);
+            }
+            if version != at + 1 {
+                self.missing(report, place, at + 1, version - 1);
+                is_whole = false;
+            }
+            at = version;
+            let changes = row::changes(row, 1)?;
+            if !changes.set.as_ref().is_none_or(|set| is_json(set.as_str())) {
+                report.add(Check::Json, Some(place), Some(at), "The changes are not JSON.");
+                is_whole = false;
+                return Ok(true);
+            }
+            snapshot::fold(&mut past, kind, at, changes);
+            if snapshots.next_if_eq(&at).is_some()
+                && is_whole
+                && tables.snapshot_before(node, at)? != (past.clone(), at)
+            {
+                let message = "The snapshot is not what the log adds up to.";
+                report.add(Check::State, Some(place), Some(at), message);
+            }
+            Ok(true)
+        })?;
+        if at > self.last {
+            let message = format!("Rows follow the last one, {}.", self.last);
+            report.add(Check::Sequence, Some(place), Some(self.last), message);
+            is_whole = false;
+        }
+        if at < self.last {
+            self.missing(report, place, at + 1, self.last);
+            is_whole = false;
+        }
+        if let Some(version) = snapshots.next().filter(|_| is_whole) {
+            let message = "A snapshot has a version that the log does not have.";
+            report.add(Check::State, Some(place), Some(version), message);
+        }
+        // What a hole took with it cannot be folded.
+        if is_whole { self.check_state(tables, report, place, past) } else { Ok(()) }
+    }
+
+    fn missing(&self, report: &mut Report<'_>, place: &Place, first: Version, last: Version) {
+        let what = if self.log.kind == ScopeKind::Session { "Event" } else { "Change" };
+        let message = match first == last {
+            true => format!("{what} {first} is missing."),
+            false => format!("{what}s {first} to {last} are missing."),
+        };
+        report.add(Check::Sequence, Some(place), Some(first), message);
+    }
+
+    fn check_state(
+        &self,
+        tables: &Tables,
+        report: &mut Report<'_>,
+        place: &Place,
+        mut expected: Past,
+    ) -> Result<(), Error> {
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1
+            UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1";
+        let mut bytes = 0;
+        let mut wrong = Vec::new();
+        tables.each(sql, [self.log.node], |row| {
+            let (name, value, version): (Box<str>, Option<Json>, Version) = row.try_into()?;
+            bytes += value.as_ref().map_or(0, |value| name.len() + value.len());
+            if expected.remove(&name) != Some((value, version)) {
+                wrong.push(name);
+            }
+            Ok::<_, Error>(true)
+        })?;
+        wrong.extend(expected.into_keys());
+        for name in wrong {
+            let message = format!("Key {name:?} is not what the log adds up to.");
+            report.add(Check::State, Some(place), None, message);
+        }
+        if bytes != self.state_bytes {
+            let message = format!("The state has {bytes} bytes, not {}.", self.state_bytes);
+            report.add(Check::State, Some(place), None, message);
+        }
+        Ok(())
+    }
+
+    /// Reads every event of a session: its body, its id's hash, and that hash's place in the index.
+    fn check_ids(
+        &self,
+        tables: &Tables,
+        report: &mut Report<'_>,
+        place: &Place,
+    ) -> Result<(), Error> {
+        let (node, last) = (self.log.node, self.last);
+        let columns = format!("{EVENT_COLUMNS}, t.id_hash");
+        let key = "SELECT 1 FROM event_key WHERE session = ?1 AND id_hash = ?2 AND sequence = ?3";
+        let mut keys = 0;
+        tables.every_row(self.log, &columns, &mut |row| {
+            let event = row::event(row, false)?;
+            let (at, hash): (Sequence, i64) = (event.sequence, row.get(row::FINGERPRINT + 1)?);
+            report.summary.events += 1;
+            if event.body.as_ref().is_some_and(|body| !is_json(body.as_str())) {
+                report.add(Check::Json, Some(place), Some(at), "The body is not JSON.");
+            }
+            if hash != id_hash(&event.event_id) {
+                report.add(Check::Index, Some(place), Some(at), "The id's hash is wrong.");
+            }
+            if at <= indexed(last) {
+                keys += 1;
+                if tables.value::<u8>(key, (node, hash, at))?.is_none() {
+                    let message = "The index of event ids lacks the event.";
+                    report.add(Check::Index, Some(place), Some(at), message);
+                }
+            }
+            Ok::<_, Error>(true)
+        })?;
+        let indexed = "SELECT count(*) FROM event_key WHERE session = ?1";
+        if tables.value::<u64>(indexed, [node])?.unwrap_or(0) > keys {
+            let message = "The index of event ids has events that are not there.";
+            report.add(Check::Index, Some(place), None, message);
+        }
+        Ok(())
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
