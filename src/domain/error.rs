@@ -52,6 +52,8 @@ impl Violation {
 pub enum Error {
     /// The request itself is at fault; everything at fault, at least one, in the order of the request.
     Invalid(Vec<Violation>),
+    /// A message of a request is larger than a message may be.
+    MessageTooLarge,
     /// No live session has this address.
     SessionNotFound(SessionRef),
     /// The address is taken by a live session.

@@ -11,7 +11,7 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{Handlers, call::Call, prelude::*};
+use super::{Handlers, call::Call, prelude::*, status::of_transport};
 use crate::{
     engine::submits_at_once,
     proto::v1::{
@@ -96,13 +96,19 @@ impl Pipeline {
             tokio::select! {
                 biased;
                 () = self.handlers.engine.draining.cancelled(), if self.open => {
-                    // An item that was not started was certainly not applied.
-                    self.held = None;
-                    (self.open, self.failure) = (false, Some(self.call.status(&Error::Draining)));
+                    // An item that was not started was certainly not applied. All others are answered before the stream ends.
+                    let unstarted = i64::from(self.held.take().is_some());
+                    let answered = (self.next_index - unstarted).to_string();
+                    let at = Some(("answered", answered.as_str()));
+                    let status = self.call.stream_status(&Error::Draining, at);
+                    (self.open, self.failure) = (false, Some(status));
                 }
                 item = self.items.next(), if reads => match item {
                     Some(Ok(request)) => self.held = Some(self.read(request)),
-                    Some(Err(status)) => (self.open, self.failure) = (false, Some(status)),
+                    Some(Err(refusal)) => {
+                        let status = of_transport(&refusal).unwrap_or(refusal);
+                        (self.open, self.failure) = (false, Some(status));
+                    }
                     None => self.open = false,
                 },
                 Some((bytes, answer)) = self.in_flight.next(), if !self.in_flight.is_empty() => {

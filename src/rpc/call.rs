@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tonic::{Status, metadata::MetadataMap};
 
-use super::status::watch_status;
+use super::status::stream_status;
 use crate::{
     domain::error::Error,
     store::{CallId, Principal, RequestContext, trace_id},
@@ -46,17 +46,17 @@ impl Call {
     }
 
     pub fn status(&self, error: &Error) -> Status {
-        self.watch_status(error, None)
+        self.stream_status(error, None)
     }
 
-    /// The status that ends a watch after this cursor. The cause of an internal error is logged, since the caller does not see it.
-    pub fn watch_status(&self, error: &Error, cursor: Option<&str>) -> Status {
+    /// The status that ends a stream, with the position at which it can be resumed. The cause of an internal error is logged, since the caller does not see it.
+    pub fn stream_status(&self, error: &Error, at: Option<(&'static str, &str)>) -> Status {
         let Self { method, context: RequestContext { request_id, trace_id, .. } } = self;
         if let Error::Internal(cause) = error {
             let trace_id = trace_id.map(|id| format!("{id:032x}"));
             tracing::error!(method, %request_id, trace_id, cause = cause.0, "internal error");
         }
-        watch_status(error, *request_id, cursor)
+        stream_status(error, *request_id, at)
     }
 }
 

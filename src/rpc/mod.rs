@@ -11,7 +11,7 @@ pub mod status;
 
 use std::sync::Arc;
 
-use tonic::service::Routes;
+use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
     domain::limits::MESSAGE_BYTES,
@@ -35,7 +35,9 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     let handlers = Arc::new(Handlers { engine, bare });
     macro_rules! service {
         ($server:path) => {
-            <$server>::from_arc(Arc::clone(&handlers)).max_decoding_message_size(MESSAGE_BYTES)
+            <$server>::from_arc(Arc::clone(&handlers))
+                .max_decoding_message_size(MESSAGE_BYTES)
+                .accept_compressed(CompressionEncoding::Gzip)
         };
     }
     let routes = Routes::new(service!(sessions::SessionServiceServer<_>))

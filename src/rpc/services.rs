@@ -107,7 +107,9 @@ impl WatchService for Handlers {
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
             let message = next.and_then(|(item, cursor)| encode::watch(item, cursor, form));
-            let message = message.map_err(|error| call.watch_status(&error, cursor.as_deref()))?;
+            let message = message.map_err(|error| {
+                call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
+            })?;
             let cursor = Some(message.cursor.clone());
             Ok(Some((message, (watch, call, cursor))))
         }))))

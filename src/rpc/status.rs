@@ -19,16 +19,47 @@ const DISK_FULL_RETRY_MILLIS: u64 = 5000;
 
 /// The status of a call that failed. `request_id` is sent if the cause is only in the log.
 pub fn status(error: &Error, request_id: impl fmt::Display) -> Status {
-    watch_status(error, request_id, None)
+    stream_status(error, request_id, None)
 }
 
-/// The status of a watch that failed after this cursor, with which a caller resumes once the server is back.
-pub fn watch_status(error: &Error, request_id: impl fmt::Display, cursor: Option<&str>) -> Status {
+/// The status of a stream that ended with an error. If the server is shutting down, the caller learns where to resume: the `cursor` of a
+/// watch, or the number of items that were `answered`.
+pub fn stream_status(
+    error: &Error,
+    request_id: impl fmt::Display,
+    position: Option<(&'static str, &str)>,
+) -> Status {
     let report = report(error, request_id);
-    match cursor.filter(|_| *error == Error::Draining) {
-        Some(cursor) => report.with("cursor", cursor).into_status(),
+    match position.filter(|_| *error == Error::Draining) {
+        Some((name, position)) => report.with(name, position).into_status(),
         None => report.into_status(),
     }
+}
+
+/// Starts of the transport's own messages, which it sends with codes that mislead: OUT_OF_RANGE, RESOURCE_EXHAUSTED without a reason, and
+/// INTERNAL.
+const TOO_LARGE: [&str; 2] =
+    ["Error, decoded message length too large", "Error decompressing: size limit"];
+const UNDECODABLE: &str = "failed to decode Protobuf message: ";
+
+/// Our status for a request that the transport refused, if its message is at fault.
+pub fn of_transport(refusal: &Status) -> Option<Status> {
+    let message = refusal.message();
+    if TOO_LARGE.iter().any(|start| message.starts_with(start)) {
+        return Some(status(&Error::MessageTooLarge, ""));
+    }
+    // The decoder names the field, every message around the fault, and the fault.
+    let parts: Vec<_> = message.strip_prefix(UNDECODABLE)?.split(": ").collect();
+    let cause = match parts[..] {
+        [field, _, _, .., fault] if parts.len() > 4 => format!("{field}: …: {fault}"),
+        _ => parts.join(": "),
+    };
+    let message = format!(
+        "The request is not a message of its type: {cause}. \
+         Generate the client from this contract, and send deeply nested values as JSON text."
+    );
+    let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
+    Some(status(&Error::Invalid(vec![fault]), ""))
 }
 
 /// Code, reason (empty if it has none) and message, for an item of a stream.
@@ -52,6 +83,12 @@ macro_rules! report {
 fn report(error: &Error, request_id: impl fmt::Display) -> Report {
     match error {
         Error::Invalid(violations) => invalid(violations),
+        Error::MessageTooLarge => report!(
+            MessageTooLarge,
+            "The message exceeds the limit of {limit} bytes, which counts it uncompressed. \
+             Send less at once.",
+            limit = MESSAGE_BYTES
+        ),
         Error::SessionNotFound(SessionRef::Full(key)) => report!(
             SessionNotFound,
             "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
@@ -68,7 +105,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::SessionExists(key) => report!(
             SessionExists,
             "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
-             exists already. Use another id, or set allow_existing.",
+             exists already. Use another id, or set allow_existing of CreateSession.",
             app_name = &key.app_name,
             user_id = &key.user_id,
             session_id = &key.session_id
@@ -136,7 +173,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::Draining => report!(
             Draining,
             "The server is shutting down. \
-             Retry the call, resume a stream at its first unanswered item, \
+             Retry the call, resume a stream of appends behind the items that were answered, \
              or a watch at its last cursor."
         ),
         Error::StoreUnavailable(_) => report!(

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use tokio::sync::watch;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
+    Status,
     body::Body,
     codegen::{self, BoxFuture, Bytes, Service, StdError, http},
     service::Routes,
@@ -19,7 +20,7 @@ use tonic::{
 use tonic_health::pb::health_server::HealthServer;
 
 use super::health::{Phase, PhaseHealth, draining, refusal};
-use crate::domain::error::Error;
+use crate::{domain::error::Error, rpc::status::of_transport};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -85,7 +86,16 @@ where
     fn call(&mut self, request: http::Request<B>) -> Answer {
         let token = self.in_flight.token();
         let answer = self.route(request.map(Body::new));
-        Box::pin(async move { Ok(answer.await?.map(|body| tracked(body, token))) })
+        Box::pin(async move { Ok(explained(answer.await?).map(|body| tracked(body, token))) })
+    }
+}
+
+/// The same answer, or our status in the place of the transport's.
+fn explained(answer: http::Response<Body>) -> http::Response<Body> {
+    let refusal = Status::from_header_map(answer.headers());
+    match refusal.as_ref().and_then(of_transport) {
+        Some(status) => status.into_http(),
+        None => answer,
     }
 }
 
@@ -110,7 +120,7 @@ impl AsRef<[u8]> for Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use tonic::{Status, codegen::Body as _};
+    use tonic::codegen::Body as _;
     use tonic_types::StatusExt as _;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use prost_types::FieldMask;
+use prost_types::{FieldMask, Struct, Value, value::Kind};
 use serde_json::json;
 use sessiond::{
     domain::error::Reason,
@@ -120,9 +120,11 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),
-        Reason::TooDeep | Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded => {
-            resources(service, reason).await
-        }
+        Reason::TooDeep
+        | Reason::StateTooLarge
+        | Reason::AnswerTooLarge
+        | Reason::MessageTooLarge
+        | Reason::Overloaded => resources(service, reason).await,
         Reason::MissingField
         | Reason::FieldTooLong
         | Reason::BadId
@@ -137,6 +139,7 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         | Reason::BadPageToken
         | Reason::BadCursor
         | Reason::BadMask
+        | Reason::BadMessage
         | Reason::KeyOutsideScope => faults(service, reason).await,
         Reason::SessionNotFound
         | Reason::SessionExists
@@ -209,6 +212,14 @@ async fn faults(service: &Service, reason: Reason) -> Row {
         Reason::BadCursor => {
             let request = resume(app_scope(), "x");
             fault(Watching::try_open(service, request).await, "cursor", &[])
+        }
+        Reason::BadMessage => {
+            let object = |value| Struct { fields: [("k".to_owned(), value)].into() };
+            let body = (0..40).fold(object(Value { kind: None }), |inner, _| {
+                object(Value { kind: Some(Kind::StructValue(inner)) })
+            });
+            let event = Event { body_form: Some(BodyForm::Body(body)), ..plain() };
+            fault(append_one(event).await, "", &[("cause", "*")])
         }
         Reason::BadMask => {
             let update_mask = Some(FieldMask { paths: vec!["labels".into(), "state".into()] });
@@ -321,6 +332,11 @@ async fn resources(service: &Service, reason: Reason) -> Row {
             let request =
                 GetStateRequest { json_form: STRUCT, ..get_state(session_scope("zeros")) };
             refusal(service.get_state(request).await, &[("limit", "4194304")])
+        }
+        Reason::MessageTooLarge => {
+            let page_token = "x".repeat(4 * 1024 * 1024);
+            let request = ListEventsRequest { page_token, ..list_events("s1") };
+            refusal(service.list_events(request).await, &[("limit", "4194304")])
         }
         _ => {
             let held = |turn| append("s1", setting_in(turn, r#"{"temp:k":1}"#));

@@ -11,11 +11,10 @@ use proptest::{
 use prost::bytes::{Buf, BufMut};
 use tokio::{runtime::Runtime, time::timeout};
 use tonic::{
-    Code, Request, Status, Streaming,
+    Request, Status, Streaming,
     client::Grpc,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
-use tonic_types::StatusExt;
 
 use crate::{
     harness::{Service, within},
@@ -194,15 +193,6 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// A status of the table, or one of the transport for bytes that are no message: it has no ErrorInfo, and blames the bytes.
-fn is_of_the_table_or_of_the_transport(status: &Status) {
-    if status.get_details_error_info().is_some() {
-        return is_of_the_table(status);
-    }
-    let undecodable = status.code() == Code::Internal && status.message().contains("decode");
-    assert!(undecodable, "{status:?}");
-}
-
 #[test]
 fn damaged_messages_are_refused_and_harm_nobody() {
     let contract = Contract::read();
@@ -218,7 +208,7 @@ fn damaged_messages_are_refused_and_harm_nobody() {
     let any = proptest::strategy::Union::new(strategies);
     on_each_store(400, &any, async |service, (method, message)| {
         if let Err(status) = call(service, &method, vec![message]).await {
-            is_of_the_table_or_of_the_transport(&status);
+            is_of_the_table(&status);
         }
     });
 }
@@ -232,7 +222,7 @@ fn random_bytes_are_refused_and_harm_nobody() {
             messages.truncate(1);
         }
         if let Err(status) = call(service, &method, messages).await {
-            is_of_the_table_or_of_the_transport(&status);
+            is_of_the_table(&status);
         }
     });
 }

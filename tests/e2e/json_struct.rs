@@ -344,6 +344,11 @@ async fn thirty_levels_are_taken_as_a_struct_everywhere(service: &Service) {
     let mut client = service.events();
     let status = client.append_event(append("s1", with_set(nested(40)))).await.unwrap_err();
     assert!(status.message().contains("recursion limit"), "{status:?}");
+    refused::<()>(Err(status), Reason::BadMessage);
+    // As an item of a stream it ends the stream.
+    let mut appends = Appends::open(service).await;
+    appends.send(append("s1", with_set(nested(40))));
+    refused::<()>(Err(appends.message().await.unwrap_err()), Reason::BadMessage);
     assert_eq!(service.get_session(get("s1")).await.unwrap().session.unwrap().last_sequence, 2);
 }
 

@@ -22,18 +22,18 @@ pub const fn code(reason: Reason) -> Code {
         R::NumberNotExact | R::NumberOverflow | R::ValueTooLarge | R::EventTooLarge => {
             Code::InvalidArgument
         }
-        R::BatchTooLarge | R::BadPageToken | R::BadCursor | R::BadMask | R::KeyOutsideScope => {
+        R::BadMessage | R::BatchTooLarge | R::BadPageToken | R::BadCursor | R::BadMask => {
             Code::InvalidArgument
         }
+        R::KeyOutsideScope => Code::InvalidArgument,
         R::SessionNotFound => Code::NotFound,
         R::SessionExists | R::EventIdReused | R::RequestIdReused => Code::AlreadyExists,
         R::SequenceConflict | R::KeyConflict => Code::Aborted,
         R::AmbiguousSessionId | R::TypeMismatch | R::MissingStateKey => Code::FailedPrecondition,
         R::CursorOfOtherStore | R::TooDeep => Code::FailedPrecondition,
         R::BeyondLastSequence => Code::OutOfRange,
-        R::StateTooLarge | R::AnswerTooLarge | R::Overloaded | R::DiskFull => {
-            Code::ResourceExhausted
-        }
+        R::StateTooLarge | R::AnswerTooLarge | R::MessageTooLarge => Code::ResourceExhausted,
+        R::Overloaded | R::DiskFull => Code::ResourceExhausted,
         R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => Code::Unavailable,
         R::OutcomeUnknown => Code::Unknown,
         R::ExpiredInQueue => Code::DeadlineExceeded,
@@ -65,9 +65,9 @@ macro_rules! reasons {
 
 reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
-    BatchTooLarge BadPageToken BadCursor BadMask KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
+    BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
-    StateTooLarge AnswerTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
+    StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
     Damaged Internal
 }
 

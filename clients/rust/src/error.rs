@@ -72,6 +72,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "BAD_PAGE_TOKEN" => (InvalidInput, "session.bad_page_token"),
         "BAD_CURSOR" => (InvalidInput, "session.bad_cursor"),
         "BAD_MASK" => (InvalidInput, "session.bad_mask"),
+        "BAD_MESSAGE" => (InvalidInput, "session.bad_message"),
         "KEY_OUTSIDE_SCOPE" => (InvalidInput, "session.key_outside_scope"),
         // The codes of ADK's own stores.
         "SESSION_NOT_FOUND" => (NotFound, "session.not_found"),
@@ -88,8 +89,13 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "BEYOND_LAST_SEQUENCE" => (InvalidInput, "session.beyond_last_sequence"),
         "STATE_TOO_LARGE" => (InvalidInput, "session.state_too_large"),
         "ANSWER_TOO_LARGE" => (InvalidInput, "session.answer_too_large"),
+        "MESSAGE_TOO_LARGE" => (InvalidInput, "session.message_too_large"),
         "OVERLOADED" => (RateLimited, "session.overloaded"),
-        "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" => (Unavailable, "session.unavailable"),
+        "DISK_FULL" => (Unavailable, "session.disk_full"),
+        "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" | "FILE_LOST" => {
+            (Unavailable, "session.unavailable")
+        }
+        "DAMAGED" => (Internal, "session.damaged"),
         "OUTCOME_UNKNOWN" => (Unavailable, "session.outcome_unknown"),
         "EXPIRED_IN_QUEUE" => (Timeout, "session.deadline_exceeded"),
         "INTERNAL" => (Internal, "session.internal"),
@@ -110,14 +116,13 @@ fn of_code(code: Code) -> (ErrorCategory, &'static str) {
         Code::PermissionDenied => (ErrorCategory::Forbidden, "session.forbidden"),
         Code::Unimplemented => (ErrorCategory::Unsupported, "session.unsupported"),
         Code::ResourceExhausted => (ErrorCategory::RateLimited, "session.resource_exhausted"),
-        // The server's transport refuses larger messages than it receives.
-        Code::OutOfRange => (ErrorCategory::InvalidInput, "session.message_too_large"),
         Code::Ok
         | Code::Unknown
         | Code::NotFound
         | Code::AlreadyExists
         | Code::FailedPrecondition
         | Code::Aborted
+        | Code::OutOfRange
         | Code::Internal
         | Code::DataLoss => (ErrorCategory::Internal, "session.transport"),
     }

@@ -64,9 +64,11 @@ const fn code(reason: Reason) -> Code {
         | Reason::CursorOfOtherStore
         | Reason::TooDeep => Code::FailedPrecondition,
         Reason::BeyondLastSequence => Code::OutOfRange,
-        Reason::StateTooLarge | Reason::AnswerTooLarge | Reason::Overloaded | Reason::DiskFull => {
-            Code::ResourceExhausted
-        }
+        Reason::StateTooLarge
+        | Reason::AnswerTooLarge
+        | Reason::MessageTooLarge
+        | Reason::Overloaded
+        | Reason::DiskFull => Code::ResourceExhausted,
         Reason::Starting | Reason::Draining | Reason::StoreUnavailable | Reason::FileLost => {
             Code::Unavailable
         }

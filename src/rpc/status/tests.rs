@@ -84,6 +84,7 @@ fn rows() -> Vec<Row> {
         (beyond, Code::OutOfRange, "BEYOND_LAST_SEQUENCE", &[("asked", "9"), ("last_sequence", "4")]),
         (Error::StateTooLarge(ScopeKind::User), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "user"), ("limit", "1048576")]),
         (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),
+        (Error::MessageTooLarge, Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &[("limit", "4194304")]),
         (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),
         (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "write_queue"), ("retry_after_millis", "250")]),
         (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
@@ -99,7 +100,7 @@ fn rows() -> Vec<Row> {
 }
 
 /// The reasons of INVALID_ARGUMENT, which travel in violations.
-const FAULTS: [Reason; 15] = [
+const FAULTS: [Reason; 16] = [
     Reason::MissingField,
     Reason::FieldTooLong,
     Reason::BadId,
@@ -114,6 +115,7 @@ const FAULTS: [Reason; 15] = [
     Reason::BadPageToken,
     Reason::BadCursor,
     Reason::BadMask,
+    Reason::BadMessage,
     Reason::KeyOutsideScope,
 ];
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming};
+use tonic_types::StatusExt as _;
 
-use super::{Server, append, gated::GatedStore, key, refusal, serve, server, set};
+use super::{Server, append, gated::GatedStore, key, serve, server, set};
 use crate::{
     proto::v1::{
         AppendEventRequest, AppendEventStreamRequest, AppendEventStreamResponse, AppendFailure,
@@ -219,8 +220,10 @@ async fn a_server_that_stops_finishes_what_has_begun_and_says_so() {
     store.open(100);
     assert_eq!(sequence(answers.next().await.unwrap().unwrap()), (0, 1));
     assert_eq!(sequence(answers.next().await.unwrap().unwrap()), (1, 2));
-    let (code, reason) = refusal(answers.next().await.unwrap());
-    assert_eq!((code, reason.as_str()), (Code::Unavailable, "DRAINING"));
+    let end = answers.next().await.unwrap().unwrap_err();
+    let info = end.get_details_error_info().unwrap();
+    assert_eq!((end.code(), info.reason.as_str()), (Code::Unavailable, "DRAINING"));
+    assert_eq!(info.metadata.get("answered").map(String::as_str), Some("2"));
     assert!(answers.next().await.is_none());
     assert_eq!(store.came_now().len(), 2);
 }
