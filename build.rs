@@ -3,12 +3,13 @@
 use std::{env, error::Error, fs, path::PathBuf};
 
 /// Every file of the contract, relative to `proto/`.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "sessiond/v1/types.proto",
     "sessiond/v1/session_service.proto",
     "sessiond/v1/event_service.proto",
     "sessiond/v1/state_service.proto",
     "sessiond/v1/watch_service.proto",
+    "sessiond/v1/admin_service.proto",
 ];
 
 #[expect(

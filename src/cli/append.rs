@@ -16,7 +16,7 @@ use super::{
     args::{AnyKeyArgs, JSON_FORM},
     connect::Server,
     delta::PreconditionArgs,
-    failure::{Failure, tell},
+    failure::{Failure, tell, warn_of_dropped},
     lookup::member,
     message::{AsJson, from_json},
     output::{self, Format},
@@ -93,7 +93,9 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
         return_state: args.return_state,
         json_form: JSON_FORM,
     };
-    output::print_answer(format, server.events().append_events(request).await?)
+    let appended = server.events().append_events(request).await?;
+    warn_of_dropped(&appended.get_ref().dropped_temp_keys);
+    output::print_answer(format, appended)
 }
 
 /// Sends the lines while the answers arrive. A line that cannot be read ends the input, after those before it.
@@ -115,7 +117,11 @@ pub async fn stream(server: &Server, args: StreamArgs, format: Format) -> Result
     let mut answers = server.events().append_event_stream(requests).await?.into_inner();
     let mut refused = 0_u64;
     while let Some(answer) = answers.message().await? {
-        refused += u64::from(matches!(answer.outcome, Some(Outcome::Failure(_))));
+        match &answer.outcome {
+            Some(Outcome::Appended(appended)) => warn_of_dropped(&appended.dropped_temp_keys),
+            Some(Outcome::Failure(_)) => refused += 1,
+            None => {}
+        }
         output::print_as(format, &AsJson(answer))?;
     }
     // The stream ends when all lines are sent, so the thread has ended or is about to.

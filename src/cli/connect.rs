@@ -15,8 +15,9 @@ use super::{
     time,
 };
 use crate::proto::v1::{
-    self, event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
-    state_service_client::StateServiceClient, watch_service_client::WatchServiceClient,
+    self, admin_service_client::AdminServiceClient, event_service_client::EventServiceClient,
+    session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
+    watch_service_client::WatchServiceClient,
 };
 
 const HEADING: &str = "Connection";
@@ -133,6 +134,10 @@ impl Server {
 
     pub fn state(&self) -> StateServiceClient<Channel> {
         StateServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn admin(&self) -> AdminServiceClient<Channel> {
+        AdminServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn watch(&self) -> WatchServiceClient<Channel> {

@@ -9,7 +9,7 @@ use super::{
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, SelectionArgs},
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
-    failure::Failure,
+    failure::{Failure, warn_of_dropped},
     message::AsJson,
     output::{
         self,
@@ -130,7 +130,9 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     match action {
         Action::Append(args) => {
             let request = append_request(*args)?;
-            output::print_answer(format, events().await?.append_event(request).await?)
+            let appended = events().await?.append_event(request).await?;
+            warn_of_dropped(&appended.get_ref().dropped_temp_keys);
+            output::print_answer(format, appended)
         }
         Action::AppendBatch(args) => {
             append::batch(&Server::connect(&connect).await?, args, format).await

@@ -165,6 +165,16 @@ pub fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "{}", escape_lines(text));
 }
 
+/// Warns of `temp:` keys that the server dropped.
+pub fn warn_of_dropped(keys: &[String]) {
+    if !keys.is_empty() {
+        let keys = keys.join(", ");
+        tell(&format!(
+            "warning: {keys}: dropped, only an event with --invocation can hold temp: keys"
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::HashMap, time::Duration};

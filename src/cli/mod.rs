@@ -1,6 +1,7 @@
 //! The client half of the program: every RPC as a command, import and export, benchmarks.
 
 mod adk_file;
+mod admin;
 mod append;
 mod args;
 mod bench;
@@ -34,6 +35,10 @@ use connect::Group;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// List applications.
+    App(Group<admin::AppAction>),
+    /// List the users of an application.
+    User(Group<admin::UserAction>),
     /// Create, read, list, update, fork, rewind and delete sessions.
     Session(Group<session::Action>),
     /// Append and list events.
@@ -65,6 +70,8 @@ pub enum Command {
 /// Exit codes: 0 success, 1 failure, 2 usage, 3 no connection to the server.
 pub async fn run(command: Command) -> ExitCode {
     let outcome = match command {
+        Command::App(args) => admin::run_app(args).await,
+        Command::User(args) => admin::run_user(args).await,
         Command::Session(args) => session::run(args).await,
         Command::Event(args) => event::run(args).await,
         Command::State(args) => state::run(args).await,
@@ -130,7 +137,9 @@ mod tests {
 
     #[test]
     fn every_rpc_has_a_command() {
-        const COMMANDS: [(&str, &[&str]); 17] = [
+        const COMMANDS: [(&str, &[&str]); 19] = [
+            ("ListApplications", &["app", "list"]),
+            ("ListUsers", &["user", "list"]),
             ("CreateSession", &["session", "create"]),
             ("GetSession", &["session", "get"]),
             ("ListSessions", &["session", "list"]),

@@ -9,7 +9,7 @@ use super::{
     connect::{Group, Server, for_each_event},
     delta::{PreconditionArgs, set_object},
     event::EVENTS,
-    failure::Failure,
+    failure::{Failure, warn_of_dropped},
     message::AsJson,
     output::{
         self, Format,
@@ -216,7 +216,9 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     match action {
         Action::Create(args) => {
             let request = create_request(args);
-            output::print_answer(format, sessions().await?.create_session(request).await?)
+            let created = sessions().await?.create_session(request).await?;
+            warn_of_dropped(&created.get_ref().dropped_temp_keys);
+            output::print_answer(format, created)
         }
         Action::Get(args) => {
             let request = get_request(args)?;

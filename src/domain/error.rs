@@ -77,7 +77,7 @@ pub enum Error {
     MissingStateKey(Vec<String>),
     /// A cursor was made by another store.
     CursorOfOtherStore,
-    /// A read met a value that `Struct` cannot hold.
+    /// A value is nested too deep for `Struct`. Answers hold it as text instead.
     TooDeep,
     /// A sequence lies after the session's newest event.
     BeyondLastSequence { asked: Sequence, last_sequence: Sequence },

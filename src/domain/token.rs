@@ -74,6 +74,15 @@ pub struct ChangeToken {
     pub before: Version,
 }
 
+/// Continues a list of names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NameToken {
+    /// Hash of what is listed.
+    pub request: Digest,
+    /// The last name returned.
+    pub after: String,
+}
+
 /// Tells scopes, or requests, apart in a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub u64);
@@ -172,6 +181,16 @@ impl Field for (Time, UserId, SessionId) {
     }
 }
 
+impl Field for String {
+    fn write(&self, to: &mut Vec<u8>) {
+        write_text(self, to);
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Self> {
+        read_text(from)
+    }
+}
+
 fn write_text(text: &str, to: &mut Vec<u8>) {
     to.extend((text.len() as u64).to_le_bytes());
     to.extend(text.as_bytes());
@@ -224,6 +243,7 @@ fields!(b'e': EventToken {
 });
 fields!(b's': SessionToken { request, last });
 fields!(b'k': ChangeToken { request, incarnation, before });
+fields!(b'n': NameToken { request, after });
 
 fn encode(kind: u8, fields: &impl Field) -> String {
     let mut bytes = vec![kind];
@@ -282,6 +302,8 @@ mod tests {
         assert_eq!(SessionToken::decode(&sessions.encode()), Some(sessions));
         let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
         assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
+        let names = NameToken { request: Digest(1), after: "ü".to_owned() };
+        assert_eq!(NameToken::decode(&names.encode()), Some(names));
     }
 
     /// Callers keep cursors across releases.

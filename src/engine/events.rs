@@ -15,6 +15,13 @@ pub fn submits_at_once(append: &Append) -> bool {
     !append.events.iter().any(changes_temp)
 }
 
+/// The keys that appending these drops: `temp:` keys, which only an invocation can hold.
+pub fn dropped_keys(append: &Append) -> impl Iterator<Item = &StateKey> {
+    let stored = append.events.iter().filter(|event| !event.partial);
+    let unheld = stored.filter(|event| event.invocation_id.is_none());
+    unheld.flat_map(|event| event.delta.keys()).filter(|key| key.scope().is_none())
+}
+
 /// The events of a page; `token` is that of their request, with any rest.
 pub fn list(page: EventPage, token: EventToken, descending: bool) -> List<Event> {
     let EventPage { events, rest } = page;

@@ -3,6 +3,7 @@
 //! This is the only layer that makes ids. What it adds to a store: `temp:` state ([`invocations`]), page tokens, watches that wait
 //! ([`watch`]), and templates.
 
+mod admin;
 mod events;
 pub mod invocations;
 mod prelude;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::store::Condition;
-pub use events::submits_at_once;
+pub use events::{dropped_keys, submits_at_once};
 use invocations::Invocations;
 use prelude::*;
 pub use sessions::SessionAnswer;

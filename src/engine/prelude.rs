@@ -7,13 +7,15 @@ pub use crate::{
         error::{Bounded, Error, Reason},
         event::{Changes, Event, Fingerprint, NewEvent, ScopeVersions},
         field::FieldPath,
-        id::{Author, Branch, EventId, InvocationId, SessionId, UserId},
+        id::{AppName, Author, Branch, EventId, InvocationId, SessionId, UserId},
         limits::MESSAGE_BYTES,
         page::{EventFilter, EventPage, EventSelection, Rest},
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
         session::{Incarnation, SessionInfo, State, StateEntry},
         time::Time,
-        token::{ChangeToken, Cursor, Digest, EventToken, Position, SessionToken, StoreId},
+        token::{
+            ChangeToken, Cursor, Digest, EventToken, NameToken, Position, SessionToken, StoreId,
+        },
     },
     store::{Append, Appended, Clock, RequestContext, SessionQuery, SessionView, Store},
 };

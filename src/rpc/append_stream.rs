@@ -13,7 +13,7 @@ use tonic::{Status, Streaming};
 
 use super::{Handlers, call::Call, prelude::*, status::of_transport};
 use crate::{
-    engine::submits_at_once,
+    engine::{dropped_keys, submits_at_once},
     proto::v1::{
         AppendEventStreamRequest, AppendEventStreamResponse, append_event_stream_response::Outcome,
     },
@@ -163,8 +163,9 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
     let Item { index, bytes, call, append } = item;
     let append = call.run(async {
         let (append, form) = append?;
+        let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, Mode::write(form).inner()))
+        Ok(encode::append_event(answer, dropped, Mode::write(form).inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

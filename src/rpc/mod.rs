@@ -19,16 +19,22 @@ use crate::{
     proto::{
         DESCRIPTOR_SET,
         v1::{
-            event_service_server as events, session_service_server as sessions,
-            state_service_server as states, watch_service_server as watches,
+            admin_service_server as admin, event_service_server as events,
+            session_service_server as sessions, state_service_server as states,
+            watch_service_server as watches,
         },
     },
 };
 pub use convert::decode::BareIds;
 
 /// The services of the contract, as health names them.
-pub const SERVICE_NAMES: [&str; 4] =
-    [sessions::SERVICE_NAME, events::SERVICE_NAME, states::SERVICE_NAME, watches::SERVICE_NAME];
+pub const SERVICE_NAMES: [&str; 5] = [
+    sessions::SERVICE_NAME,
+    events::SERVICE_NAME,
+    states::SERVICE_NAME,
+    watches::SERVICE_NAME,
+    admin::SERVICE_NAME,
+];
 
 /// The services of the contract, and both versions of reflection, which also describes health.
 pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
@@ -43,7 +49,8 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     let routes = Routes::new(service!(sessions::SessionServiceServer<_>))
         .add_service(service!(events::EventServiceServer<_>))
         .add_service(service!(states::StateServiceServer<_>))
-        .add_service(service!(watches::WatchServiceServer<_>));
+        .add_service(service!(watches::WatchServiceServer<_>))
+        .add_service(service!(admin::AdminServiceServer<_>));
     with_reflection(routes)
 }
 

@@ -20,7 +20,7 @@ pub use crate::{
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
         session::{Expiration, ForkOrigin, Labels, SessionInfo, State, StateEntry},
         time::Time,
-        token::{ChangeToken, EventToken, SessionToken},
+        token::{ChangeToken, EventToken, NameToken, SessionToken},
     },
     engine::{new_event_id, new_session_id},
     proto::v1,

@@ -4,9 +4,13 @@ use futures_util::stream::try_unfold;
 use tonic::{Request, Response, Status, Streaming, codegen::BoxStream};
 
 use super::{Handlers, append_stream::answers, call::Call, prelude::*};
-use crate::proto::v1::{
-    event_service_server::EventService, session_service_server::SessionService,
-    state_service_server::StateService, watch_service_server::WatchService,
+use crate::{
+    engine::dropped_keys,
+    proto::v1::{
+        admin_service_server::AdminService, event_service_server::EventService,
+        session_service_server::SessionService, state_service_server::StateService,
+        watch_service_server::WatchService,
+    },
 };
 
 /// Implements a service: its unary calls, each with an expression that makes the response of what [`decode`] made of the request, and
@@ -37,8 +41,10 @@ macro_rules! service {
 }
 
 service! { SessionService |engine, context| {
-    create_session(CreateSessionRequest: (new, form)) -> CreateSessionResponse =
-        Ok(encode::create_session(engine.create_session(context, new).await?, form));
+    create_session(CreateSessionRequest: (new, form)) -> CreateSessionResponse = {
+        let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
+        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, form))
+    };
     get_session(GetSessionRequest: ((query, invocation), form)) -> GetSessionResponse =
         encode::get_session(engine.get_session(context, query, invocation).await?, form);
     list_sessions(ListSessionsRequest: ((query, token), form)) -> ListSessionsResponse =
@@ -54,10 +60,15 @@ service! { SessionService |engine, context| {
 }}
 
 service! { EventService |engine, context| {
-    append_event(AppendEventRequest: (append, form)) -> AppendEventResponse =
-        Ok(encode::append_event(engine.append_events(context, append).await?, Mode::write(form)));
-    append_events(AppendEventsRequest: (append, form)) -> AppendEventsResponse =
-        Ok(encode::append_events(engine.append_events(context, append).await?, form));
+    append_event(AppendEventRequest: (append, form)) -> AppendEventResponse = {
+        let dropped = encode::dropped_temp_keys(dropped_keys(&append));
+        let answer = engine.append_events(context, append).await?;
+        Ok(encode::append_event(answer, dropped, Mode::write(form)))
+    };
+    append_events(AppendEventsRequest: (append, form)) -> AppendEventsResponse = {
+        let dropped = encode::dropped_temp_keys(dropped_keys(&append));
+        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, form))
+    };
     list_events(ListEventsRequest: ((query, token), form)) -> ListEventsResponse =
         encode::list_events(engine.list_events(context, query, token).await?, form);
 }
@@ -85,6 +96,15 @@ service! { StateService |engine, context| {
             .map(|text| v1::RenderTemplateResponse { text });
     end_invocation(EndInvocationRequest: (key, id)) -> EndInvocationResponse =
         engine.end_invocation(context, key, id).await.map(|()| v1::EndInvocationResponse {});
+}}
+
+service! { AdminService |engine, context| {
+    list_applications(ListApplicationsRequest: (query, token)) -> ListApplicationsResponse =
+        encode::list_applications(engine.list_applications(context, query, token).await?);
+    list_users(ListUsersRequest: (query, token)) -> ListUsersResponse = {
+        let app = query.app_name.clone();
+        encode::list_users(engine.list_users(context, query, token).await?, &app)
+    };
 }}
 
 #[tonic::async_trait]

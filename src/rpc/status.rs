@@ -243,7 +243,7 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
     let failed_keys = match keys {
         [] => None,
         [key] => Some(format!("the condition on key '{}' does not hold", quoted(key.as_str()))),
-        _ => Some(format!("the conditions on {} keys do not hold", keys.len())),
+        _ => Some(format!("the conditions on keys {} do not hold", listed(keys))),
     };
     let failed: Vec<_> = failed_sequence.into_iter().chain(failed_keys).collect();
     let reason = if sequence.is_some() { Reason::SequenceConflict } else { Reason::KeyConflict };
@@ -256,10 +256,25 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
     if keys.is_empty() { report } else { report.with_list("keys", keys) }
 }
 
+/// Keys that a message names before it counts the rest, which is in the metadata.
+const KEYS_LISTED: usize = 5;
+
+/// Several keys, for a message.
+fn listed(keys: &[impl ToString]) -> String {
+    let (listed, more) = keys.split_at(keys.len().min(KEYS_LISTED));
+    let listed: Vec<_> =
+        listed.iter().map(|key| format!("'{}'", quoted(&key.to_string()))).collect();
+    match (more.len(), listed.as_slice()) {
+        (0, [first @ .., last]) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        (0, _) => listed.join(", "),
+        (more, _) => format!("{} and {more} more", listed.join(", ")),
+    }
+}
+
 fn missing_state_key(keys: &[String]) -> Report {
     let what = match keys {
         [key] => format!("Key '{}' of the template has", quoted(key)),
-        _ => format!("{} keys of the template have", keys.len()),
+        _ => format!("Keys {} of the template have", listed(keys)),
     };
     let message = format!("{what} no value. Set it, or make it optional with '?'.");
     Report::new(Reason::MissingStateKey, message).with_list("keys", keys)

@@ -24,7 +24,11 @@ pub use crate::commit::{
 };
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, token::StoreId},
+    domain::{
+        error::Error,
+        id::{AppName, UserId},
+        token::StoreId,
+    },
 };
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
@@ -33,8 +37,9 @@ pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, open};
 pub(crate) use query::Budget;
 pub use query::{
-    KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage, SessionQuery,
-    SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
+    ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    UsersQuery, WatchPage, WatchQuery,
 };
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.
@@ -77,6 +82,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Lists sessions of an application or of one user.
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error>;
+
+    /// Lists the applications that have a session, or state of their own or of one of their users.
+    async fn list_applications(&self, query: ApplicationsQuery)
+    -> Result<NamePage<AppName>, Error>;
+
+    /// Lists the users of an application that have a session or state.
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error>;
 
     /// Reads what is visible from a scope, whole or some keys of it. An application or a user that was never written to is empty,
     /// with version 0. Errors: [`Error::SessionNotFound`].

@@ -65,6 +65,38 @@ pub struct SessionPage {
 }
 
 #[derive(Clone, Debug)]
+pub struct ApplicationsQuery {
+    /// Only those behind this one.
+    pub after: Option<AppName>,
+    /// Maximum number of items, at least 1.
+    pub max_items: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct UsersQuery {
+    pub app_name: AppName,
+    /// Only those behind this one.
+    pub after: Option<UserId>,
+    /// Maximum number of items, at least 1.
+    pub max_items: usize,
+}
+
+/// Names of one page, in byte order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamePage<T> {
+    pub names: Vec<T>,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+impl<T> NamePage<T> {
+    /// The first `max_items` of all names behind a page.
+    pub fn first(mut names: impl Iterator<Item = T>, max_items: usize) -> Self {
+        Self { names: names.by_ref().take(max_items).collect(), more: names.next().is_some() }
+    }
+}
+
+#[derive(Clone, Debug)]
 pub struct StateQuery {
     pub scope: Scope,
     /// Only these (full keys); `None`: all. Keys that are not visible from the scope have no value.

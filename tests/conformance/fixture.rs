@@ -9,6 +9,7 @@ use sessiond::{
         delta::Delta,
         error::Error,
         event::{Changes, Event},
+        id::{AppName, UserId},
         page::EventPage,
         scope::{SessionKey, SessionRef},
         session::{SessionInfo, State},
@@ -16,10 +17,10 @@ use sessiond::{
         token::{Position, StoreId},
     },
     store::{
-        Append, Appended, CreateSession, Created, ForkSession, KeyChangePage, KeyChangeQuery,
-        RequestContext, RewindSession, SessionPage, SessionQuery, SessionUpdate, SessionView,
-        SessionsQuery, StateQuery, StateUpdate, StateUpdated, StateView, Store, Subscription,
-        WatchPage, WatchQuery,
+        Append, Appended, ApplicationsQuery, CreateSession, Created, ForkSession, KeyChangePage,
+        KeyChangeQuery, NamePage, RequestContext, RewindSession, SessionPage, SessionQuery,
+        SessionUpdate, SessionView, SessionsQuery, StateQuery, StateUpdate, StateUpdated,
+        StateView, Store, Subscription, UsersQuery, WatchPage, WatchQuery,
     },
 };
 use tempfile::TempDir;
@@ -181,6 +182,8 @@ calls! {
     reads {
         read_session(SessionQuery) -> SessionView;
         list_sessions(SessionsQuery) -> SessionPage;
+        list_applications(ApplicationsQuery) -> NamePage<AppName>;
+        list_users(UsersQuery) -> NamePage<UserId>;
         read_state(StateQuery) -> StateView;
         list_key_changes(KeyChangeQuery) -> KeyChangePage;
         read_changes(WatchQuery) -> WatchPage;

@@ -19,6 +19,7 @@ mod idempotency;
 mod lifecycle;
 mod listing;
 mod log;
+mod names;
 mod notifications;
 mod pages;
 mod past;
@@ -190,6 +191,12 @@ suite! {
         a_list_carries_state_when_asked,
         the_order_follows_the_last_events,
         pages_are_stable_while_sessions_come_and_go,
+    }
+    names {
+        applications_and_users_are_in_order_of_their_names,
+        every_page_of_names_continues_the_last,
+        what_has_neither_session_nor_state_is_not_listed,
+        an_expired_session_does_not_count,
     }
     history {
         every_change_is_listed_newest_first,

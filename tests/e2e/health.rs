@@ -25,7 +25,8 @@ owning_each_store! {
     open_streams_of_health_and_reflection_do_not_hold_up_a_stop
 }
 
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
+    "sessiond.v1.AdminService",
     "sessiond.v1.EventService",
     "sessiond.v1.SessionService",
     "sessiond.v1.StateService",

@@ -1,4 +1,4 @@
-//! JSON as `Struct`: what it cannot say is refused on its way in, and rounded, refused or sent as text on its way out.
+//! JSON as `Struct`: what it cannot say is refused on its way in, and rounded or sent as text on its way out.
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::{Value as Json, json};
@@ -8,8 +8,9 @@ use sessiond::{
         AppendEventRequest, AppendEventsRequest, CreateSessionRequest, Event, ForkSessionRequest,
         GetSessionRequest, GetStateRequest, ListEventsRequest, ListKeyChangesRequest,
         ListSessionsRequest, RewindSessionRequest, StateDelta, UpdateStateRequest, WatchRequest,
-        WatchStart, create_session_request, event::BodyForm, key_change, session::StateForm,
-        state_delta::SetForm, state_snapshot, update_state_response, watch_response::Kind as Said,
+        WatchStart, create_session_request, event::BodyForm, get_state_response, key_change,
+        session::StateForm, state_delta::SetForm, state_snapshot, update_state_response,
+        watch_response::Kind as Said,
     },
 };
 
@@ -30,7 +31,8 @@ on_each_store! {
     what_json_does_not_have_is_refused
     whole_doubles_become_integers
     what_is_rounded_says_so
-    a_read_of_what_nests_too_deep_tells_to_ask_for_text
+    a_read_of_what_nests_too_deep_is_answered_as_text
+    one_too_deep_value_of_an_application_stops_no_default_read
     a_write_of_what_nests_too_deep_is_answered_as_text
     thirty_levels_are_taken_as_a_struct_everywhere
     what_comes_as_a_struct_is_never_too_deep_for_its_client
@@ -204,40 +206,49 @@ async fn create_deep(service: &Service, id: &str) {
     service.append_event(append(id, saying(&deep(92)))).await.unwrap();
 }
 
-async fn a_read_of_what_nests_too_deep_tells_to_ask_for_text(service: &Service) {
+async fn a_read_of_what_nests_too_deep_is_answered_as_text(service: &Service) {
     create_deep(service, "s1").await;
-    let too_deep = Reason::TooDeep;
-    let get_struct = || GetSessionRequest { json_form: STRUCT, ..get("s1") };
-    refused(service.get_session(get_struct()).await, too_deep);
+    let request = GetSessionRequest { json_form: STRUCT, ..get_with_events("s1") };
+    let read = service.get_session(request).await.unwrap();
+    assert_eq!(state_text(&read.session.unwrap()), deep(91));
+    assert_eq!(body_text(&read.events[1]), deep(92));
     let state = GetStateRequest { json_form: STRUCT, ..get_state(session_scope("s1")) };
-    refused(service.get_state(state).await, too_deep);
+    let state = service.get_state(state).await.unwrap().state_form;
+    assert_eq!(state, Some(get_state_response::StateForm::StateJson(deep(91))));
     let list = ListSessionsRequest {
         app_name: APP.into(),
         include_state: true,
         json_form: STRUCT,
         ..Default::default()
     };
-    refused(service.list_sessions(list.clone()).await, too_deep);
-    let bare = ListSessionsRequest { include_state: false, ..list };
-    assert_eq!(service.list_sessions(bare).await.unwrap().sessions.len(), 1);
+    let listed = service.list_sessions(list).await.unwrap().sessions;
+    assert_eq!(state_text(&listed[0]), deep(91));
     let events = ListEventsRequest { json_form: STRUCT, ..list_events("s1") };
-    refused(service.list_events(events).await, too_deep);
-    let with_events =
-        GetSessionRequest { json_form: STRUCT, without_state: true, ..get_with_events("s1") };
-    refused(service.get_session(with_events).await, too_deep);
+    let events = service.list_events(events).await.unwrap().events;
+    let set = events[0].state_delta.as_ref().unwrap().set_form.as_ref();
+    assert_eq!(set, Some(&SetForm::SetJson(deep(91))));
+    assert_eq!(body_text(&events[1]), deep(92));
     let changes = ListKeyChangesRequest {
         scope: Some(session_scope("s1")),
         key: "deep".into(),
         json_form: STRUCT,
         ..Default::default()
     };
-    refused(service.list_key_changes(changes).await, too_deep);
-    // Without what is deep, and as text, it is all there.
-    let bare = GetSessionRequest { without_state: true, ..get_struct() };
-    service.get_session(bare).await.unwrap();
-    let read = service.get_session(get_with_events("s1")).await.unwrap();
-    assert_eq!(state_text(&read.session.unwrap()), deep(91));
-    assert_eq!(body_text(&read.events[1]), deep(92));
+    let changes = service.list_key_changes(changes).await.unwrap().changes;
+    let value = deep(91).replace("{\"deep\":", "").replace('}', "");
+    assert_eq!(changes[0].value_form, Some(key_change::ValueForm::ValueJson(value)));
+}
+
+/// Everybody reads the state of the application, in the form that is the default.
+async fn one_too_deep_value_of_an_application_stops_no_default_read(service: &Service) {
+    service.create_session(create("s1", r#"{"own":1}"#)).await.unwrap();
+    let value = deep(90).replace("deep", "app:deep");
+    service.update_state(update(app_scope(), set(&value))).await.unwrap();
+    service.append_event(append("s1", saying(r#"{"n":1}"#))).await.unwrap();
+    let read = GetSessionRequest { json_form: 0, ..get_with_events("s1") };
+    let read = service.get_session(read).await.unwrap();
+    assert!(matches!(read.session.unwrap().state_form, Some(StateForm::StateJson(_))));
+    assert!(matches!(read.events[0].body_form, Some(BodyForm::Body(_))), "the rest stays Struct");
 }
 
 async fn a_write_of_what_nests_too_deep_is_answered_as_text(service: &Service) {
@@ -305,20 +316,12 @@ async fn what_comes_as_a_struct_is_never_too_deep_for_its_client(service: &Servi
             watching.event().await;
 
             let read = GetSessionRequest { json_form: STRUCT, ..get(&id) };
-            let read = service.get_session(read).await;
-            fits.push(read.is_ok());
-            match read {
-                Ok(read) => {
-                    let form = &read.session.as_ref().unwrap().state_form;
-                    assert!(matches!(form, Some(StateForm::State(_))), "{form:?}");
-                    assert_eq!(read.state(), serde_json::from_str::<Json>(&text).unwrap());
-                }
-                refusal => drop(refused(refusal, Reason::TooDeep)),
-            }
+            let read = service.get_session(read).await.unwrap();
+            assert_eq!(read.state(), serde_json::from_str::<Json>(&text).unwrap());
+            let form = read.session.unwrap().state_form;
+            fits.push(matches!(form, Some(StateForm::State(_))));
             let events = ListEventsRequest { json_form: STRUCT, ..list_events(&id) };
-            if let Err(status) = service.list_events(events).await {
-                refused::<()>(Err(status), Reason::TooDeep);
-            }
+            assert_eq!(service.list_events(events).await.unwrap().events.len(), 2);
         }
         assert!(fits.is_sorted_by_key(|fits| !fits), "all below some depth, none beyond: {fits:?}");
         assert!(fits[5] && !fits[39], "some thirty levels fit: {fits:?}");

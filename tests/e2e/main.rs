@@ -12,6 +12,7 @@
 )]
 
 mod addresses;
+mod admin;
 mod answers;
 mod catching_up;
 mod cursors;

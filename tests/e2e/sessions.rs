@@ -59,7 +59,9 @@ async fn creation_takes_every_field(service: &Service) {
         allow_existing: false,
         json_form: TEXT,
     };
-    let CreateSessionResponse { session, created } = service.create_session(request).await.unwrap();
+    let CreateSessionResponse { session, created, dropped_temp_keys } =
+        service.create_session(request).await.unwrap();
+    assert!(dropped_temp_keys.is_empty(), "{dropped_temp_keys:?}");
     let session = session.unwrap();
     assert!(created);
     assert_eq!(session.key, Some(key("s1")));

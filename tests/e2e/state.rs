@@ -179,6 +179,7 @@ async fn keys_of_any_other_prefix_are_the_sessions(service: &Service) {
     let user = service.get_state(get_state(user_scope())).await.unwrap();
     assert_eq!(user.state(), json!({"app:": 1, "user:": 2}));
     let created = service.create_session(create("s2", r#"{"temp:":1}"#)).await.unwrap();
+    assert_eq!(created.dropped_temp_keys, ["temp:"]);
     assert_eq!(created.state(), json!({"app:": 1, "user:": 2}));
     faulty(
         service.append_event(append("s1", setting(r#"{"":1}"#))).await,

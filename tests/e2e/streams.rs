@@ -1,15 +1,18 @@
 //! AppendEventStream: items without waiting, answers in their order, failures that end nothing.
 
+use std::collections::BTreeMap;
+
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
         AppendEventRequest, AppendEventStreamRequest, AppendEventStreamResponse, AppendFailure,
-        Event, append_event_stream_response::Outcome,
+        Event, FieldViolation, append_event_stream_response::Outcome,
     },
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, UnboundedReceiverStream};
 use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
 
 use crate::{
     harness::{Service, on_each_store, within},
@@ -32,6 +35,27 @@ on_each_store! {
     a_stream_that_is_closed_ends
     a_client_that_leaves_harms_nobody
 }
+
+/// Metadata and violations of a failure.
+fn details(failure: &AppendFailure) -> Details {
+    let violations = failure.field_violations.iter();
+    let violation =
+        |it: &FieldViolation| [it.field.clone(), it.description.clone(), it.reason.clone()];
+    (failure.metadata.clone().into_iter().collect(), violations.map(violation).collect())
+}
+
+/// Those of a status.
+fn details_of(status: &Status) -> Details {
+    let details = status.get_error_details();
+    let metadata = details.error_info().unwrap().metadata.clone();
+    let violations = details.bad_request().into_iter().flat_map(|it| &it.field_violations);
+    let violation = |it: &tonic_types::FieldViolation| {
+        [it.field.clone(), it.description.clone(), it.reason.clone()]
+    };
+    (metadata.into_iter().collect(), violations.map(violation).collect())
+}
+
+type Details = (BTreeMap<String, String>, Vec<[String; 3]>);
 
 /// One stream of appends.
 pub struct Appends {
@@ -210,7 +234,9 @@ async fn every_kind_of_failure_leaves_the_stream_alive(service: &Service) {
         // The same as a call of its own is told.
         let status = service.append_event(item.clone()).await.unwrap_err();
         appends.send(item);
-        let AppendFailure { code: number, reason: text, message } = appends.failure().await;
+        let failure = appends.failure().await;
+        assert_eq!(details(&failure), details_of(&status));
+        let AppendFailure { code: number, reason: text, message, .. } = failure;
         assert_eq!((number, &*text), (code(wanted) as i32, wanted.as_str()));
         assert_eq!((reason(&status), status.message()), (text, &*message));
         appends.send(append("s1", plain()));

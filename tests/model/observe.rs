@@ -14,7 +14,8 @@ use sessiond::{
         token::Position,
     },
     store::{
-        KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, Store, WatchQuery,
+        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery,
+        Store, UsersQuery, WatchQuery,
     },
 };
 
@@ -44,6 +45,7 @@ pub async fn observe(observer: &mut Observer, round: usize) -> Vec<String> {
     for app in ["a", "b"] {
         lists(observer, &mut seen, app, round).await;
     }
+    names(observer, &mut seen, round).await;
     for key in live_sessions(observer).await {
         session(observer, &mut seen, &key, round).await;
         history_of(observer, &mut seen, Scope::Session(key.clone())).await;
@@ -123,6 +125,33 @@ async fn lists(observer: &mut Observer, seen: &mut Vec<String>, app: &str, round
         }
     }
     panic!("the pages of sessions do not end");
+}
+
+async fn names(observer: &Observer, seen: &mut Vec<String>, round: usize) {
+    let max_items = observer.items(1 + round % 3);
+    let mut applications = Vec::new();
+    loop {
+        let after = applications.last().cloned();
+        let query = ApplicationsQuery { after, max_items };
+        let page = observer.store.list_applications(query).await.unwrap();
+        applications.extend(page.names);
+        if !page.more {
+            break;
+        }
+    }
+    for app_name in applications {
+        let mut users = Vec::new();
+        loop {
+            let after = users.last().cloned();
+            let query = UsersQuery { app_name: app_name.clone(), after, max_items };
+            let page = observer.store.list_users(query).await.unwrap();
+            users.extend(page.names);
+            if !page.more {
+                break;
+            }
+        }
+        line(seen, "used", (app_name, users));
+    }
 }
 
 async fn session(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionKey, round: usize) {

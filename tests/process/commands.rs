@@ -62,6 +62,62 @@ fn a_session_lives_through_all_commands() {
 }
 
 #[test]
+fn app_list_and_user_list_show_what_has_a_session_or_state() {
+    let shell = Shell::new();
+    for user in ["bob", "alice"] {
+        shell.run(&["session", "create", "--app", "shop", "--user", user]);
+    }
+    shell.run(&["state", "set", "--app", "desk", "--set", "app:k=1"]);
+    let apps = shell.run(&["app", "list", "--page-size", "1"]);
+    assert_eq!(apps, [json!({"app_name": "desk"}), json!({"app_name": "shop"})]);
+    let users = shell.run(&["user", "list", "--app", "shop", "--page-size", "1"]);
+    let user = |id: &str| json!({"app_name": "shop", "user_id": id});
+    assert_eq!(users, [user("alice"), user("bob")]);
+    assert!(shell.run(&["user", "list", "--app", "desk"]).is_empty());
+    assert_eq!(shell.run(&["app", "list", "--limit", "1"]).len(), 1);
+    shell.stop();
+}
+
+#[test]
+fn dropped_temp_keys_are_printed_by_every_command_that_writes() {
+    let shell = Shell::new();
+    let dropped = |arguments: &[&str]| {
+        let output = shell.output(arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("warning: temp:x: dropped"), "{arguments:?}: {errors}");
+        assert!(errors.contains("--invocation"), "{errors}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let create = with(&["session", "create"], &["--set", "temp:x=1"]);
+    assert_eq!(dropped(&create)["dropped_temp_keys"], json!(["temp:x"]));
+    let append = with(&["event", "append"], &["--author", "a", "--set", "temp:x=1"]);
+    assert_eq!(dropped(&append)["dropped_temp_keys"], json!(["temp:x"]));
+    let file = shell.folder().join("events.jsonl");
+    fs::write(&file, "{\"author\":\"a\",\"state_delta\":{\"set\":{\"temp:x\":1}}}\n").unwrap();
+    let file = ["--file", file.to_str().unwrap()];
+    let batch = with(&["event", "append-batch"], &file);
+    assert_eq!(dropped(&batch)["dropped_temp_keys"], json!(["temp:x"]));
+    let stream = with(&["event", "append-stream"], &file);
+    assert_eq!(dropped(&stream)["appended"]["dropped_temp_keys"], json!(["temp:x"]));
+    let held = [&append[..], &["--invocation", "turn"]].concat();
+    assert!(shell.run(&held)[0].get("dropped_temp_keys").is_none_or(|keys| keys == &json!([])));
+    shell.stop();
+}
+
+#[test]
+fn conflicts_name_the_keys_that_conflict() {
+    let shell = Shell::new();
+    shell.run(&with(&["session", "create"], &["--set", "a=1", "--set", "b=1"]));
+    let append = ["--author", "x", "--expect-value", "a=2", "--expect-value", "b=2"];
+    let (code, says) = shell.fails(&with(&["event", "append"], &append));
+    assert_eq!(code, Some(1));
+    assert!(says.contains("keys 'a' and 'b' do not hold"), "{says}");
+    assert!(says.contains(r#"keys: ["a","b"]"#), "{says}");
+    shell.stop();
+}
+
+#[test]
 fn exit_codes_tell_usage_from_refusals() {
     let shell = Shell::new();
     let (code, says) = shell.fails(&with(&["session", "create"], &["--set", "topic=tea"]));

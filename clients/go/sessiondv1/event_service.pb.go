@@ -9,6 +9,7 @@ package sessiondv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -112,9 +113,12 @@ type AppendEventResponse struct {
 	Replayed bool `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// The session; with its merged state when `return_state` asked for it,
 	// `temp:` keys of the event's invocation included.
-	Session       *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	// The `temp:` keys that were dropped, because their event has no
+	// `invocation_id`: each once, in byte order, as many as fit into 2 KiB.
+	DroppedTempKeys []string `protobuf:"bytes,4,rep,name=dropped_temp_keys,json=droppedTempKeys,proto3" json:"dropped_temp_keys,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AppendEventResponse) Reset() {
@@ -164,6 +168,13 @@ func (x *AppendEventResponse) GetReplayed() bool {
 func (x *AppendEventResponse) GetSession() *Session {
 	if x != nil {
 		return x.Session
+	}
+	return nil
+}
+
+func (x *AppendEventResponse) GetDroppedTempKeys() []string {
+	if x != nil {
+		return x.DroppedTempKeys
 	}
 	return nil
 }
@@ -258,9 +269,11 @@ type AppendEventsResponse struct {
 	// As AppendEventResponse.session.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// For each event, whether it had been stored before.
-	Replayed      []bool `protobuf:"varint,3,rep,packed,name=replayed,proto3" json:"replayed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Replayed []bool `protobuf:"varint,3,rep,packed,name=replayed,proto3" json:"replayed,omitempty"`
+	// As AppendEventResponse.dropped_temp_keys, of all events.
+	DroppedTempKeys []string `protobuf:"bytes,4,rep,name=dropped_temp_keys,json=droppedTempKeys,proto3" json:"dropped_temp_keys,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AppendEventsResponse) Reset() {
@@ -310,6 +323,13 @@ func (x *AppendEventsResponse) GetSession() *Session {
 func (x *AppendEventsResponse) GetReplayed() []bool {
 	if x != nil {
 		return x.Replayed
+	}
+	return nil
+}
+
+func (x *AppendEventsResponse) GetDroppedTempKeys() []string {
+	if x != nil {
+		return x.DroppedTempKeys
 	}
 	return nil
 }
@@ -464,7 +484,13 @@ type AppendFailure struct {
 	// ErrorInfo.reason, which also tells whether the item may be retried.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A message for people.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// ErrorInfo.metadata: every variable part of the message, and `retryable`.
+	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// BadRequest.field_violations: what is wrong with single fields of the item.
+	FieldViolations []*FieldViolation `protobuf:"bytes,5,rep,name=field_violations,json=fieldViolations,proto3" json:"field_violations,omitempty"`
+	// RetryInfo.retry_delay: how long to wait before a retry.
+	RetryDelay    *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_delay,json=retryDelay,proto3" json:"retry_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -520,6 +546,91 @@ func (x *AppendFailure) GetMessage() string {
 	return ""
 }
 
+func (x *AppendFailure) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *AppendFailure) GetFieldViolations() []*FieldViolation {
+	if x != nil {
+		return x.FieldViolations
+	}
+	return nil
+}
+
+func (x *AppendFailure) GetRetryDelay() *durationpb.Duration {
+	if x != nil {
+		return x.RetryDelay
+	}
+	return nil
+}
+
+// What is wrong with one field, as google.rpc.BadRequest has it.
+type FieldViolation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the field within AppendEventRequest: `event.event_id`.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// What is wrong, for people.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// The reason, as in ErrorInfo.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldViolation) Reset() {
+	*x = FieldViolation{}
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldViolation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldViolation) ProtoMessage() {}
+
+func (x *FieldViolation) ProtoReflect() protoreflect.Message {
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldViolation.ProtoReflect.Descriptor instead.
+func (*FieldViolation) Descriptor() ([]byte, []int) {
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FieldViolation) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldViolation) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *FieldViolation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Request of ListEvents.
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -546,7 +657,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_sessiond_v1_event_service_proto_msgTypes[7]
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +669,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sessiond_v1_event_service_proto_msgTypes[7]
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +682,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{7}
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListEventsRequest) GetKey() *SessionKey {
@@ -643,7 +754,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_sessiond_v1_event_service_proto_msgTypes[8]
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +766,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sessiond_v1_event_service_proto_msgTypes[8]
+	mi := &file_sessiond_v1_event_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +779,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{8}
+	return file_sessiond_v1_event_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -689,38 +800,51 @@ var File_sessiond_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fsessiond/v1/event_service.proto\x12\vsessiond.v1\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto\"\xff\x01\n" +
+	"\x1fsessiond/v1/event_service.proto\x12\vsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto\"\xff\x01\n" +
 	"\x12AppendEventRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12(\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.sessiond.v1.EventR\x05event\x12=\n" +
 	"\fprecondition\x18\x03 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\x12!\n" +
 	"\freturn_state\x18\x04 \x01(\bR\vreturnState\x122\n" +
-	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\x8b\x01\n" +
+	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\xb7\x01\n" +
 	"\x13AppendEventResponse\x12(\n" +
 	"\x05event\x18\x01 \x01(\v2\x12.sessiond.v1.EventR\x05event\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12.\n" +
-	"\asession\x18\x03 \x01(\v2\x14.sessiond.v1.SessionR\asession\"\x82\x02\n" +
+	"\asession\x18\x03 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12*\n" +
+	"\x11dropped_temp_keys\x18\x04 \x03(\tR\x0fdroppedTempKeys\"\x82\x02\n" +
 	"\x13AppendEventsRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12*\n" +
 	"\x06events\x18\x02 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12=\n" +
 	"\fprecondition\x18\x03 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\x12!\n" +
 	"\freturn_state\x18\x04 \x01(\bR\vreturnState\x122\n" +
-	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\x8e\x01\n" +
+	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\xba\x01\n" +
 	"\x14AppendEventsResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12.\n" +
 	"\asession\x18\x02 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12\x1a\n" +
-	"\breplayed\x18\x03 \x03(\bR\breplayed\"S\n" +
+	"\breplayed\x18\x03 \x03(\bR\breplayed\x12*\n" +
+	"\x11dropped_temp_keys\x18\x04 \x03(\tR\x0fdroppedTempKeys\"S\n" +
 	"\x18AppendEventStreamRequest\x127\n" +
 	"\x06append\x18\x01 \x01(\v2\x1f.sessiond.v1.AppendEventRequestR\x06append\"\xb4\x01\n" +
 	"\x19AppendEventStreamResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12>\n" +
 	"\bappended\x18\x02 \x01(\v2 .sessiond.v1.AppendEventResponseH\x00R\bappended\x126\n" +
 	"\afailure\x18\x03 \x01(\v2\x1a.sessiond.v1.AppendFailureH\x00R\afailureB\t\n" +
-	"\aoutcome\"U\n" +
+	"\aoutcome\"\xdc\x02\n" +
 	"\rAppendFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xc6\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12D\n" +
+	"\bmetadata\x18\x04 \x03(\v2(.sessiond.v1.AppendFailure.MetadataEntryR\bmetadata\x12F\n" +
+	"\x10field_violations\x18\x05 \x03(\v2\x1b.sessiond.v1.FieldViolationR\x0ffieldViolations\x12:\n" +
+	"\vretry_delay\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryDelay\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
+	"\x0eFieldViolation\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xc6\x02\n" +
 	"\x11ListEventsRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -756,7 +880,7 @@ func file_sessiond_v1_event_service_proto_rawDescGZIP() []byte {
 	return file_sessiond_v1_event_service_proto_rawDescData
 }
 
-var file_sessiond_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_sessiond_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_sessiond_v1_event_service_proto_goTypes = []any{
 	(*AppendEventRequest)(nil),        // 0: sessiond.v1.AppendEventRequest
 	(*AppendEventResponse)(nil),       // 1: sessiond.v1.AppendEventResponse
@@ -765,48 +889,54 @@ var file_sessiond_v1_event_service_proto_goTypes = []any{
 	(*AppendEventStreamRequest)(nil),  // 4: sessiond.v1.AppendEventStreamRequest
 	(*AppendEventStreamResponse)(nil), // 5: sessiond.v1.AppendEventStreamResponse
 	(*AppendFailure)(nil),             // 6: sessiond.v1.AppendFailure
-	(*ListEventsRequest)(nil),         // 7: sessiond.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),        // 8: sessiond.v1.ListEventsResponse
-	(*SessionKey)(nil),                // 9: sessiond.v1.SessionKey
-	(*Event)(nil),                     // 10: sessiond.v1.Event
-	(*Precondition)(nil),              // 11: sessiond.v1.Precondition
-	(JsonForm)(0),                     // 12: sessiond.v1.JsonForm
-	(*Session)(nil),                   // 13: sessiond.v1.Session
-	(*EventSelection)(nil),            // 14: sessiond.v1.EventSelection
+	(*FieldViolation)(nil),            // 7: sessiond.v1.FieldViolation
+	(*ListEventsRequest)(nil),         // 8: sessiond.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),        // 9: sessiond.v1.ListEventsResponse
+	nil,                               // 10: sessiond.v1.AppendFailure.MetadataEntry
+	(*SessionKey)(nil),                // 11: sessiond.v1.SessionKey
+	(*Event)(nil),                     // 12: sessiond.v1.Event
+	(*Precondition)(nil),              // 13: sessiond.v1.Precondition
+	(JsonForm)(0),                     // 14: sessiond.v1.JsonForm
+	(*Session)(nil),                   // 15: sessiond.v1.Session
+	(*durationpb.Duration)(nil),       // 16: google.protobuf.Duration
+	(*EventSelection)(nil),            // 17: sessiond.v1.EventSelection
 }
 var file_sessiond_v1_event_service_proto_depIdxs = []int32{
-	9,  // 0: sessiond.v1.AppendEventRequest.key:type_name -> sessiond.v1.SessionKey
-	10, // 1: sessiond.v1.AppendEventRequest.event:type_name -> sessiond.v1.Event
-	11, // 2: sessiond.v1.AppendEventRequest.precondition:type_name -> sessiond.v1.Precondition
-	12, // 3: sessiond.v1.AppendEventRequest.json_form:type_name -> sessiond.v1.JsonForm
-	10, // 4: sessiond.v1.AppendEventResponse.event:type_name -> sessiond.v1.Event
-	13, // 5: sessiond.v1.AppendEventResponse.session:type_name -> sessiond.v1.Session
-	9,  // 6: sessiond.v1.AppendEventsRequest.key:type_name -> sessiond.v1.SessionKey
-	10, // 7: sessiond.v1.AppendEventsRequest.events:type_name -> sessiond.v1.Event
-	11, // 8: sessiond.v1.AppendEventsRequest.precondition:type_name -> sessiond.v1.Precondition
-	12, // 9: sessiond.v1.AppendEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
-	10, // 10: sessiond.v1.AppendEventsResponse.events:type_name -> sessiond.v1.Event
-	13, // 11: sessiond.v1.AppendEventsResponse.session:type_name -> sessiond.v1.Session
+	11, // 0: sessiond.v1.AppendEventRequest.key:type_name -> sessiond.v1.SessionKey
+	12, // 1: sessiond.v1.AppendEventRequest.event:type_name -> sessiond.v1.Event
+	13, // 2: sessiond.v1.AppendEventRequest.precondition:type_name -> sessiond.v1.Precondition
+	14, // 3: sessiond.v1.AppendEventRequest.json_form:type_name -> sessiond.v1.JsonForm
+	12, // 4: sessiond.v1.AppendEventResponse.event:type_name -> sessiond.v1.Event
+	15, // 5: sessiond.v1.AppendEventResponse.session:type_name -> sessiond.v1.Session
+	11, // 6: sessiond.v1.AppendEventsRequest.key:type_name -> sessiond.v1.SessionKey
+	12, // 7: sessiond.v1.AppendEventsRequest.events:type_name -> sessiond.v1.Event
+	13, // 8: sessiond.v1.AppendEventsRequest.precondition:type_name -> sessiond.v1.Precondition
+	14, // 9: sessiond.v1.AppendEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
+	12, // 10: sessiond.v1.AppendEventsResponse.events:type_name -> sessiond.v1.Event
+	15, // 11: sessiond.v1.AppendEventsResponse.session:type_name -> sessiond.v1.Session
 	0,  // 12: sessiond.v1.AppendEventStreamRequest.append:type_name -> sessiond.v1.AppendEventRequest
 	1,  // 13: sessiond.v1.AppendEventStreamResponse.appended:type_name -> sessiond.v1.AppendEventResponse
 	6,  // 14: sessiond.v1.AppendEventStreamResponse.failure:type_name -> sessiond.v1.AppendFailure
-	9,  // 15: sessiond.v1.ListEventsRequest.key:type_name -> sessiond.v1.SessionKey
-	14, // 16: sessiond.v1.ListEventsRequest.selection:type_name -> sessiond.v1.EventSelection
-	12, // 17: sessiond.v1.ListEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
-	10, // 18: sessiond.v1.ListEventsResponse.events:type_name -> sessiond.v1.Event
-	0,  // 19: sessiond.v1.EventService.AppendEvent:input_type -> sessiond.v1.AppendEventRequest
-	2,  // 20: sessiond.v1.EventService.AppendEvents:input_type -> sessiond.v1.AppendEventsRequest
-	4,  // 21: sessiond.v1.EventService.AppendEventStream:input_type -> sessiond.v1.AppendEventStreamRequest
-	7,  // 22: sessiond.v1.EventService.ListEvents:input_type -> sessiond.v1.ListEventsRequest
-	1,  // 23: sessiond.v1.EventService.AppendEvent:output_type -> sessiond.v1.AppendEventResponse
-	3,  // 24: sessiond.v1.EventService.AppendEvents:output_type -> sessiond.v1.AppendEventsResponse
-	5,  // 25: sessiond.v1.EventService.AppendEventStream:output_type -> sessiond.v1.AppendEventStreamResponse
-	8,  // 26: sessiond.v1.EventService.ListEvents:output_type -> sessiond.v1.ListEventsResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 15: sessiond.v1.AppendFailure.metadata:type_name -> sessiond.v1.AppendFailure.MetadataEntry
+	7,  // 16: sessiond.v1.AppendFailure.field_violations:type_name -> sessiond.v1.FieldViolation
+	16, // 17: sessiond.v1.AppendFailure.retry_delay:type_name -> google.protobuf.Duration
+	11, // 18: sessiond.v1.ListEventsRequest.key:type_name -> sessiond.v1.SessionKey
+	17, // 19: sessiond.v1.ListEventsRequest.selection:type_name -> sessiond.v1.EventSelection
+	14, // 20: sessiond.v1.ListEventsRequest.json_form:type_name -> sessiond.v1.JsonForm
+	12, // 21: sessiond.v1.ListEventsResponse.events:type_name -> sessiond.v1.Event
+	0,  // 22: sessiond.v1.EventService.AppendEvent:input_type -> sessiond.v1.AppendEventRequest
+	2,  // 23: sessiond.v1.EventService.AppendEvents:input_type -> sessiond.v1.AppendEventsRequest
+	4,  // 24: sessiond.v1.EventService.AppendEventStream:input_type -> sessiond.v1.AppendEventStreamRequest
+	8,  // 25: sessiond.v1.EventService.ListEvents:input_type -> sessiond.v1.ListEventsRequest
+	1,  // 26: sessiond.v1.EventService.AppendEvent:output_type -> sessiond.v1.AppendEventResponse
+	3,  // 27: sessiond.v1.EventService.AppendEvents:output_type -> sessiond.v1.AppendEventsResponse
+	5,  // 28: sessiond.v1.EventService.AppendEventStream:output_type -> sessiond.v1.AppendEventStreamResponse
+	9,  // 29: sessiond.v1.EventService.ListEvents:output_type -> sessiond.v1.ListEventsResponse
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_sessiond_v1_event_service_proto_init() }
@@ -826,7 +956,7 @@ func file_sessiond_v1_event_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sessiond_v1_event_service_proto_rawDesc), len(file_sessiond_v1_event_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

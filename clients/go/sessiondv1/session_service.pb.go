@@ -225,9 +225,12 @@ type CreateSessionResponse struct {
 	// The session, with its merged state.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// False when `allow_existing` found one.
-	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	// The `temp:` keys of the initial state, which were dropped because no
+	// invocation holds them: in byte order, as many as fit into 2 KiB.
+	DroppedTempKeys []string `protobuf:"bytes,3,rep,name=dropped_temp_keys,json=droppedTempKeys,proto3" json:"dropped_temp_keys,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CreateSessionResponse) Reset() {
@@ -272,6 +275,13 @@ func (x *CreateSessionResponse) GetCreated() bool {
 		return x.Created
 	}
 	return false
+}
+
+func (x *CreateSessionResponse) GetDroppedTempKeys() []string {
+	if x != nil {
+		return x.DroppedTempKeys
+	}
+	return nil
 }
 
 // The events that a read returns. Filters add up.
@@ -1165,10 +1175,11 @@ const file_sessiond_v1_session_service_proto_rawDesc = "" +
 	"\x0eallow_existing\x18\a \x01(\bR\rallowExisting\x122\n" +
 	"\tjson_form\x18\b \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonFormB\f\n" +
 	"\n" +
-	"state_form\"a\n" +
+	"state_form\"\x8d\x01\n" +
 	"\x15CreateSessionResponse\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xc3\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x12*\n" +
+	"\x11dropped_temp_keys\x18\x03 \x03(\tR\x0fdroppedTempKeys\"\xc3\x01\n" +
 	"\x0eEventSelection\x12\x1b\n" +
 	"\x06recent\x18\x01 \x01(\x05H\x00R\x06recent\x88\x01\x01\x129\n" +
 	"\n" +

@@ -34,7 +34,8 @@ const (
 	JsonForm_JSON_FORM_UNSPECIFIED JsonForm = 0
 	// google.protobuf.Struct: reads naturally in grpcurl and in generated
 	// clients. Every number is a double, so integers beyond 2^53 are rounded and
-	// the `*_rounded` flag beside the field is set.
+	// the `*_rounded` flag beside the field is set. A value that is nested too
+	// deep for a Struct comes as text, in the other field of its oneof.
 	JsonForm_JSON_FORM_STRUCT JsonForm = 1
 	// JSON text, byte for byte as it was stored: exact numbers, cheapest to
 	// encode and decode. Adapters should request this form.

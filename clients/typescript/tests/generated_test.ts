@@ -24,7 +24,7 @@ test('src/gen is what generate makes of proto/', () => {
   execFileSync(join(PACKAGE, 'generate'), [directory]);
   const generated = files(directory);
   rmSync(directory, {recursive: true});
-  expect(generated.size).toBe(6);
+  expect(generated.size).toBe(7);
   const stale = [...files(join(PACKAGE, 'src/gen'))]
     .filter(([name, text]) => generated.get(name) !== text)
     .map(([name]) => name);

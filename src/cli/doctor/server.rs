@@ -31,11 +31,12 @@ const SLOW: Duration = Duration::from_millis(250);
 /// The server's date has whole seconds.
 const SKEW_SECS: i64 = 2;
 /// Names of the health service beside the whole server's.
-const SERVICES: [&str; 5] = [
+const SERVICES: [&str; 6] = [
     "sessiond.v1.SessionService",
     "sessiond.v1.EventService",
     "sessiond.v1.StateService",
     "sessiond.v1.WatchService",
+    "sessiond.v1.AdminService",
     "sessiond.writes",
 ];
 
@@ -175,7 +176,12 @@ async fn described(server: &Server) -> Result<FileDescriptorSet, Failure> {
         };
         let mut client = ServerReflectionClient::new(server.channel.clone());
         let mut answers = client.server_reflection_info(once(request)).await?.into_inner();
-        let Some(answer) = answers.message().await? else { continue };
+        let answer = match answers.message().await {
+            // An older server does not have this service.
+            Err(status) if status.code() == Code::NotFound => continue,
+            answer => answer?,
+        };
+        let Some(answer) = answer else { continue };
         if let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response {
             let files = files.file_descriptor_proto.iter();
             found

@@ -223,6 +223,26 @@ fn at_most_twenty_violations_are_named_and_the_rest_is_counted() {
 }
 
 #[test]
+fn messages_of_conflicts_and_templates_name_their_keys() {
+    let said = |error: &Error| status(error, "r-1").message().to_owned();
+    let all = ["a", "b", "c", "d", "e", "f", "g"];
+    for (keys, named) in [
+        (&all[..1], "the condition on key 'a' does not hold"),
+        (&all[..2], "the conditions on keys 'a' and 'b' do not hold"),
+        (&all[..5], "the conditions on keys 'a', 'b', 'c', 'd' and 'e' do not hold"),
+        (&all[..], "the conditions on keys 'a', 'b', 'c', 'd', 'e' and 2 more do not hold"),
+    ] {
+        let message = format!("Precondition failed: {named}. Read again and decide again.");
+        assert_eq!(said(&conflict(None, keys)), message);
+    }
+    let both = said(&conflict(Some((3, 5)), &all[..2]));
+    assert!(both.contains("expected sequence 3, found 5 and the conditions on keys 'a' and 'b'"));
+    let missing = Error::MissingStateKey(vec!["a".into(), "b".into()]);
+    let message = "Keys 'a' and 'b' of the template have no value.";
+    assert!(said(&missing).starts_with(message), "{}", said(&missing));
+}
+
+#[test]
 fn a_list_in_metadata_is_cut_alike() {
     let keys = (0..23).map(|at| format!("key-{at}")).collect();
     let status = status(&Error::MissingStateKey(keys), "r-1");

@@ -86,7 +86,7 @@ async fn items_are_answered_in_order_and_one_that_fails_does_not_end_the_stream(
     for index in 1..6 {
         let answer = answers.next().await.unwrap().unwrap();
         assert_eq!(answer.index, index);
-        let AppendFailure { code, reason, message } = failure(answer);
+        let AppendFailure { code, reason, message, .. } = failure(answer);
         assert!(message.ends_with('.'), "{message}");
         refused.push((Code::from(code), reason, message));
     }

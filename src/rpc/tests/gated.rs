@@ -8,11 +8,15 @@ use tokio::sync::{Semaphore, watch};
 use super::memory;
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, token::StoreId},
+    domain::{
+        error::Error,
+        id::{AppName, UserId},
+        token::StoreId,
+    },
     store::{
-        Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
-        WatchQuery, memory::MemoryStore,
+        ApplicationsQuery, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
+        StateView, Store, UsersQuery, WatchPage, WatchQuery, memory::MemoryStore,
     },
 };
 
@@ -88,6 +92,17 @@ impl Store for GatedStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         self.inner.list_sessions(query).await
+    }
+
+    async fn list_applications(
+        &self,
+        query: ApplicationsQuery,
+    ) -> Result<NamePage<AppName>, Error> {
+        self.inner.list_applications(query).await
+    }
+
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
+        self.inner.list_users(query).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

@@ -15,13 +15,18 @@ use tokio::sync::{oneshot, watch};
 
 use self::world::World;
 use super::{
-    Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, UsersQuery, WatchPage, WatchQuery,
     group::{self, Submission},
 };
 use crate::{
     commit::{Answer, Request},
-    domain::{error::Error, token::StoreId},
+    domain::{
+        error::Error,
+        id::{AppName, UserId},
+        token::StoreId,
+    },
 };
 
 /// Sessions and state for as long as the process lives.
@@ -81,6 +86,17 @@ impl Store for MemoryStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         Ok(self.open()?.list_sessions(&query))
+    }
+
+    async fn list_applications(
+        &self,
+        query: ApplicationsQuery,
+    ) -> Result<NamePage<AppName>, Error> {
+        Ok(self.open()?.list_applications(&query))
+    }
+
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
+        Ok(self.open()?.list_users(&query))
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

@@ -10,8 +10,9 @@ use crate::{
     commit::{EventRow, ScopeKey, ScopeLogRow},
     domain::{delta, prelude::*},
     store::{
-        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, SessionOrder, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, WatchPage, WatchQuery,
+        ApplicationsQuery, Budget, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+        SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+        UsersQuery, WatchPage, WatchQuery,
     },
 };
 
@@ -79,6 +80,31 @@ impl World {
             page.sessions.push((info.clone(), state));
         }
         page
+    }
+
+    /// What has a session or state: applications, and with their application users.
+    fn used(&self) -> impl Iterator<Item = (&AppName, Option<&UserId>)> {
+        let live = self.sessions.iter().filter(|(_, info)| !info.expired(self.now));
+        let sessions = live.map(|(key, _)| (&key.app_name, Some(&key.user_id)));
+        let scopes = self.scopes.iter().filter(|(_, record)| record.state_bytes > 0);
+        sessions.chain(scopes.filter_map(|(key, _)| match key {
+            ScopeKey::Application(app) => Some((app, None)),
+            ScopeKey::User(app, user) => Some((app, Some(user))),
+            ScopeKey::Session(_) => None,
+        }))
+    }
+
+    pub fn list_applications(&self, query: &ApplicationsQuery) -> NamePage<AppName> {
+        let ApplicationsQuery { after, max_items } = query;
+        let names = self.used().map(|(app, _)| app).filter(|app| Some(*app) > after.as_ref());
+        NamePage::first(BTreeSet::from_iter(names).into_iter().cloned(), *max_items)
+    }
+
+    pub fn list_users(&self, query: &UsersQuery) -> NamePage<UserId> {
+        let UsersQuery { app_name, after, max_items } = query;
+        let users = self.used().filter(|(app, _)| *app == app_name).filter_map(|(_, user)| user);
+        let names = users.filter(|user| Some(*user) > after.as_ref());
+        NamePage::first(BTreeSet::from_iter(names).into_iter().cloned(), *max_items)
     }
 
     pub fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

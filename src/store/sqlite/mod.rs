@@ -20,6 +20,7 @@ mod load;
 mod lock;
 mod log;
 mod migrate;
+mod names;
 mod prelude;
 mod read;
 mod readers;
@@ -44,10 +45,13 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{disk::Disk, events::Search, prelude::*, readers::Readers, writer::Writer};
+use self::{
+    disk::Disk, events::Search, names::Names, prelude::*, readers::Readers, writer::Writer,
+};
 use super::{
-    Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-    SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, UsersQuery, WatchPage, WatchQuery,
     group::{Submission, abandoned},
     queue::Queue,
 };
@@ -121,6 +125,22 @@ impl SqliteStore {
             }
         }
     }
+
+    /// Continues a list of names until a page is complete.
+    async fn finish_names<T>(
+        &self,
+        mut names: Names,
+        name: fn(String) -> T,
+    ) -> Result<NamePage<T>, Error> {
+        let now = self.clock.now();
+        loop {
+            let step = self.readers.read(move |tables| Ok((names.step(tables, now)?, names)));
+            match step.await? {
+                (true, complete) => return Ok(complete.page(name)),
+                (false, unfinished) => names = unfinished,
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -169,6 +189,17 @@ impl Store for SqliteStore {
                 _ => return Ok(page),
             }
         }
+    }
+
+    async fn list_applications(
+        &self,
+        query: ApplicationsQuery,
+    ) -> Result<NamePage<AppName>, Error> {
+        self.finish_names(Names::applications(query), AppName::from_stored).await
+    }
+
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
+        self.finish_names(Names::users(query), UserId::from_stored).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

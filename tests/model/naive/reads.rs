@@ -1,11 +1,13 @@
 //! Reading the naive model. A page holds everything that is asked for: where pages end is up to a store.
 
+use std::collections::BTreeSet;
+
 use sessiond::{
     domain::{
         Sequence, Version,
         error::Error,
         event::Event,
-        id::Author,
+        id::{AppName, Author, UserId},
         json::Json,
         page::{EventPage, EventSelection},
         scope::{Scope, ScopeKind, StateKey},
@@ -61,6 +63,18 @@ impl Naive {
             (info.clone(), query.with_state.then(visible))
         };
         SessionPage { sessions: infos.into_iter().map(with_state).collect(), rest: None }
+    }
+
+    /// Applications and users with a session or state.
+    pub(super) fn used(&self) -> BTreeSet<(AppName, Option<UserId>)> {
+        let wide = self.wide.iter().filter(|(_, wide)| !wide.values.is_empty());
+        let mut used: BTreeSet<_> = wide.map(|(names, _)| names.clone()).collect();
+        for Session { info, .. } in self.sessions.values().map(|session| &**session) {
+            if !expired(info, self.now) {
+                used.insert((info.key.app_name.clone(), Some(info.key.user_id.clone())));
+            }
+        }
+        used
     }
 
     pub(super) fn read_state(&self, query: &StateQuery) -> Result<StateView, Error> {

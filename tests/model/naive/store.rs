@@ -5,11 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use sessiond::{
     commit::{Answer, Request},
-    domain::{error::Error, token::StoreId},
+    domain::{
+        error::Error,
+        id::{AppName, UserId},
+        token::StoreId,
+    },
     store::{
-        Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionPage,
-        SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, Store, WatchPage,
-        WatchQuery,
+        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+        RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
+        StateView, Store, UsersQuery, WatchPage, WatchQuery,
     },
 };
 use tokio::sync::watch;
@@ -59,6 +63,24 @@ impl Store for NaiveStore {
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
         Ok(self.model().list_sessions(&query))
+    }
+
+    async fn list_applications(
+        &self,
+        query: ApplicationsQuery,
+    ) -> Result<NamePage<AppName>, Error> {
+        let mut names: Vec<_> = self.model().used().into_iter().map(|(app, _)| app).collect();
+        names.dedup();
+        names.retain(|app| query.after.as_ref().is_none_or(|after| app > after));
+        Ok(NamePage { names, more: false })
+    }
+
+    async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
+        let mut used = self.model().used();
+        used.retain(|(app, _)| *app == query.app_name);
+        let mut names: Vec<_> = used.into_iter().filter_map(|(_, user)| user).collect();
+        names.retain(|user| query.after.as_ref().is_none_or(|after| user > after));
+        Ok(NamePage { names, more: false })
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {

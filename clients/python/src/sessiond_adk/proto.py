@@ -9,6 +9,8 @@ They are in a descriptor pool of their own, so messages of another copy of the c
 """
 
 from ._proto import (
+    admin_service_pb2,
+    admin_service_pb2_grpc,
     event_service_pb2,
     event_service_pb2_grpc,
     session_service_pb2,
@@ -21,6 +23,8 @@ from ._proto import (
 )
 
 __all__ = [
+    "admin_service_pb2",
+    "admin_service_pb2_grpc",
     "event_service_pb2",
     "event_service_pb2_grpc",
     "session_service_pb2",

@@ -377,7 +377,8 @@ pub enum JsonForm {
     Unspecified = 0,
     /// google.protobuf.Struct: reads naturally in grpcurl and in generated
     /// clients. Every number is a double, so integers beyond 2^53 are rounded and
-    /// the `*_rounded` flag beside the field is set.
+    /// the `*_rounded` flag beside the field is set. A value that is nested too
+    /// deep for a Struct comes as text, in the other field of its oneof.
     Struct = 1,
     /// JSON text, byte for byte as it was stored: exact numbers, cheapest to
     /// encode and decode. Adapters should request this form.
@@ -453,6 +454,10 @@ pub struct CreateSessionResponse {
     /// False when `allow_existing` found one.
     #[prost(bool, tag = "2")]
     pub created: bool,
+    /// The `temp:` keys of the initial state, which were dropped because no
+    /// invocation holds them: in byte order, as many as fit into 2 KiB.
+    #[prost(string, repeated, tag = "3")]
+    pub dropped_temp_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The events that a read returns. Filters add up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -997,6 +1002,10 @@ pub struct AppendEventResponse {
     /// `temp:` keys of the event's invocation included.
     #[prost(message, optional, tag = "3")]
     pub session: ::core::option::Option<Session>,
+    /// The `temp:` keys that were dropped, because their event has no
+    /// `invocation_id`: each once, in byte order, as many as fit into 2 KiB.
+    #[prost(string, repeated, tag = "4")]
+    pub dropped_temp_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Request of AppendEvents.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1029,6 +1038,9 @@ pub struct AppendEventsResponse {
     /// For each event, whether it had been stored before.
     #[prost(bool, repeated, tag = "3")]
     pub replayed: ::prost::alloc::vec::Vec<bool>,
+    /// As AppendEventResponse.dropped_temp_keys, of all events.
+    #[prost(string, repeated, tag = "4")]
+    pub dropped_temp_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// One item of AppendEventStream.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1061,7 +1073,7 @@ pub mod append_event_stream_response {
     }
 }
 /// Why an item was refused: what the status of AppendEvent would have said.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AppendFailure {
     /// google.rpc.Code.
     #[prost(int32, tag = "1")]
@@ -1072,6 +1084,31 @@ pub struct AppendFailure {
     /// A message for people.
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
+    /// ErrorInfo.metadata: every variable part of the message, and `retryable`.
+    #[prost(map = "string, string", tag = "4")]
+    pub metadata: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// BadRequest.field_violations: what is wrong with single fields of the item.
+    #[prost(message, repeated, tag = "5")]
+    pub field_violations: ::prost::alloc::vec::Vec<FieldViolation>,
+    /// RetryInfo.retry_delay: how long to wait before a retry.
+    #[prost(message, optional, tag = "6")]
+    pub retry_delay: ::core::option::Option<::prost_types::Duration>,
+}
+/// What is wrong with one field, as google.rpc.BadRequest has it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FieldViolation {
+    /// Path of the field within AppendEventRequest: `event.event_id`.
+    #[prost(string, tag = "1")]
+    pub field: ::prost::alloc::string::String,
+    /// What is wrong, for people.
+    #[prost(string, tag = "2")]
+    pub description: ::prost::alloc::string::String,
+    /// The reason, as in ErrorInfo.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
 }
 /// Request of ListEvents.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1994,6 +2031,206 @@ pub mod watch_service_client {
             req.extensions_mut()
                 .insert(GrpcMethod::new("sessiond.v1.WatchService", "Watch"));
             self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// An application.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Application {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub app_name: ::prost::alloc::string::String,
+}
+/// A user of an application.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct User {
+    /// The application.
+    #[prost(string, tag = "1")]
+    pub app_name: ::prost::alloc::string::String,
+    /// Id within the application.
+    #[prost(string, tag = "2")]
+    pub user_id: ::prost::alloc::string::String,
+}
+/// Request of ListApplications.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListApplicationsRequest {
+    /// Page size; 0: 100; more than 1000 counts as 1000.
+    #[prost(int32, tag = "1")]
+    pub page_size: i32,
+    /// From the previous page.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// Response of ListApplications.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListApplicationsResponse {
+    /// Applications.
+    #[prost(message, repeated, tag = "1")]
+    pub applications: ::prost::alloc::vec::Vec<Application>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Request of ListUsers.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListUsersRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub app_name: ::prost::alloc::string::String,
+    /// Page size; 0: 100; more than 1000 counts as 1000.
+    #[prost(int32, tag = "2")]
+    pub page_size: i32,
+    /// From the previous page, of the same application.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// Response of ListUsers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListUsersResponse {
+    /// Users.
+    #[prost(message, repeated, tag = "1")]
+    pub users: ::prost::alloc::vec::Vec<User>,
+    /// Empty on the last page.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Generated client implementations.
+pub mod admin_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// What a store holds, for those who operate it.
+    #[derive(Debug, Clone)]
+    pub struct AdminServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> AdminServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AdminServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AdminServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Lists the applications that have a session or state, in the order of their
+        /// names' bytes, page by page. State of one of its users counts.
+        ///
+        /// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+        pub async fn list_applications(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListApplicationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApplicationsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sessiond.v1.AdminService/ListApplications",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sessiond.v1.AdminService", "ListApplications"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the users of an application that have a session or state, in the
+        /// order of their ids' bytes, page by page. An application that was never
+        /// written to has none.
+        ///
+        /// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
+        pub async fn list_users(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListUsersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListUsersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/sessiond.v1.AdminService/ListUsers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("sessiond.v1.AdminService", "ListUsers"));
+            self.inner.unary(req, path, codec).await
         }
     }
 }

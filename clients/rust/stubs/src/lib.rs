@@ -9,12 +9,13 @@ use std::{
 };
 
 /// Relative to [`contract`].
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "sessiond/v1/types.proto",
     "sessiond/v1/session_service.proto",
     "sessiond/v1/event_service.proto",
     "sessiond/v1/state_service.proto",
     "sessiond/v1/watch_service.proto",
+    "sessiond/v1/admin_service.proto",
 ];
 
 /// The generated file, named after the package of the contract.

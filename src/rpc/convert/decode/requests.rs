@@ -12,8 +12,9 @@ use crate::{
     engine::WatchFrom,
     rpc::prelude::*,
     store::{
-        CreateSession, ForkSession, KeyChangeQuery, OnExisting, RequestKey, RewindSession,
-        SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery, StateUpdate,
+        ApplicationsQuery, CreateSession, ForkSession, KeyChangeQuery, OnExisting, RequestKey,
+        RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery,
+        StateUpdate, UsersQuery,
     },
 };
 
@@ -274,6 +275,22 @@ pub fn watch(at: At<'_>, request: v1::WatchRequest) -> Decoded<(Scope, WatchFrom
         (None, Now) => WatchFrom::Now,
     };
     Ok((scope, from, json_form))
+}
+
+pub fn list_applications(
+    at: At<'_>,
+    request: v1::ListApplicationsRequest,
+) -> Decoded<(ApplicationsQuery, Option<NameToken>)> {
+    read!(at: v1::ListApplicationsRequest { page_size, page_token } = request);
+    Ok((ApplicationsQuery { after: None, max_items: page_size }, page_token))
+}
+
+pub fn list_users(
+    at: At<'_>,
+    request: v1::ListUsersRequest,
+) -> Decoded<(UsersQuery, Option<NameToken>)> {
+    read!(at: v1::ListUsersRequest { app_name, page_size, page_token } = request);
+    Ok((UsersQuery { app_name, after: None, max_items: page_size }, page_token))
 }
 
 /// The settings of a session, which are not state.

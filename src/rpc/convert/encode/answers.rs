@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use prost::{Message, length_delimiter_len};
 use tonic::Status;
+use tonic_types::{FieldViolation, StatusExt};
 
 use super::{
     json::{Mode, object, value},
@@ -12,17 +13,21 @@ use super::{
 };
 use crate::{
     engine::{List, SessionAnswer, WatchItem},
-    rpc::{prelude::*, status::outline},
+    rpc::prelude::*,
     store::{Created, KeyChange, StateUpdated},
 };
 
 /// Bytes of an answer's items. The rest of a message is for a page token of two ids, the flags of a batch, tags and lengths.
 const ANSWER_BYTES: usize = MESSAGE_BYTES - 4096;
 
-pub fn create_session(created: Created, form: Form) -> v1::CreateSessionResponse {
+pub fn create_session(
+    created: Created,
+    dropped: Vec<String>,
+    form: Form,
+) -> v1::CreateSessionResponse {
     let Created { info, state, created } = created;
     let (_, session) = written(&[], &info, Some(&state), Mode::write(form));
-    v1::CreateSessionResponse { session: Some(session), created }
+    v1::CreateSessionResponse { session: Some(session), created, dropped_temp_keys: dropped }
 }
 
 /// The session, and as many events as fit beside it.
@@ -54,30 +59,52 @@ pub fn fork_session((info, state): (SessionInfo, State), form: Form) -> v1::Fork
 }
 
 pub fn rewind_session(answer: Appended, form: Form) -> v1::RewindSessionResponse {
-    let v1::AppendEventResponse { session, event, replayed } =
-        append_event(answer, Mode::write(form));
+    let v1::AppendEventResponse { session, event, replayed, dropped_temp_keys: _ } =
+        append_event(answer, Vec::new(), Mode::write(form));
     v1::RewindSessionResponse { session, event, replayed }
 }
 
-/// AppendEvent, or an item of AppendEventStream.
-pub fn append_event(answer: Appended, mode: Mode) -> v1::AppendEventResponse {
+/// AppendEvent, or an item of AppendEventStream. `dropped` are the keys that were dropped.
+pub fn append_event(answer: Appended, dropped: Vec<String>, mode: Mode) -> v1::AppendEventResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.first().is_some_and(|it| it.replayed);
     let (mut events, session) = written(&events, &info, state.as_ref(), mode);
-    v1::AppendEventResponse { event: events.pop(), replayed, session: Some(session) }
+    let (event, session) = (events.pop(), Some(session));
+    v1::AppendEventResponse { event, replayed, session, dropped_temp_keys: dropped }
 }
 
-pub fn append_events(answer: Appended, form: Form) -> v1::AppendEventsResponse {
+pub fn append_events(
+    answer: Appended,
+    dropped: Vec<String>,
+    form: Form,
+) -> v1::AppendEventsResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.iter().map(|it| it.replayed).collect();
     let (events, session) = written(&events, &info, state.as_ref(), Mode::write(form));
-    v1::AppendEventsResponse { events, session: Some(session), replayed }
+    let session = Some(session);
+    v1::AppendEventsResponse { events, session, replayed, dropped_temp_keys: dropped }
 }
 
 /// The content of the status that AppendEvent would have returned.
 pub fn failure(status: &Status) -> v1::AppendFailure {
-    let (code, reason, message) = outline(status);
-    v1::AppendFailure { code: code.into(), reason, message: message.to_owned() }
+    let details = status.get_error_details();
+    let (reason, metadata) = match details.error_info() {
+        Some(info) => (info.reason.clone(), info.metadata.clone()),
+        None => Default::default(),
+    };
+    let violations = details.bad_request().map(|it| it.field_violations.clone());
+    let violation = |FieldViolation { field, description, reason, localized_message: _ }| {
+        v1::FieldViolation { field, description, reason }
+    };
+    let delay = details.retry_info().and_then(|info| info.retry_delay);
+    v1::AppendFailure {
+        code: status.code().into(),
+        reason,
+        message: status.message().to_owned(),
+        metadata,
+        field_violations: violations.into_iter().flatten().map(violation).collect(),
+        retry_delay: delay.and_then(|delay| delay.try_into().ok()),
+    }
 }
 
 pub fn list_events(list: List<Event>, form: Form) -> Result<v1::ListEventsResponse, Error> {
@@ -138,6 +165,18 @@ fn key_change(change: &KeyChange, mode: Mode) -> Result<v1::KeyChange, Error> {
         session: source.as_ref().map(|(key, _)| session_key(key)),
         sequence: source.as_ref().map_or(0, |(_, sequence)| signed(*sequence)),
     })
+}
+
+pub fn list_applications(list: List<AppName>) -> Result<v1::ListApplicationsResponse, Error> {
+    let application = |name: &AppName| Ok(v1::Application { app_name: name.to_string() });
+    let (applications, next_page_token) = full_page(&list, application)?;
+    Ok(v1::ListApplicationsResponse { applications, next_page_token })
+}
+
+pub fn list_users(list: List<UserId>, app: &AppName) -> Result<v1::ListUsersResponse, Error> {
+    let user = |id: &UserId| Ok(v1::User { app_name: app.to_string(), user_id: id.to_string() });
+    let (users, next_page_token) = full_page(&list, user)?;
+    Ok(v1::ListUsersResponse { users, next_page_token })
 }
 
 /// One message with the cursor right behind it. What does not fit in the form asked for is sent as text. Text that does not fit ends

@@ -26,7 +26,8 @@ pub type Built<T> = Result<(T, bool), Error>;
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
     pub form: Form,
-    /// Whether a value that `Struct` cannot hold, too deep or larger than an answer, is an error. Otherwise it is sent as text.
+    /// Whether a value that is larger than an answer as `Struct` is an error. Otherwise it is sent as text, as one that is nested too
+    /// deep for `Struct` always is.
     pub is_strict: bool,
     /// Levels below the answer.
     pub depth: usize,
@@ -59,6 +60,7 @@ impl Mode {
         if self.form == Form::Struct {
             match build(&json, self.depth + 1) {
                 Ok((built, rounded)) => return Ok((message(built), rounded)),
+                Err(Error::TooDeep) => {}
                 Err(error) if self.is_strict => return Err(error),
                 Err(_) => {}
             }

@@ -1,6 +1,6 @@
 //! Events, sessions and their parts, each as a message within that of the `mode`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use prost_types::Timestamp;
 
@@ -116,6 +116,21 @@ pub fn session_envelope(info: &SessionInfo) -> v1::Session {
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
     }
+}
+
+/// Bytes of the dropped keys that an answer names: four of the longest. An answer has them beside its items.
+const DROPPED_KEYS_BYTES: usize = 2048;
+
+/// The `temp:` keys among keys that are written nowhere else: sorted, each once, as many as an answer names.
+pub fn dropped_temp_keys<'k>(keys: impl Iterator<Item = &'k StateKey>) -> Vec<String> {
+    let temp = keys.filter(|key| key.scope().is_none()).map(StateKey::as_str);
+    let mut left = DROPPED_KEYS_BYTES;
+    let fits = |key: &&str| {
+        let rest = left.checked_sub(key.len());
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    BTreeSet::from_iter(temp).into_iter().take_while(fits).map(str::to_owned).collect()
 }
 
 pub fn session_key(key: &SessionKey) -> v1::SessionKey {

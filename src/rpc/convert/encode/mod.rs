@@ -6,6 +6,7 @@ mod messages;
 
 pub use answers::*;
 pub use json::Mode;
+pub use messages::dropped_temp_keys;
 
 #[cfg(test)]
 mod tests;

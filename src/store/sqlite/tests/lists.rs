@@ -1,7 +1,16 @@
 //! Lists of sessions: many ties, both directions, pages.
 
 use super::*;
-use crate::domain::limits::PAGE_SCANNED;
+use crate::{
+    domain::{id::UserId, limits::PAGE_SCANNED, session::Expiration},
+    store::{
+        ApplicationsQuery, NamePage, UsersQuery,
+        sqlite::{
+            connection::Tables,
+            names::{Names, STEP_ROWS},
+        },
+    },
+};
 
 /// Several chunks of a read.
 const SESSIONS: i64 = 700;
@@ -92,6 +101,50 @@ async fn a_deleted_session_is_in_no_list() {
     let mut left = expected(None, SessionOrder::LeastRecent);
     left.retain(|session| ![name(0), name(600), name(690)].contains(session));
     assert_eq!(listed(&fixture, None, SessionOrder::LeastRecent, 100).await, left);
+}
+
+#[tokio::test]
+async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
+    let mut fixture = Fixture::new().await;
+    let expiring =
+        CreateSession { expiration: Some(Expiration::At(at(100))), ..creation("m", "first") };
+    fixture.store().create_session(&call(), expiring).await.unwrap();
+    fixture.create("z", "last").await;
+    fixture.store.close().await;
+    // More users without anything, and more expired sessions of one user, than several steps look at. Made past the store.
+    let copies = 3 * STEP_ROWS;
+    let columns = format!("{}, unindexed", row::SESSION_COLUMNS);
+    let values = columns.replacen("id,", "100000 + n,", 1).replace(" session_id,", " 's' || n,");
+    let copy = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
+         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 1, 0, '[]' FROM scope, n WHERE user = '';
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
+         INSERT INTO session ({columns}) SELECT {values} FROM session, n WHERE session_id = 'first';
+         UPDATE meta SET next_id = 200000;"
+    );
+    fixture.tables().execute_batch(&copy).unwrap();
+    fixture.reopen().await;
+    let app_name = creation("m", "first").key.app_name;
+    let users = |max_items| UsersQuery { app_name: app_name.clone(), after: None, max_items };
+    let applications = || ApplicationsQuery { after: None, max_items: 1 };
+    for (now, expected) in [(99, &["m", "z"][..]), (100, &["z"])] {
+        fixture.clock.set(now);
+        let page = fixture.store.list_users(users(5)).await.unwrap();
+        assert_eq!(page.names.iter().map(UserId::as_str).collect::<Vec<_>>(), expected);
+        assert!(!page.more);
+        let page = fixture.store.list_applications(applications()).await.unwrap();
+        assert_eq!(page, NamePage { names: vec![app_name.clone()], more: false });
+    }
+    let mut names = Names::users(users(5));
+    let tables = Tables::reader(&fixture.folder.path().join("test.db")).unwrap();
+    let mut steps = 1;
+    while !names.step(&tables, at(100)).unwrap() {
+        steps += 1;
+    }
+    assert_eq!(
+        steps, 7,
+        "{STEP_ROWS} rows each: 3000 empty users, 3000 expired sessions, the last"
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from . import session_service_pb2 as _session_service_pb2
@@ -84,6 +85,7 @@ class AppendEventResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
+    DROPPED_TEMP_KEYS_FIELD_NUMBER: _builtins.int
     replayed: _builtins.bool
     """The event had been stored before: nothing changed."""
     @_builtins.property
@@ -96,16 +98,25 @@ class AppendEventResponse(_message.Message):
         `temp:` keys of the event's invocation included.
         """
 
+    @_builtins.property
+    def dropped_temp_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The `temp:` keys that were dropped, because their event has no
+        `invocation_id`: each once, in byte order, as many as fit into 2 KiB.
+        """
+
     def __init__(
         self,
         *,
         event: _types_pb2.Event | None = ...,
         replayed: _builtins.bool = ...,
         session: _types_pb2.Session | None = ...,
+        dropped_temp_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "replayed", b"replayed", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "dropped_temp_keys", b"dropped_temp_keys", "event", b"event", "replayed", b"replayed", "session", b"session"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -175,6 +186,7 @@ class AppendEventsResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    DROPPED_TEMP_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Event]:
         """The events as stored, in the request's order."""
@@ -187,17 +199,22 @@ class AppendEventsResponse(_message.Message):
     def replayed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
         """For each event, whether it had been stored before."""
 
+    @_builtins.property
+    def dropped_temp_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As AppendEventResponse.dropped_temp_keys, of all events."""
+
     def __init__(
         self,
         *,
         events: _abc.Iterable[_types_pb2.Event] | None = ...,
         session: _types_pb2.Session | None = ...,
         replayed: _abc.Iterable[_builtins.bool] | None = ...,
+        dropped_temp_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "events", b"events", "replayed", b"replayed", "session", b"session"
+        "dropped_temp_keys", b"dropped_temp_keys", "events", b"events", "replayed", b"replayed", "session", b"session"
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
@@ -274,29 +291,112 @@ class AppendFailure(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CODE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    FIELD_VIOLATIONS_FIELD_NUMBER: _builtins.int
+    RETRY_DELAY_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     """google.rpc.Code."""
     reason: _builtins.str
     """ErrorInfo.reason, which also tells whether the item may be retried."""
     message: _builtins.str
     """A message for people."""
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """ErrorInfo.metadata: every variable part of the message, and `retryable`."""
+
+    @_builtins.property
+    def field_violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldViolation]:
+        """BadRequest.field_violations: what is wrong with single fields of the item."""
+
+    @_builtins.property
+    def retry_delay(self) -> _duration_pb2.Duration:
+        """RetryInfo.retry_delay: how long to wait before a retry."""
+
     def __init__(
         self,
         *,
         code: _builtins.int = ...,
         reason: _builtins.str = ...,
         message: _builtins.str = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        field_violations: _abc.Iterable[Global___FieldViolation] | None = ...,
+        retry_delay: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_delay", b"retry_delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "code",
+        b"code",
+        "field_violations",
+        b"field_violations",
+        "message",
+        b"message",
+        "metadata",
+        b"metadata",
+        "reason",
+        b"reason",
+        "retry_delay",
+        b"retry_delay",
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendFailure: _TypeAlias = AppendFailure  # noqa: Y015
+
+@_typing.final
+class FieldViolation(_message.Message):
+    """What is wrong with one field, as google.rpc.BadRequest has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """Path of the field within AppendEventRequest: `event.event_id`."""
+    description: _builtins.str
+    """What is wrong, for people."""
+    reason: _builtins.str
+    """The reason, as in ErrorInfo."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        description: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "description", b"description", "field", b"field", "reason", b"reason"
+    ]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldViolation: _TypeAlias = FieldViolation  # noqa: Y015
 
 @_typing.final
 class ListEventsRequest(_message.Message):

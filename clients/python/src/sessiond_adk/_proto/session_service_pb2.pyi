@@ -134,21 +134,31 @@ class CreateSessionResponse(_message.Message):
 
     SESSION_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    DROPPED_TEMP_KEYS_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """False when `allow_existing` found one."""
     @_builtins.property
     def session(self) -> _types_pb2.Session:
         """The session, with its merged state."""
 
+    @_builtins.property
+    def dropped_temp_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The `temp:` keys of the initial state, which were dropped because no
+        invocation holds them: in byte order, as many as fit into 2 KiB.
+        """
+
     def __init__(
         self,
         *,
         session: _types_pb2.Session | None = ...,
         created: _builtins.bool = ...,
+        dropped_temp_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "created", b"created", "dropped_temp_keys", b"dropped_temp_keys", "session", b"session"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

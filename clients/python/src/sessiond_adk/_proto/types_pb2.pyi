@@ -33,7 +33,8 @@ class _JsonFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JsonForm.Val
     JSON_FORM_STRUCT: _JsonForm.ValueType  # 1
     """google.protobuf.Struct: reads naturally in grpcurl and in generated
     clients. Every number is a double, so integers beyond 2^53 are rounded and
-    the `*_rounded` flag beside the field is set.
+    the `*_rounded` flag beside the field is set. A value that is nested too
+    deep for a Struct comes as text, in the other field of its oneof.
     """
     JSON_FORM_TEXT: _JsonForm.ValueType  # 2
     """JSON text, byte for byte as it was stored: exact numbers, cheapest to
@@ -51,7 +52,8 @@ JSON_FORM_UNSPECIFIED: JsonForm.ValueType  # 0
 JSON_FORM_STRUCT: JsonForm.ValueType  # 1
 """google.protobuf.Struct: reads naturally in grpcurl and in generated
 clients. Every number is a double, so integers beyond 2^53 are rounded and
-the `*_rounded` flag beside the field is set.
+the `*_rounded` flag beside the field is set. A value that is nested too
+deep for a Struct comes as text, in the other field of its oneof.
 """
 JSON_FORM_TEXT: JsonForm.ValueType  # 2
 """JSON text, byte for byte as it was stored: exact numbers, cheapest to

@@ -14,13 +14,13 @@ use crate::{
     engine::{List, SessionAnswer, WatchItem},
     proto::v1::{
         self, AppendEventStreamResponse, append_event_stream_response::Outcome, event::BodyForm,
-        session::StateForm, watch_response::Kind,
+        key_change::ValueForm, session::StateForm, watch_response::Kind,
     },
     rpc::convert::{
         Form,
-        encode::{self, Mode, json as structs},
+        encode::{self, Mode},
     },
-    store::{Appended, AppendedEvent},
+    store::{Appended, AppendedEvent, KeyChange},
 };
 
 /// `{"a":{"a":…1}}`, with `levels` objects.
@@ -38,24 +38,18 @@ fn decodes<M: Message + Default>(message: &M) -> bool {
     M::decode(message.encode_to_vec().as_slice()).is_ok()
 }
 
-/// Tries a read with every depth: it answers what decodes, refuses what would not, and both happen.
+/// Tries a read with every depth: what would not decode as Struct comes as text, and both happen. `is_struct` tells which arm is set.
 fn assert_read<M: Message + Default>(
     levels: std::ops::Range<usize>,
     read: impl Fn(usize) -> Result<M, Error>,
+    is_struct: fn(&M) -> bool,
     unchecked: impl Fn(usize) -> M,
 ) -> usize {
     let deepest = levels.clone().take_while(|&levels| decodes(&unchecked(levels))).last().unwrap();
     for levels in levels.clone() {
-        match read(levels) {
-            Ok(message) => {
-                assert!(decodes(&message), "{levels} levels were answered");
-                assert!(levels <= deepest);
-            }
-            Err(error) => {
-                assert_eq!(error, Error::TooDeep);
-                assert!(levels > deepest, "{levels} levels were refused, {deepest} decode");
-            }
-        }
+        let message = read(levels).unwrap();
+        assert!(decodes(&message), "{levels} levels were answered");
+        assert_eq!(is_struct(&message), levels <= deepest, "{levels} levels, {deepest} decode");
     }
     assert!(deepest + 1 < levels.end);
     deepest
@@ -93,6 +87,7 @@ fn a_body_in_a_list_is_as_deep_as_clients_decode() {
     let deepest = assert_read(
         1..MAX_NESTING,
         |levels| encode::list_events(list_of(&objects(levels)), Form::Struct),
+        |response| matches!(response.events[0].body_form, Some(BodyForm::Body(_))),
         |levels| v1::ListEventsResponse {
             events: vec![v1::Event {
                 body_form: Some(BodyForm::Body(unlimited(&objects(levels)))),
@@ -114,6 +109,9 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
         let alone = assert_read(
             1..MAX_NESTING - arrays,
             |levels| encode::get_state(of(levels), false, Form::Struct),
+            |response| {
+                matches!(response.state_form, Some(v1::get_state_response::StateForm::State(_)))
+            },
             |levels| v1::GetStateResponse {
                 state_form: Some(v1::get_state_response::StateForm::State(object(levels))),
                 ..Default::default()
@@ -125,6 +123,10 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
                 let (info, events) = (info(), List::default());
                 let answer = SessionAnswer { info, state: Some(of(levels)), events };
                 encode::get_session(answer, Form::Struct)
+            },
+            |response| {
+                let state = &response.session.as_ref().unwrap().state_form;
+                matches!(state, Some(StateForm::State(_)))
             },
             |levels| v1::GetSessionResponse {
                 session: Some(v1::Session {
@@ -159,6 +161,7 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
             index: 0,
             outcome: Some(Outcome::Appended(encode::append_event(
                 answer,
+                vec![],
                 Mode::write(Form::Struct).inner(),
             ))),
         };
@@ -172,7 +175,8 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
     }
     // Three levels to the body, three for each object, one hundred in all.
     assert_eq!(as_text, MAX_NESTING - 1 - 32);
-    let mixed = encode::append_event(appended(json("{}"), objects(60)), Mode::write(Form::Struct));
+    let mixed =
+        encode::append_event(appended(json("{}"), objects(60)), vec![], Mode::write(Form::Struct));
     let event = mixed.event.unwrap();
     assert!(matches!(event.body_form, Some(BodyForm::Body(_))));
     let set = event.state_delta.unwrap().set_form;
@@ -216,21 +220,38 @@ fn what_is_too_deep_for_a_watch_comes_as_text() {
     assert_eq!((events, snapshots, changes), (33, 30, 32));
 }
 
+/// The list of one change of a key.
+fn change_to(value: Json) -> List<KeyChange> {
+    let (author, commit_time) = (Author::system(), super::time(4));
+    let mut list = List::default();
+    list.items =
+        vec![KeyChange { version: 1, value: Some(value), commit_time, author, source: None }];
+    list
+}
+
+#[test]
+fn one_too_deep_value_leaves_the_other_items_of_a_page_as_struct() {
+    let mut list = List::default();
+    list.items = vec![event(1, objects(2)), event(2, objects(60)), event(3, objects(2))];
+    let response = encode::list_events(list, Form::Struct).unwrap();
+    let arms = response.events.iter().map(|event| match &event.body_form {
+        Some(BodyForm::Body(_)) => "struct",
+        Some(BodyForm::BodyJson(text)) if *text == objects(60).into_string() => "text",
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(arms.collect::<Vec<_>>(), ["struct", "text", "struct"]);
+}
+
 #[test]
 fn a_single_value_is_as_deep_as_clients_decode() {
     let deepest = assert_read(
         1..MAX_NESTING,
-        |levels| {
-            let (value, rounded) = structs::value(&objects(levels), 2)?;
-            assert!(!rounded);
-            let value_form = Some(v1::key_change::ValueForm::Value(value));
-            let change = v1::KeyChange { value_form, ..Default::default() };
-            Ok(v1::ListKeyChangesResponse { changes: vec![change], ..Default::default() })
-        },
+        |levels| encode::list_key_changes(change_to(objects(levels)), Form::Struct),
+        |response| matches!(response.changes[0].value_form, Some(ValueForm::Value(_))),
         |levels| {
             let kind = prost_types::value::Kind::StructValue(unlimited(&objects(levels)));
             let value = prost_types::Value { kind: Some(kind) };
-            let value_form = Some(v1::key_change::ValueForm::Value(value));
+            let value_form = Some(ValueForm::Value(value));
             let change = v1::KeyChange { value_form, ..Default::default() };
             v1::ListKeyChangesResponse { changes: vec![change], ..Default::default() }
         },

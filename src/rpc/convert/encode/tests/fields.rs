@@ -8,7 +8,7 @@ use tonic::Code;
 use super::{event, info, json, state, time};
 use crate::{
     domain::{
-        error::Error,
+        error::{Bounded, Error, Reason, Violation},
         event::Changes,
         id::InvocationId,
         scope::StateKey,
@@ -42,7 +42,7 @@ fn a_session_says_everything_about_itself() {
     info.display_name = crate::domain::id::DisplayName::new("name").unwrap();
     info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
     let created = Created { info, state: state([("a", json("1.0"))]), created: true };
-    let response = encode::create_session(created, Form::Text);
+    let response = encode::create_session(created, vec!["temp:x".into()], Form::Text);
     let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
     let expected = v1::Session {
         key: Some(key.clone()),
@@ -110,7 +110,7 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let event = encode::append_event(answer, Mode::write(Form::Text)).event.unwrap();
+    let event = encode::append_event(answer, vec![], Mode::write(Form::Text)).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }
 
@@ -137,7 +137,43 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
 #[test]
 fn a_failure_says_what_the_status_would_have() {
     let failure = encode::failure(&status(&Error::Draining, "r-1"));
-    let AppendFailure { code, reason, message } = failure;
+    let AppendFailure { code, reason, message, metadata, field_violations, retry_delay } = failure;
     assert_eq!((code, reason.as_str()), (Code::Unavailable as i32, "DRAINING"));
     assert!(message.contains("Retry the call"));
+    assert_eq!(metadata, [("retryable".to_owned(), "yes".to_owned())].into());
+    assert_eq!((field_violations, retry_delay), (vec![], None));
+}
+
+#[test]
+fn a_failure_has_the_details_of_a_status() {
+    let keys = ["a", "app:b"].map(|text| StateKey::new(text).unwrap());
+    let conflict = Error::Conflict { sequence: None, keys: keys.into() };
+    let failure = encode::failure(&status(&conflict, "r-1"));
+    assert_eq!(failure.metadata["keys"], r#"["a","app:b"]"#);
+    assert_eq!(failure.metadata["retryable"], "no");
+
+    let fault =
+        |field: &'static str| Violation::new(field, Reason::BadId, "It has 9 bytes. Shorten it.");
+    let faults = Error::Invalid(vec![fault("event.event_id"), fault("key.user_id")]);
+    let failure = encode::failure(&status(&faults, "r-1"));
+    let violation = |field: &str| v1::FieldViolation {
+        field: field.into(),
+        description: "It has 9 bytes. Shorten it.".into(),
+        reason: "BAD_ID".into(),
+    };
+    assert_eq!(failure.field_violations, [violation("event.event_id"), violation("key.user_id")]);
+
+    let full = Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: 250 };
+    let failure = encode::failure(&status(&full, "r-1"));
+    let delay = prost_types::Duration { seconds: 0, nanos: 250_000_000 };
+    assert_eq!(failure.retry_delay, Some(delay));
+}
+
+#[test]
+fn dropped_keys_are_named_once_in_order_within_their_bytes() {
+    let key = |text: &str| StateKey::new(text).unwrap();
+    let keys = ["temp:b", "a", "temp:a", "app:c", "temp:b"].map(key);
+    assert_eq!(encode::dropped_temp_keys(keys.iter()), ["temp:a", "temp:b"]);
+    let long: Vec<_> = (0..9).map(|at| key(&format!("temp:{at}{}", "x".repeat(506)))).collect();
+    assert_eq!(encode::dropped_temp_keys(long.iter()).len(), 4, "of the longest");
 }

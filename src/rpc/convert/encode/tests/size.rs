@@ -118,7 +118,7 @@ fn an_item_fits_exactly_or_not_at_all() {
 #[test]
 fn what_is_too_large_for_a_write_comes_as_text() {
     let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
-    let response = encode::append_event(answer, Mode::write(Form::Struct));
+    let response = encode::append_event(answer, vec![], Mode::write(Form::Struct));
     assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
     let body = response.event.unwrap().body_form.unwrap();
     assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));
@@ -131,7 +131,7 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let response = encode::append_events(answer, Form::Text);
+        let response = encode::append_events(answer, vec![], Form::Text);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
         assert!(response.events.iter().all(|event| event.body_form.is_some()));
@@ -146,7 +146,7 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
 #[test]
 fn a_batch_turns_to_text_where_it_is_too_large_as_messages() {
     let bodies = vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 12];
-    let response = encode::append_events(appended(bodies.clone(), None), Form::Struct);
+    let response = encode::append_events(appended(bodies.clone(), None), vec![], Form::Struct);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     let texts = response.events.iter().filter(|event| {
         matches!(&event.body_form, Some(BodyForm::BodyJson(text)) if text == bodies[0].as_str())
@@ -172,7 +172,7 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
     let events =
         events.map(|event| AppendedEvent { event: event.into(), replayed: false }).collect();
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let response = encode::append_events(answer, Form::Text);
+    let response = encode::append_events(answer, vec![], Form::Text);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);
     assert!(response.events[..999].iter().all(|event| event.body_form.is_some()));
@@ -212,7 +212,7 @@ fn a_thousand_envelopes_of_the_longest_names_fit() {
         state: None,
         request_replayed: false,
     };
-    let response = encode::append_events(answer, Form::Struct);
+    let response = encode::append_events(answer, vec![], Form::Struct);
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);
 }

@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
 import type { EventSelection } from "./session_service_pb.js";
 import { file_sessiond_v1_session_service } from "./session_service_pb.js";
 import type { Event, JsonForm, Precondition, Session, SessionKey } from "./types_pb.js";
@@ -14,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file sessiond/v1/event_service.proto.
  */
 export const file_sessiond_v1_event_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9zZXNzaW9uZC92MS9ldmVudF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSLOAQoSQXBwZW5kRXZlbnRSZXF1ZXN0EiQKA2tleRgBIAEoCzIXLnNlc3Npb25kLnYxLlNlc3Npb25LZXkSIQoFZXZlbnQYAiABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SFAoMcmV0dXJuX3N0YXRlGAQgASgIEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtInEKE0FwcGVuZEV2ZW50UmVzcG9uc2USIQoFZXZlbnQYASABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIQCghyZXBsYXllZBgCIAEoCBIlCgdzZXNzaW9uGAMgASgLMhQuc2Vzc2lvbmQudjEuU2Vzc2lvbiLQAQoTQXBwZW5kRXZlbnRzUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EiIKBmV2ZW50cxgCIAMoCzISLnNlc3Npb25kLnYxLkV2ZW50Ei8KDHByZWNvbmRpdGlvbhgDIAEoCzIZLnNlc3Npb25kLnYxLlByZWNvbmRpdGlvbhIUCgxyZXR1cm5fc3RhdGUYBCABKAgSKAoJanNvbl9mb3JtGAUgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0icwoUQXBwZW5kRXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuc2Vzc2lvbmQudjEuRXZlbnQSJQoHc2Vzc2lvbhgCIAEoCzIULnNlc3Npb25kLnYxLlNlc3Npb24SEAoIcmVwbGF5ZWQYAyADKAgiSwoYQXBwZW5kRXZlbnRTdHJlYW1SZXF1ZXN0Ei8KBmFwcGVuZBgBIAEoCzIfLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVxdWVzdCKaAQoZQXBwZW5kRXZlbnRTdHJlYW1SZXNwb25zZRINCgVpbmRleBgBIAEoAxI0CghhcHBlbmRlZBgCIAEoCzIgLnNlc3Npb25kLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2VIABItCgdmYWlsdXJlGAMgASgLMhouc2Vzc2lvbmQudjEuQXBwZW5kRmFpbHVyZUgAQgkKB291dGNvbWUiPgoNQXBwZW5kRmFpbHVyZRIMCgRjb2RlGAEgASgFEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJIvUBChFMaXN0RXZlbnRzUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEi4KCXNlbGVjdGlvbhgEIAEoCzIbLnNlc3Npb25kLnYxLkV2ZW50U2VsZWN0aW9uEhIKCmRlc2NlbmRpbmcYBSABKAgSDgoGYXV0aG9yGAYgASgJEhUKDWludm9jYXRpb25faWQYByABKAkSKAoJanNvbl9mb3JtGAggASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0iUQoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLnNlc3Npb25kLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLxAgoMRXZlbnRTZXJ2aWNlElAKC0FwcGVuZEV2ZW50Eh8uc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXF1ZXN0GiAuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXNwb25zZRJTCgxBcHBlbmRFdmVudHMSIC5zZXNzaW9uZC52MS5BcHBlbmRFdmVudHNSZXF1ZXN0GiEuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRzUmVzcG9uc2USZgoRQXBwZW5kRXZlbnRTdHJlYW0SJS5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFN0cmVhbVJlcXVlc3QaJi5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFN0cmVhbVJlc3BvbnNlKAEwARJSCgpMaXN0RXZlbnRzEh4uc2Vzc2lvbmQudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5zZXNzaW9uZC52MS5MaXN0RXZlbnRzUmVzcG9uc2UiA5ACAUJgCg9kZXYuc2Vzc2lvbmQudjFQAVo9Z2l0aHViLmNvbS9zZXNzaW9uZC9zZXNzaW9uZC9jbGllbnRzL2dvL3Nlc3Npb25kdjE7c2Vzc2lvbmR2MaoCC1Nlc3Npb25kLlYxYgZwcm90bzM", [file_sessiond_v1_session_service, file_sessiond_v1_types]);
+  fileDesc("Ch9zZXNzaW9uZC92MS9ldmVudF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSLOAQoSQXBwZW5kRXZlbnRSZXF1ZXN0EiQKA2tleRgBIAEoCzIXLnNlc3Npb25kLnYxLlNlc3Npb25LZXkSIQoFZXZlbnQYAiABKAsyEi5zZXNzaW9uZC52MS5FdmVudBIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SFAoMcmV0dXJuX3N0YXRlGAQgASgIEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIowBChNBcHBlbmRFdmVudFJlc3BvbnNlEiEKBWV2ZW50GAEgASgLMhIuc2Vzc2lvbmQudjEuRXZlbnQSEAoIcmVwbGF5ZWQYAiABKAgSJQoHc2Vzc2lvbhgDIAEoCzIULnNlc3Npb25kLnYxLlNlc3Npb24SGQoRZHJvcHBlZF90ZW1wX2tleXMYBCADKAki0AEKE0FwcGVuZEV2ZW50c1JlcXVlc3QSJAoDa2V5GAEgASgLMhcuc2Vzc2lvbmQudjEuU2Vzc2lvbktleRIiCgZldmVudHMYAiADKAsyEi5zZXNzaW9uZC52MS5FdmVudBIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SFAoMcmV0dXJuX3N0YXRlGAQgASgIEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIo4BChRBcHBlbmRFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5zZXNzaW9uZC52MS5FdmVudBIlCgdzZXNzaW9uGAIgASgLMhQuc2Vzc2lvbmQudjEuU2Vzc2lvbhIQCghyZXBsYXllZBgDIAMoCBIZChFkcm9wcGVkX3RlbXBfa2V5cxgEIAMoCSJLChhBcHBlbmRFdmVudFN0cmVhbVJlcXVlc3QSLwoGYXBwZW5kGAEgASgLMh8uc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXF1ZXN0IpoBChlBcHBlbmRFdmVudFN0cmVhbVJlc3BvbnNlEg0KBWluZGV4GAEgASgDEjQKCGFwcGVuZGVkGAIgASgLMiAuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXNwb25zZUgAEi0KB2ZhaWx1cmUYAyABKAsyGi5zZXNzaW9uZC52MS5BcHBlbmRGYWlsdXJlSABCCQoHb3V0Y29tZSKSAgoNQXBwZW5kRmFpbHVyZRIMCgRjb2RlGAEgASgFEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEjoKCG1ldGFkYXRhGAQgAygLMiguc2Vzc2lvbmQudjEuQXBwZW5kRmFpbHVyZS5NZXRhZGF0YUVudHJ5EjUKEGZpZWxkX3Zpb2xhdGlvbnMYBSADKAsyGy5zZXNzaW9uZC52MS5GaWVsZFZpb2xhdGlvbhIuCgtyZXRyeV9kZWxheRgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiRAoORmllbGRWaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDgoGcmVhc29uGAMgASgJIvUBChFMaXN0RXZlbnRzUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEi4KCXNlbGVjdGlvbhgEIAEoCzIbLnNlc3Npb25kLnYxLkV2ZW50U2VsZWN0aW9uEhIKCmRlc2NlbmRpbmcYBSABKAgSDgoGYXV0aG9yGAYgASgJEhUKDWludm9jYXRpb25faWQYByABKAkSKAoJanNvbl9mb3JtGAggASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0iUQoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLnNlc3Npb25kLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLxAgoMRXZlbnRTZXJ2aWNlElAKC0FwcGVuZEV2ZW50Eh8uc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXF1ZXN0GiAuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRSZXNwb25zZRJTCgxBcHBlbmRFdmVudHMSIC5zZXNzaW9uZC52MS5BcHBlbmRFdmVudHNSZXF1ZXN0GiEuc2Vzc2lvbmQudjEuQXBwZW5kRXZlbnRzUmVzcG9uc2USZgoRQXBwZW5kRXZlbnRTdHJlYW0SJS5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFN0cmVhbVJlcXVlc3QaJi5zZXNzaW9uZC52MS5BcHBlbmRFdmVudFN0cmVhbVJlc3BvbnNlKAEwARJSCgpMaXN0RXZlbnRzEh4uc2Vzc2lvbmQudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5zZXNzaW9uZC52MS5MaXN0RXZlbnRzUmVzcG9uc2UiA5ACAUJgCg9kZXYuc2Vzc2lvbmQudjFQAVo9Z2l0aHViLmNvbS9zZXNzaW9uZC9zZXNzaW9uZC9jbGllbnRzL2dvL3Nlc3Npb25kdjE7c2Vzc2lvbmR2MaoCC1Nlc3Npb25kLlYxYgZwcm90bzM", [file_google_protobuf_duration, file_sessiond_v1_session_service, file_sessiond_v1_types]);
 
 /**
  * Request of AppendEvent.
@@ -92,6 +94,14 @@ export type AppendEventResponse = Message<"sessiond.v1.AppendEventResponse"> & {
    * @generated from field: sessiond.v1.Session session = 3;
    */
   session?: Session | undefined;
+
+  /**
+   * The `temp:` keys that were dropped, because their event has no
+   * `invocation_id`: each once, in byte order, as many as fit into 2 KiB.
+   *
+   * @generated from field: repeated string dropped_temp_keys = 4;
+   */
+  droppedTempKeys: string[];
 };
 
 /**
@@ -176,6 +186,13 @@ export type AppendEventsResponse = Message<"sessiond.v1.AppendEventsResponse"> &
    * @generated from field: repeated bool replayed = 3;
    */
   replayed: boolean[];
+
+  /**
+   * As AppendEventResponse.dropped_temp_keys, of all events.
+   *
+   * @generated from field: repeated string dropped_temp_keys = 4;
+   */
+  droppedTempKeys: string[];
 };
 
 /**
@@ -276,6 +293,27 @@ export type AppendFailure = Message<"sessiond.v1.AppendFailure"> & {
    * @generated from field: string message = 3;
    */
   message: string;
+
+  /**
+   * ErrorInfo.metadata: every variable part of the message, and `retryable`.
+   *
+   * @generated from field: map<string, string> metadata = 4;
+   */
+  metadata: { [key: string]: string };
+
+  /**
+   * BadRequest.field_violations: what is wrong with single fields of the item.
+   *
+   * @generated from field: repeated sessiond.v1.FieldViolation field_violations = 5;
+   */
+  fieldViolations: FieldViolation[];
+
+  /**
+   * RetryInfo.retry_delay: how long to wait before a retry.
+   *
+   * @generated from field: google.protobuf.Duration retry_delay = 6;
+   */
+  retryDelay?: Duration | undefined;
 };
 
 /**
@@ -284,6 +322,41 @@ export type AppendFailure = Message<"sessiond.v1.AppendFailure"> & {
  */
 export const AppendFailureSchema: GenMessage<AppendFailure> = /*@__PURE__*/
   messageDesc(file_sessiond_v1_event_service, 6);
+
+/**
+ * What is wrong with one field, as google.rpc.BadRequest has it.
+ *
+ * @generated from message sessiond.v1.FieldViolation
+ */
+export type FieldViolation = Message<"sessiond.v1.FieldViolation"> & {
+  /**
+   * Path of the field within AppendEventRequest: `event.event_id`.
+   *
+   * @generated from field: string field = 1;
+   */
+  field: string;
+
+  /**
+   * What is wrong, for people.
+   *
+   * @generated from field: string description = 2;
+   */
+  description: string;
+
+  /**
+   * The reason, as in ErrorInfo.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message sessiond.v1.FieldViolation.
+ * Use `create(FieldViolationSchema)` to create a new message.
+ */
+export const FieldViolationSchema: GenMessage<FieldViolation> = /*@__PURE__*/
+  messageDesc(file_sessiond_v1_event_service, 7);
 
 /**
  * Request of ListEvents.
@@ -354,7 +427,7 @@ export type ListEventsRequest = Message<"sessiond.v1.ListEventsRequest"> & {
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_sessiond_v1_event_service, 7);
+  messageDesc(file_sessiond_v1_event_service, 8);
 
 /**
  * Response of ListEvents.
@@ -382,7 +455,7 @@ export type ListEventsResponse = Message<"sessiond.v1.ListEventsResponse"> & {
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_sessiond_v1_event_service, 8);
+  messageDesc(file_sessiond_v1_event_service, 9);
 
 /**
  * The log of a session.

@@ -759,7 +759,8 @@ export enum JsonForm {
   /**
    * google.protobuf.Struct: reads naturally in grpcurl and in generated
    * clients. Every number is a double, so integers beyond 2^53 are rounded and
-   * the `*_rounded` flag beside the field is set.
+   * the `*_rounded` flag beside the field is set. A value that is nested too
+   * deep for a Struct comes as text, in the other field of its oneof.
    *
    * @generated from enum value: JSON_FORM_STRUCT = 1;
    */
