@@ -12,7 +12,7 @@ use crate::domain::{
     error::{Bounded, SequenceConflict, Violation},
     limits::SCOPE_BYTES,
 };
-use report::Report;
+use report::{Report, encoded_bytes};
 
 /// Milliseconds after which a retry makes sense when the disk is full: people have to do something first.
 const DISK_FULL_RETRY_MILLIS: u64 = 5000;
@@ -62,7 +62,7 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
     Some(status(&Error::Invalid(vec![fault]), ""))
 }
 
-/// Code, reason (empty if it has none) and message, for an item of a stream.
+/// Code, reason (may be empty) and message, for an item of a stream.
 pub fn outline(status: &Status) -> (Code, String, &str) {
     let info = status.get_details_error_info();
     let reason = info.map(|info| info.reason).unwrap_or_default();
@@ -259,12 +259,20 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
 /// Keys that a message names before it counts the rest, which is in the metadata.
 const KEYS_LISTED: usize = 5;
 
+/// Bytes of these keys as they are sent, which leaves what the message says before and after them.
+const KEYS_LISTED_BYTES: usize = 650;
+
 /// Several keys, for a message.
 fn listed(keys: &[impl ToString]) -> String {
-    let (listed, more) = keys.split_at(keys.len().min(KEYS_LISTED));
-    let listed: Vec<_> =
-        listed.iter().map(|key| format!("'{}'", quoted(&key.to_string()))).collect();
-    match (more.len(), listed.as_slice()) {
+    let mut left = KEYS_LISTED_BYTES;
+    let fits = |key: &String| {
+        let rest = left.checked_sub(encoded_bytes(key) + encoded_bytes(", "));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let listed = keys.iter().take(KEYS_LISTED).map(|key| format!("'{}'", quoted(&key.to_string())));
+    let listed: Vec<_> = listed.take_while(fits).collect();
+    match (keys.len() - listed.len(), listed.as_slice()) {
         (0, [first @ .., last]) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         (0, _) => listed.join(", "),
         (more, _) => format!("{} and {more} more", listed.join(", ")),

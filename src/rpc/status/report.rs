@@ -216,7 +216,7 @@ fn truncated(text: &str, limit: usize, bytes: fn(&str) -> usize) -> String {
 }
 
 /// Bytes of a text in `grpc-message`, never fewer than tonic makes of it: all but plain ASCII takes three bytes a byte.
-fn encoded_bytes(text: &str) -> usize {
+pub fn encoded_bytes(text: &str) -> usize {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b",;.:'_-[]()/".contains(byte);
     text.bytes().map(|byte| if plain(&byte) { 1 } else { 3 }).sum()
 }

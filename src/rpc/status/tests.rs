@@ -243,6 +243,21 @@ fn messages_of_conflicts_and_templates_name_their_keys() {
 }
 
 #[test]
+fn a_message_with_long_keys_names_fewer_and_keeps_its_advice() {
+    let keys: Vec<_> = ["ä", "é", "ö", "ü", "ø"].map(|letter| letter.repeat(200)).to_vec();
+    let listed: Vec<_> = keys[..3].iter().map(|key| format!("'{}…'", &key[..64])).collect();
+    let named = format!("{} and 2 more", listed.join(", "));
+    let texts: Vec<_> = keys.iter().map(String::as_str).collect();
+    let status_of = |error: &Error| status(error, "r-1");
+    let conflict = status_of(&conflict(Some((u64::MAX, u64::MAX)), &texts));
+    let end = format!("the conditions on keys {named} do not hold. Read again and decide again.");
+    assert!(conflict.message().ends_with(&end), "{}", conflict.message());
+    let missing = status_of(&Error::MissingStateKey(keys));
+    let advice = "no value. Set it, or make it optional with '?'.";
+    assert_eq!(missing.message(), format!("Keys {named} of the template have {advice}"));
+}
+
+#[test]
 fn a_list_in_metadata_is_cut_alike() {
     let keys = (0..23).map(|at| format!("key-{at}")).collect();
     let status = status(&Error::MissingStateKey(keys), "r-1");

@@ -83,6 +83,9 @@ proptest! {
     fn a_status_stays_below_five_kibibytes_whatever_comes_in(error in any_error()) {
         let status = status(&error, "0199b5a0-0000-7000-8000-000000000000");
         prop_assert!(status.get_details_error_info().is_some());
+        if !matches!(error, Error::Invalid(_)) {
+            prop_assert!(status.message().ends_with('.'), "truncated: {}", status.message());
+        }
         let response = status.into_http::<()>();
         let bytes: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         prop_assert!(bytes < 5 * 1024, "{} bytes", bytes);
