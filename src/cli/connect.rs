@@ -164,6 +164,19 @@ pub async fn retry<T>(
     }
 }
 
+/// The items of every page. `fetch` takes a page's token, which is empty for the first one, and returns its items with the next token.
+pub async fn all_pages<T>(
+    mut fetch: impl AsyncFnMut(String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Vec<T>, Failure> {
+    let (mut items, mut token) = fetch(String::new()).await?;
+    while !token.is_empty() {
+        let (more, next) = fetch(token).await?;
+        items.extend(more);
+        token = next;
+    }
+    Ok(items)
+}
+
 /// Asks for a session with its state.
 pub fn get_request(key: &v1::SessionKey) -> v1::GetSessionRequest {
     v1::GetSessionRequest { key: Some(key.clone()), json_form: JSON_FORM, ..Default::default() }
@@ -240,6 +253,19 @@ mod tests {
         let text = Server::connect(&args).await.unwrap_err().text();
         assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
+    }
+
+    #[tokio::test]
+    async fn all_pages_are_fetched_in_order() {
+        let pages = [("", vec![1, 2], "a"), ("a", vec![], "b"), ("b", vec![3], "")];
+        let mut left = pages.iter();
+        let items = all_pages(async |token| {
+            let (expected, items, next) = left.next().unwrap();
+            assert_eq!(token, *expected);
+            Ok((items.clone(), (*next).to_owned()))
+        });
+        assert_eq!(items.await.unwrap(), [1, 2, 3]);
+        assert!(left.next().is_none());
     }
 
     type Answer = Result<Response<u32>, Status>;

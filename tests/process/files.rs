@@ -129,16 +129,28 @@ fn state_of_an_application_and_its_users_travels_without_sessions() {
     other.run(&[&import[..], &["--restore-shared"]].concat());
     assert_eq!(state(&other), json!({"app:theme": "dark", "user:lang": "de"}));
     assert_eq!(other.run(&["session", "list", "--app", "my_app"]), [json!(null); 0]);
-    // Users that have sessions are found with their application.
-    shell.run(&with(&["session", "create"], &[]));
-    let written = shell.run(&["export", "--app", "my_app", "--state-only", "--out", "states"]);
-    let users: Vec<_> = written.iter().map(|line| line["user_id"].as_str().unwrap()).collect();
-    assert_eq!(users, ["", "alice"]);
-    let (code, says) = shell.fails(&["export", "--app", "other", "--state-only"]);
-    assert_eq!(code, Some(1));
-    assert!(says.contains("no state"), "{says}");
     shell.stop();
     other.stop();
+}
+
+#[test]
+fn every_user_with_state_is_exported_with_its_application() {
+    let shell = Shell::new();
+    // Bob has state and no session, alice a session and no state.
+    let set = ["--set", "user:lang=\"de\"", "--set", "app:theme=\"dark\""];
+    shell.run(&[&["state", "set", "--app", "my_app", "--user", "bob"], &set[..]].concat());
+    shell.run(&with(&["session", "create"], &[]));
+    let written = shell.run(&["export", "--app", "my_app", "--state-only", "--out", "states"]);
+    let owners: Vec<_> = written.iter().map(|line| line["user_id"].as_str().unwrap()).collect();
+    assert_eq!(owners, ["", "bob"]);
+    for arguments in [&[][..], &["--out", "nothing"]] {
+        let command = ["export", "--app", "other", "--state-only"];
+        let (code, says) = shell.fails(&[&command, arguments].concat());
+        assert_eq!(code, Some(1));
+        assert!(says.contains("no state"), "{says}");
+    }
+    assert!(!shell.folder().join("nothing").exists(), "no directory for nothing");
+    shell.stop();
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::damage;
 use crate::{
     cli::{
         args::{JSON_FORM, MAX_PAGE},
-        connect::Server,
+        connect::{Server, all_pages},
         failure::Failure,
     },
     proto::v1,
@@ -31,7 +31,7 @@ pub async fn list(
     scope: v1::SessionKey,
     skip_damaged: bool,
 ) -> Result<IndexSet<v1::SessionKey>, Failure> {
-    let mut request = v1::ListSessionsRequest {
+    let request = v1::ListSessionsRequest {
         app_name: scope.app_name,
         user_id: scope.user_id,
         page_size: MAX_PAGE,
@@ -41,15 +41,13 @@ pub async fn list(
     if skip_damaged {
         return damage::list(server, &request).await;
     }
-    let mut keys = IndexSet::new();
-    loop {
-        let page = server.sessions().list_sessions(request.clone()).await?.into_inner();
-        keys.extend(page.sessions.into_iter().filter_map(|session| session.key));
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            return Ok(keys);
-        }
-    }
+    let keys = all_pages(async |page_token| {
+        let request = v1::ListSessionsRequest { page_token, ..request.clone() };
+        let page = server.sessions().list_sessions(request).await?.into_inner();
+        let keys = page.sessions.into_iter().filter_map(|session| session.key);
+        Ok((keys.collect(), page.next_page_token))
+    });
+    Ok(keys.await?.into_iter().collect())
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {

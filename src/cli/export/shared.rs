@@ -1,20 +1,19 @@
 //! `sessiond export --state-only`: the state of an application or a user, which belongs to no session.
 
 use std::{
-    collections::BTreeSet,
     io::{self, Write as _},
     path::Path,
 };
 
 use super::{
-    files::{create, finish, list, new_file},
+    files::{create, finish, new_file},
     name,
 };
 use crate::{
     cli::{
         adk_file::{SHARED_STATE, state_text},
-        args::JSON_FORM,
-        connect::{Server, retry},
+        args::{JSON_FORM, MAX_PAGE},
+        connect::{Server, all_pages, retry},
         failure::Failure,
         output::{Format, Lines, table::Column},
     },
@@ -45,19 +44,18 @@ pub async fn export(
         }
         return Ok(io::stdout().write_all(text(&key, &state).as_bytes())?);
     };
-    create(directory)?;
-    let mut users = BTreeSet::from([key.user_id.clone()]);
+    let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {
-        // Users are known by their sessions. One without a session is exported with --user.
-        users.extend(list(server, key.clone(), false).await?.into_iter().map(|key| key.user_id));
+        owners.extend(users(server, &key.app_name).await?);
     }
     let (mut files, mut lines) = (0, Lines::new(format, &FILES));
-    for user_id in users {
+    for user_id in owners {
         let key = v1::SessionKey { user_id, ..key.clone() };
         let state = state_of(server, &key).await?;
         if state.is_empty() {
             continue;
         }
+        create(directory)?;
         let path = directory.join(name::of([&key.app_name, &key.user_id], SUFFIX));
         let mut file = new_file(directory, &path)?;
         file.write_all(text(&key, &state).as_bytes())?;
@@ -75,6 +73,17 @@ pub async fn export(
         0 => Err(Failure::Failed(format!("no state in application `{}`", key.app_name))),
         _ => Ok(()),
     }
+}
+
+/// The users that have a session or state.
+async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> {
+    let users = all_pages(async |page_token| {
+        let app_name = app_name.to_owned();
+        let request = v1::ListUsersRequest { app_name, page_size: MAX_PAGE, page_token };
+        let page = retry(async || server.admin().list_users(request.clone()).await).await?;
+        Ok((page.users, page.next_page_token))
+    });
+    Ok(users.await?.into_iter().map(|user| user.user_id).collect())
 }
 
 /// The scope's own keys: those of a user without the application's.
