@@ -20,7 +20,7 @@ pub struct DeltaArgs(v1::StateDelta);
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "State")]
 struct DeltaFlags {
-    /// Set a key to a JSON value; may be repeated. Prefixes pick the scope: app:, user:, temp:, or none for the session's own.
+    /// Set a key to a JSON value; may be repeated. The prefix app:, user: or temp: selects the scope; a key without a prefix is the session's own.
     #[arg(long, value_name = "KEY=JSON", value_parser = parse::assignment)]
     set: Vec<(String, Json)>,
     /// Set every key of a JSON object; a --set of the same key wins.

@@ -74,7 +74,7 @@ pub struct PastState {
     pub times: Option<(Time, Time)>,
 }
 
-/// The scopes that are visible from one, from wide to narrow; `None`: it has none of that kind.
+/// The scopes that are visible from one, from wide to narrow; `None` for a kind that it does not have.
 pub type VisibleScopes<'l> = [Option<&'l ScopeState>; 3];
 
 impl Loaded {

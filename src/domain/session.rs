@@ -90,7 +90,7 @@ impl Expiration {
             Self::After { secs, nanos } => (
                 now.plus(secs, nanos),
                 "session.ttl",
-                "ttl ends after the year 9999. Choose a shorter one, or none for a session that stays.",
+                "ttl ends after the year 9999. Choose a shorter ttl, or omit it for a session that does not expire.",
             ),
         };
         time.ok_or_else(|| Error::invalid(field, Reason::BadValue, fault))
@@ -110,7 +110,7 @@ pub struct ForkOrigin {
 pub struct SessionInfo {
     pub key: SessionKey,
     pub incarnation: Incarnation,
-    /// The newest event, 0 if there is none. In a read of the past, the event it was read as of.
+    /// The newest event; 0 without events. In a read of the past, the event it was read as of.
     pub last_sequence: Sequence,
     /// By the store's clock, as all times but `last_event_time`.
     pub create_time: Time,

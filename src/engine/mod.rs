@@ -160,7 +160,7 @@ impl<T> Default for List<T> {
 /// A page token that another request has given; `same` is what the requests of one list share.
 fn bad_page_token(same: &str) -> Error {
     let message = format!(
-        "The page token belongs to another request. Send the token of the previous page {same}, or none."
+        "The page token belongs to another list. Send the token of a page {same}, or no token for the first page."
     );
     Error::invalid("page_token", Reason::BadPageToken, message)
 }

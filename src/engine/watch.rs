@@ -157,7 +157,7 @@ fn resume(
     let fault = if store != this_store {
         return Err(Error::CursorOfOtherStore);
     } else if scope != Digest::of_scope(this_scope) {
-        "The cursor belongs to another scope. Send one from a watch of this scope, or none."
+        "The cursor belongs to another scope. Send a cursor from a watch of this scope, or start the watch without a cursor."
     } else if position.incarnation != present.incarnation {
         "The cursor belongs to an earlier session with the same id. Start the watch without a cursor."
     } else if ahead {

@@ -111,7 +111,7 @@ async fn creation_is_refused_or_answered_where_the_address_is_taken(service: &Se
     assert!(!found.created);
     assert_eq!(found.session, first, "what is there is answered and nothing is changed");
     assert_eq!(service.get_session(get("s1")).await.unwrap().session, first);
-    // Where there is none, one is created.
+    // A session that does not exist is created.
     let created = service
         .create_session(CreateSessionRequest { session_id: "s2".into(), ..allowed })
         .await

@@ -36,7 +36,7 @@ type AdminServiceClient interface {
 	ListApplications(ctx context.Context, in *ListApplicationsRequest, opts ...grpc.CallOption) (*ListApplicationsResponse, error)
 	// Lists the users of an application that have a session or state, in the
 	// order of their ids' bytes, page by page. An application that was never
-	// written to has none.
+	// written to has no users.
 	//
 	// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
 	ListUsers(ctx context.Context, in *ListUsersRequest, opts ...grpc.CallOption) (*ListUsersResponse, error)
@@ -83,7 +83,7 @@ type AdminServiceServer interface {
 	ListApplications(context.Context, *ListApplicationsRequest) (*ListApplicationsResponse, error)
 	// Lists the users of an application that have a session or state, in the
 	// order of their ids' bytes, page by page. An application that was never
-	// written to has none.
+	// written to has no users.
 	//
 	// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
 	ListUsers(context.Context, *ListUsersRequest) (*ListUsersResponse, error)

@@ -229,7 +229,7 @@ type Session struct {
 	StateForm isSession_StateForm `protobuf_oneof:"state_form"`
 	// Output only. A number in `state` could not be written exactly.
 	StateRounded bool `protobuf:"varint,4,opt,name=state_rounded,json=stateRounded,proto3" json:"state_rounded,omitempty"`
-	// Output only. Sequence of the newest event; 0 when there is none.
+	// Output only. Sequence of the newest event; 0 if the session has no events.
 	LastSequence int64 `protobuf:"varint,5,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// Output only. Server clock at creation.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -697,8 +697,8 @@ func (*Event_Body) isEvent_BodyForm() {}
 
 func (*Event_BodyJson) isEvent_BodyForm() {}
 
-// Changes of state. A key's prefix picks its scope: `app:`, `user:`, `temp:`,
-// or none for the session's own. Applied in this order: `set`, `remove`, then
+// Changes of state. A key's prefix selects its scope: `app:`, `user:`, `temp:`;
+// without one, the session's. Applied in this order: `set`, `remove`, then
 // `operations` one after the other. A set always counts as a change, also to an
 // equal value; what changes nothing (removing what is not there, a default that
 // is not needed) leaves no trace in versions and logs.

@@ -74,7 +74,7 @@ fn unix(address: &str, path: &str) -> Result<String> {
     Ok(format!("unix:{path}"))
 }
 
-/// Adds the port if there is none. An IPv6 address stands in brackets, as it has colons of its own.
+/// Adds the default port to an authority without a port. An IPv6 address must be in brackets.
 fn http(address: &str, authority: &str) -> Result<String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok()),

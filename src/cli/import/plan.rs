@@ -23,7 +23,7 @@ pub struct Plan {
     pub gone: Vec<String>,
     /// Merged state at the end; `None` if the file has none.
     state: Option<Vec<(String, Json)>>,
-    /// Id of the last event; empty if there is none.
+    /// Id of the last event; empty if the file has no events.
     pub last_id: String,
     /// Time of the last event that has one.
     pub last_time: Option<prost_types::Timestamp>,

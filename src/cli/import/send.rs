@@ -45,7 +45,7 @@ pub struct Sender<'a> {
     existing: HashMap<String, v1::Event>,
     batch: Batch,
     last_sequence: i64,
-    /// Id of the session's newest event; empty if there is none.
+    /// Id of the session's newest event; empty if it has no events.
     pub newest: String,
     pub counts: Counts,
     pub shared: Shared<'a>,

@@ -71,7 +71,7 @@ impl FileLock {
     }
 }
 
-/// Whether another file, or none, is at a path. An error that says neither is none.
+/// Whether the file at a path was removed or replaced. An error that says neither does not count.
 fn is_gone(path: &Path, identity: Identity) -> bool {
     match fs::metadata(path) {
         Ok(found) => (found.dev(), found.ino()) != identity,

@@ -41,7 +41,7 @@ impl Tables {
         Ok(past)
     }
 
-    /// The newest snapshot up to a version, with its version; version 0 without any key if there is none.
+    /// The newest snapshot up to a version, with its version. Without a snapshot: no keys, version 0.
     pub(super) fn snapshot_before(&self, node: NodeId, at: Version) -> Result<(Past, Version)> {
         let sql = "SELECT version, state FROM snapshot WHERE node = ?1 AND version <= ?2
             ORDER BY version DESC LIMIT 1";

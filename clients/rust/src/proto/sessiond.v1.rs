@@ -37,7 +37,7 @@ pub struct Session {
     /// Output only. A number in `state` could not be written exactly.
     #[prost(bool, tag = "4")]
     pub state_rounded: bool,
-    /// Output only. Sequence of the newest event; 0 when there is none.
+    /// Output only. Sequence of the newest event; 0 if the session has no events.
     #[prost(int64, tag = "5")]
     pub last_sequence: i64,
     /// Output only. Server clock at creation.
@@ -177,8 +177,8 @@ pub mod event {
         BodyJson(::prost::alloc::string::String),
     }
 }
-/// Changes of state. A key's prefix picks its scope: `app:`, `user:`, `temp:`,
-/// or none for the session's own. Applied in this order: `set`, `remove`, then
+/// Changes of state. A key's prefix selects its scope: `app:`, `user:`, `temp:`;
+/// without one, the session's. Applied in this order: `set`, `remove`, then
 /// `operations` one after the other. A set always counts as a change, also to an
 /// equal value; what changes nothing (removing what is not there, a default that
 /// is not needed) leaves no trace in versions and logs.
@@ -2205,7 +2205,7 @@ pub mod admin_service_client {
         }
         /// Lists the users of an application that have a session or state, in the
         /// order of their ids' bytes, page by page. An application that was never
-        /// written to has none.
+        /// written to has no users.
         ///
         /// Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
         pub async fn list_users(

@@ -21,7 +21,7 @@ export const STORES = ['memory:', 'sqlite:test.db'];
 /**
  * The server binary: SESSIOND_TEST_PROGRAM, or the newest build of cargo.
  *
- * @throws Error: there is none. No test is skipped without it.
+ * @throws Error if there is no binary, so that no test is skipped.
  */
 function program(): string {
   const named = process.env['SESSIOND_TEST_PROGRAM'];

@@ -35,11 +35,11 @@ texts!(
 );
 // The engine checks that a token belongs to the request.
 texts!(EventToken, SessionToken, ChangeToken, NameToken => |at, text| Self::decode(text).ok_or_else(|| {
-    let message = "The page token is invalid. Send the token of the previous page, or none.";
+    let message = "The page token is invalid. Send the token of the previous page, or no token for the first page.";
     at.fault(Reason::BadPageToken, message, &[])
 }));
 texts!(Cursor => |at, text| Self::decode(text).ok_or_else(|| {
-    let message = "The cursor is invalid. Send the last one received, or none.";
+    let message = "The cursor is invalid. Send the last cursor received, or start the watch without a cursor.";
     at.fault(Reason::BadCursor, message, &[])
 }));
 

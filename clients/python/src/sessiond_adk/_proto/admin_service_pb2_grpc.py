@@ -66,7 +66,7 @@ class AdminServiceServicer(object):
     def ListUsers(self, request, context):
         """Lists the users of an application that have a session or state, in the
         order of their ids' bytes, page by page. An application that was never
-        written to has none.
+        written to has no users.
 
         Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
         """

@@ -43,7 +43,7 @@ class AdminServiceStub:
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
     """Lists the users of an application that have a session or state, in the
     order of their ids' bytes, page by page. An application that was never
-    written to has none.
+    written to has no users.
 
     Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
     """
@@ -64,7 +64,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
     """Lists the users of an application that have a session or state, in the
     order of their ids' bytes, page by page. An application that was never
-    written to has none.
+    written to has no users.
 
     Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
     """
@@ -94,7 +94,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.ListUsersResponse, _abc.Awaitable[_admin_service_pb2.ListUsersResponse]]:
         """Lists the users of an application that have a session or state, in the
         order of their ids' bytes, page by page. An application that was never
-        written to has none.
+        written to has no users.
 
         Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
         """

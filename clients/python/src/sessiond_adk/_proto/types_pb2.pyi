@@ -173,7 +173,7 @@ class Session(_message.Message):
     state_rounded: _builtins.bool
     """Output only. A number in `state` could not be written exactly."""
     last_sequence: _builtins.int
-    """Output only. Sequence of the newest event; 0 when there is none."""
+    """Output only. Sequence of the newest event; 0 if the session has no events."""
     display_name: _builtins.str
     """For people. At most 256 bytes."""
     @_builtins.property
@@ -488,8 +488,8 @@ Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class StateDelta(_message.Message):
-    """Changes of state. A key's prefix picks its scope: `app:`, `user:`, `temp:`,
-    or none for the session's own. Applied in this order: `set`, `remove`, then
+    """Changes of state. A key's prefix selects its scope: `app:`, `user:`, `temp:`;
+    without one, the session's. Applied in this order: `set`, `remove`, then
     `operations` one after the other. A set always counts as a change, also to an
     equal value; what changes nothing (removing what is not there, a default that
     is not needed) leaves no trace in versions and logs.

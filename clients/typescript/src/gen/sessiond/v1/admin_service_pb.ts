@@ -202,7 +202,7 @@ export const AdminService: GenService<{
   /**
    * Lists the users of an application that have a session or state, in the
    * order of their ids' bytes, page by page. An application that was never
-   * written to has none.
+   * written to has no users.
    *
    * Errors: INVALID_ARGUMENT (BAD_PAGE_TOKEN).
    *

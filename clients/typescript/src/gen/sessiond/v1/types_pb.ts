@@ -132,7 +132,7 @@ export type Session = Message<"sessiond.v1.Session"> & {
   stateRounded: boolean;
 
   /**
-   * Output only. Sequence of the newest event; 0 when there is none.
+   * Output only. Sequence of the newest event; 0 if the session has no events.
    *
    * @generated from field: int64 last_sequence = 5;
    */
@@ -375,8 +375,8 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_sessiond_v1_types, 4);
 
 /**
- * Changes of state. A key's prefix picks its scope: `app:`, `user:`, `temp:`,
- * or none for the session's own. Applied in this order: `set`, `remove`, then
+ * Changes of state. A key's prefix selects its scope: `app:`, `user:`, `temp:`;
+ * without one, the session's. Applied in this order: `set`, `remove`, then
  * `operations` one after the other. A set always counts as a change, also to an
  * equal value; what changes nothing (removing what is not there, a default that
  * is not needed) leaves no trace in versions and logs.
