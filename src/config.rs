@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum, builder::BoolishValueParser};
   sessiond serve
   sessiond serve --listen unix:/run/sessiond.sock \\
       --store sqlite:/var/lib/sessiond/sessiond.db
-  sessiond serve --store memory:                      # keeps nothing on disk
+  sessiond serve --store memory:                      # stores nothing on disk
 
 Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2
 usage error."
@@ -31,7 +31,7 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
     pub store: String,
 
-    /// Look for damage in the store before serving, and do not serve a damaged one
+    /// Verify the store before serving, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
     pub verify: bool,
 

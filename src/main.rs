@@ -42,7 +42,7 @@ enum Command {
     Serve(Box<Config>),
     #[command(flatten)]
     Client(cli::Command),
-    /// Print a script that completes commands and flags in a shell
+    /// Print a shell completion script
     #[command(after_help = "Examples:
   sessiond completions bash > \\
       ~/.local/share/bash-completion/completions/sessiond

@@ -13,9 +13,9 @@ use crate::store::sqlite::{OpenError, compact, verify::verify};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Look for damage in a database file that is not served.
+    /// Check a database file for damage. The server must not be running.
     Verify(VerifyArgs),
-    /// Make a database file that is not served as small as it can be.
+    /// Shrink a database file to its minimum size. The server must not be running.
     Compact(CompactArgs),
 }
 
@@ -74,7 +74,7 @@ pub fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Compact(CompactArgs { file }) => {
             let (before, after) = compact(file).map_err(|error| match error {
                 OpenError::DiskFull(path) => format!(
-                    "Compacting '{}' needs up to twice its size in free space, and it is as it was. Free space, also for temporary files.",
+                    "Compacting '{}' needs up to twice its size in free space. The file is unchanged. Free space, also for temporary files.",
                     path.display()
                 ),
                 error => error.to_string(),

@@ -101,7 +101,7 @@ impl Running {
             let served = tokio::select! {
                 served = &mut serving => served,
                 () = connections::idle(&in_flight, drain_timeout) => {
-                    tracing::info!("connections without calls did not end and are closed");
+                    tracing::info!("closing connections that have no calls and did not end");
                     Ok(())
                 }
             };

@@ -225,7 +225,7 @@ mod tests {
     fn a_line_that_cannot_be_sent_says_why() {
         for (line, part) in [
             ("{", "is not valid JSON"),
-            ("[1]", "of type array"),
+            ("[1]", "has type array"),
             (r#"{"autor":"x"}"#, "unknown member `autor`"),
             (r#"{"author":"x"}"#, "pass --session"),
             (r#"{"rewind_to_sequence":1}"#, "session rewind"),

@@ -159,7 +159,7 @@ pub struct PageArgs {
     /// Stop after N items; by default all pages are fetched.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Items of a page.
+    /// Items per page.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(i32).range(1..=1000))]
     pub page_size: i32,
 }

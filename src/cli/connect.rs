@@ -39,10 +39,10 @@ pub struct ConnectArgs {
     /// Address of the server: HOST:PORT, http://HOST:PORT or unix:/PATH.
     #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = HEADING, value_parser = parse_address)]
     pub server: String,
-    /// Timeout of a call in seconds, as 30 or 0.5; 0: none. Does not end a watch.
+    /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.
     #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING, value_parser = time::parse_seconds)]
     pub timeout: Duration,
-    /// Form of the output: json, table or yaml; by default table on a terminal and json otherwise.
+    /// Output format; by default table on a terminal and json otherwise.
     #[arg(
         long,
         short,

@@ -149,7 +149,7 @@ impl Args for DeltaArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Preconditions")]
 pub struct PreconditionArgs {
-    /// The session's last sequence must be this (a wider scope's: its version).
+    /// Required last sequence of the session, or version of the application or user.
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
     expect: Option<i64>,
     /// The key must have this value; may be repeated.

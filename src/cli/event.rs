@@ -36,7 +36,7 @@ pub enum Action {
 
 An append with --event-id can be repeated: it happens once.")]
     Append(Box<AppendArgs>),
-    /// Append several events of a file in one commit: all or none.
+    /// Append the events of a file in one commit, all or nothing.
     #[command(after_help = "Examples:
   sessiond event append-batch --app shop --user alice --session s1 \\
       --file events.jsonl

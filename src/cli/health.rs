@@ -22,7 +22,7 @@ Exits with 0 when the server is SERVING, with 1 otherwise.")]
 pub struct HealthArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// One service, as sessiond.v1.EventService; by default the whole server.
+    /// Check one service, such as sessiond.v1.EventService; by default the whole server.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
 }

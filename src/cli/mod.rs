@@ -45,7 +45,7 @@ pub enum Command {
     Event(Group<event::Action>),
     /// Read and update state, and list the changes of a key.
     State(Group<state::Action>),
-    /// Show a session as a conversation, also live or as of the past.
+    /// Show a session as a conversation, live or as of an earlier event.
     Show(show::ShowArgs),
     /// Render a template with a session's state.
     Render(state::RenderArgs),
@@ -59,9 +59,9 @@ pub enum Command {
     Bench(bench::BenchArgs),
     /// Check the health of a server.
     Health(health::HealthArgs),
-    /// Find out what is wrong with a server, its store or the way to it.
+    /// Diagnose problems with a server, its store or the connection.
     Doctor(doctor::DoctorArgs),
-    /// Fill an application with sessions to look at.
+    /// Create sample sessions in an application.
     Demo(demo::DemoArgs),
 }
 

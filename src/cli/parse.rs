@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(object_or_file(&argument).unwrap().as_str(), "{\"a\": 1.0}");
         assert!(object_or_file("@/nowhere/at/all").unwrap_err().contains("cannot read"));
         assert!(file_or_input(Path::new("/nowhere/at/all")).is_err());
-        assert!(object_or_file("[1]").unwrap_err().contains("of type array"));
+        assert!(object_or_file("[1]").unwrap_err().contains("has type array"));
         assert_eq!(text_or_file("{a}").unwrap(), "{a}");
     }
 }

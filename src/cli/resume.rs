@@ -41,7 +41,7 @@ impl Watch {
             match self.receive().await {
                 Ok(message) => {
                     if lost {
-                        tell("note: connected again, nothing was missed");
+                        tell("note: reconnected, no changes were missed");
                     }
                     if let Some(message) = &message {
                         self.begun = true;
@@ -61,7 +61,7 @@ impl Watch {
                     }
                     self.stream = None;
                     if !lost {
-                        tell("note: the connection is lost, waiting for the server");
+                        tell("note: connection lost, waiting for the server");
                         lost = true;
                     }
                     tokio::time::sleep(wait).await;

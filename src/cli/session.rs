@@ -31,7 +31,7 @@ pub enum Action {
   sessiond session create --app shop --user alice --session s1 \\
       --state @state.json --ttl 7d --allow-existing
 
-The prefix of a key picks its scope: app: is shared by the whole application,
+The prefix of a key selects its scope: app: is shared by the whole application,
 user: by all sessions of the user. A key without prefix belongs to the session.")]
     Create(CreateArgs),
     /// Read a session, its merged state and its events.
@@ -93,7 +93,7 @@ Application and user state stay.")]
     Fork {
         #[command(flatten)]
         key: KeyArgs,
-        /// The last event to copy; 0: none; by default all are copied.
+        /// Last event to copy; 0 copies no events; by default all are copied.
         #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
         up_to: Option<i64>,
         /// Id of the new session; by default the server makes one.
@@ -111,7 +111,7 @@ user state stay.")]
     Rewind {
         #[command(flatten)]
         key: KeyArgs,
-        /// The last event that stays visible; 0: none.
+        /// Last event that stays visible; 0 hides all events.
         #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
         to: i64,
         /// Id of the marker event. Makes the rewind idempotent: a second one with the same id has no effect.
@@ -158,7 +158,7 @@ pub struct GetArgs {
     events: bool,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// As of this event; 0: as it was created.
+    /// As of this event; 0 is right after the creation.
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
     as_of: Option<i64>,
     /// Also show the temp: keys of this invocation.

@@ -40,7 +40,7 @@ pub enum Action {
         #[arg(long)]
         versions: bool,
     },
-    /// Update state without appending an event of your own.
+    /// Update state without appending an event yourself.
     #[command(after_help = "Examples:
   sessiond state set --app shop --set app:motd='\"welcome\"'
   sessiond state set --app shop --user alice --increment user:visits=1 \\
@@ -53,7 +53,7 @@ pub enum Action {
 An application takes app: keys, a user app: and user: keys, a session all but
 temp:. The change of a session is an event of its log.")]
     Set(Box<SetArgs>),
-    /// End an invocation: its temp: keys are gone.
+    /// End an invocation and drop its temp: keys.
     #[command(after_help = "Example:
   sessiond state end-invocation --app shop --user alice --session s1 \\
       --invocation turn-7
@@ -192,7 +192,8 @@ fn set_request(args: SetArgs) -> Result<v1::UpdateStateRequest, Failure> {
   sessiond render --app shop --user alice --session s1 \\
       --template @instruction.txt --text
 
-{key} becomes the key's value, and {key?} becomes nothing if the key has none.")]
+{key} is replaced with the key's value. {key?} is removed if the key has no
+value.")]
 pub struct RenderArgs {
     #[command(flatten)]
     connect: ConnectArgs,

@@ -30,9 +30,8 @@ use crate::{
   sessiond watch --app shop --start now  # the application's keys
   sessiond watch --app shop --user alice --session s1 --cursor \"$CURSOR\"
 
-Every line of JSON has a cursor. A watch goes on by itself after the connection
-was lost or the server restarted; with --cursor another one resumes right after
-that line.")]
+Every line of JSON has a cursor. A watch reconnects after a lost connection or
+a restart of the server. --cursor resumes right after the line that had it.")]
 pub struct WatchArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -47,7 +46,7 @@ pub struct WatchArgs {
     /// Stop after N lines.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Stop once the past is read.
+    /// Stop when all past changes are read.
     #[arg(long)]
     until_caught_up: bool,
     /// Omit heartbeats.

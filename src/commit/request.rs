@@ -173,7 +173,7 @@ pub struct AppendedEvent {
 #[derive(Clone, Debug)]
 pub struct RewindSession {
     pub key: SessionKey,
-    /// The last event that stays visible; 0: none.
+    /// Last event that stays visible; 0 hides all events.
     pub to: Sequence,
     /// Id of the marker.
     pub event_id: EventId,

@@ -55,7 +55,7 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
         _ => parts.join(": "),
     };
     let message = format!(
-        "The request is not a message of its type: {cause}. \
+        "The request is not a valid message of its type: {cause}. \
          Generate the client from this contract, and send deeply nested values as JSON text."
     );
     let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
@@ -85,8 +85,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::Invalid(violations) => invalid(violations),
         Error::MessageTooLarge => report!(
             MessageTooLarge,
-            "The message exceeds the limit of {limit} bytes, which counts it uncompressed. \
-             Send less at once.",
+            "The message exceeds the limit of {limit} bytes, uncompressed. Send less per call.",
             limit = MESSAGE_BYTES
         ),
         Error::SessionNotFound(SessionRef::Full(key)) => report!(
@@ -147,7 +146,8 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         ),
         Error::BeyondLastSequence { asked, last_sequence } => report!(
             BeyondLastSequence,
-            "Sequence {asked} is greater than the last sequence, {last_sequence}.",
+            "Sequence {asked} is greater than the last sequence, {last_sequence}. \
+             Send {last_sequence} or less.",
             asked = asked,
             last_sequence = last_sequence
         ),
@@ -173,8 +173,8 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::Draining => report!(
             Draining,
             "The server is shutting down. \
-             Retry the call, resume a stream of appends behind the items that were answered, \
-             or a watch at its last cursor."
+             Retry the call, resume a stream of appends after the last answered item, \
+             or resume a watch at its last cursor."
         ),
         Error::StoreUnavailable(_) => report!(
             StoreUnavailable,
@@ -182,7 +182,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         ),
         Error::FileLost => report!(
             FileLost,
-            "The database file was removed or replaced while the server runs, \
+            "The database file was removed or replaced while the server was running, \
              and nothing was applied. Restart the server, then retry."
         ),
         Error::OutcomeUnknown(_) => report!(
@@ -280,11 +280,16 @@ fn listed(keys: &[impl ToString]) -> String {
 }
 
 fn missing_state_key(keys: &[String]) -> Report {
-    let what = match keys {
-        [key] => format!("Key '{}' of the template has", quoted(key)),
-        _ => format!("Keys {} of the template have", listed(keys)),
+    let message = match keys {
+        [key] => format!(
+            "Key '{}' of the template has no value. Set it, or make it optional with '?'.",
+            quoted(key)
+        ),
+        _ => format!(
+            "Keys {} of the template have no value. Set them, or make them optional with '?'.",
+            listed(keys)
+        ),
     };
-    let message = format!("{what} no value. Set it, or make it optional with '?'.");
     Report::new(Reason::MissingStateKey, message).with_list("keys", keys)
 }
 

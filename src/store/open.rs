@@ -53,7 +53,7 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             Ok(Arc::new(store))
         }
         _ => Err(format!(
-            "'{url}' is not the URL of a store. Pass sqlite:PATH for a file, or memory: to keep nothing on disk."
+            "'{url}' is not the URL of a store. Pass sqlite:PATH for a file, or memory: to store nothing on disk."
         )),
     }
 }

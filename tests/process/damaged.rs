@@ -134,7 +134,7 @@ async fn a_read_that_meets_damage_is_data_loss_and_export_saves_the_rest() {
     let (code, saved, told) = export(&server, folder.path(), &["--skip-damaged"]);
     let expected = [("l", 3), ("r", 3), ("s", 129)].map(|(id, events)| (id.to_owned(), events));
     assert_eq!((code, saved), (0, expected.into()), "{told}");
-    assert!(told.contains("session `s` of `alice` is damaged behind event 129"), "{told}");
+    assert!(told.contains("session `s` of `alice` is damaged after event 129"), "{told}");
     let log = server.stop().log;
     assert!(log.contains("damaged_reads=1\n"), "it is counted: {log}");
 

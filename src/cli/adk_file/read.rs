@@ -124,7 +124,7 @@ impl SessionFile {
         self.events.sort_by_key(|event| event.sequence);
         for (event, expected) in self.events.iter().zip(1..) {
             if event.sequence != expected {
-                return Err(format!("sessiond: event {expected} is missing or there twice"));
+                return Err(format!("sessiond: event {expected} is missing or duplicated"));
             }
         }
         let initial_state = Json::object(extra.initial_state.get().to_owned())
@@ -143,10 +143,10 @@ fn unknown_members(object: &Object<'_>) -> Result<Vec<String>, String> {
         return Ok(unknown);
     }
     let found = match unknown.as_slice() {
-        [] => "The file has no other member than ids".to_owned(),
+        [] => "The file has no members but ids".to_owned(),
         unknown => format!("Unknown members: {}", unknown.join(", ")),
     };
-    Err(format!("neither `state` nor `events`, so this is no session file. {found}"))
+    Err(format!("neither `state` nor `events`, so this is not a session file. {found}"))
 }
 
 /// The id of an event that has none. It depends on the file alone, so that a second import finds the event.

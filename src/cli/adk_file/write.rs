@@ -18,9 +18,9 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FileForm {
-    /// Exactly ADK's, for its tools. Lacks what that form cannot hold.
+    /// ADK's own form, for its tools. Omits what that form cannot hold.
     Adk,
-    /// ADK's with one more member, from which `import` restores an equal session.
+    /// ADK's form with one more member, from which `import` restores an equal session.
     Sessiond,
 }
 

@@ -33,8 +33,7 @@ use super::{
   sessiond bench spread --active 10000 --existing 100000
 
 Each run works in an application of its own and removes it at the end. The
-client takes its share of the processor: a server without a client on its
-machine is faster.")]
+client competes with the server for CPU time if both run on one machine.")]
 pub struct BenchArgs {
     #[command(flatten)]
     connect: ConnectArgs,

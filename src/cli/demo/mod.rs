@@ -27,15 +27,15 @@ const SECONDS_BETWEEN: i64 = 19;
   sessiond demo --app playground
   sessiond demo --remove
 
-Run twice, it changes nothing. --remove deletes the sessions; state that they
-share stays.")]
+A second run changes nothing. --remove deletes the sessions. Application and
+user state stays.")]
 pub struct DemoArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Application to fill.
+    /// Application of the sample sessions.
     #[arg(long, value_name = "NAME", default_value = "demo")]
     app: String,
-    /// Delete the sessions of the demo.
+    /// Delete the sample sessions.
     #[arg(long)]
     remove: bool,
 }

@@ -22,7 +22,7 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Looks at the file of a `sqlite:` store.
 pub fn examine(path: &Path, store: &str) -> Vec<Finding> {
     if store == "memory:" {
-        return vec![Finding::new("store", Outcome::Ok, "memory: keeps nothing on disk")];
+        return vec![Finding::new("store", Outcome::Ok, "memory: stores nothing on disk")];
     }
     let Ok(metadata) = fs::metadata(path) else {
         let detail = format!("'{}' is not on this machine. Pass --store", path.display());

@@ -35,10 +35,11 @@ const SUFFIX: &str = ".session.json";
   sessiond export --app shop --out saved --skip-damaged
   adk run --resume s1.session.json my_agent  # what `export` wrote
 
-A file has ADK's form of a session and nothing more, so that ADK's tools read
-it. A warning tells what that form cannot hold: removals, rewinds, labels, …
-With --format sessiond a file has it in one more member, and an import restores
-an equal session. --out prints one line per file.")]
+A file has exactly ADK's form of a session, so that ADK's tools read it. A
+warning names what that form cannot hold: removals, rewinds, labels and more.
+--format sessiond keeps it in one more member, and an import restores an equal
+session. --state-only --out writes the application's state and that of each of
+its users. --out prints one line per file.")]
 pub struct ExportArgs {
     #[command(flatten)]
     connect: ConnectArgs,
@@ -47,13 +48,13 @@ pub struct ExportArgs {
     /// Directory of the files, created if it is missing. Files of the same sessions are replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Form of the files.
+    /// File format.
     #[arg(long, value_enum, default_value_t = FileForm::Adk)]
     format: FileForm,
-    /// The state of the application or the user instead of sessions.
+    /// Export application and user state instead of sessions.
     #[arg(long, conflicts_with_all = ["session", "format"])]
     state_only: bool,
-    /// Save what is not damaged: a session with damage in it up to the last event before that.
+    /// Skip damage: a damaged session is exported up to the last event before the damage.
     #[arg(long, requires = "out")]
     skip_damaged: bool,
 }
@@ -121,7 +122,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
                 }))
             }
             Err(Failure::Refused(status)) if several && status.code() == Code::NotFound => {
-                tell(&format!("note: session `{session_id}` was deleted meanwhile"));
+                tell(&format!("note: session `{session_id}` was deleted during the export"));
                 Ok(())
             }
             Err(failure) => {
@@ -156,7 +157,7 @@ async fn export_readable(
     let last = damage::readable_up_to(server, key).await?;
     let exported = export_to_file(server, key, form, Some(last), directory).await?;
     tell(&format!(
-        "note: session `{}` of `{}` is damaged behind event {last} and saved as it was then",
+        "note: session `{}` of `{}` is damaged after event {last} and exported as of that event",
         key.session_id, key.user_id
     ));
     Ok(exported)

@@ -41,7 +41,7 @@ the defaults of files without application and user; the file's name is the
 default of the session id. The session ends with the file's own state. A second
 import changes nothing; a file that has grown adds its new events. Application
 and user state belongs to other sessions as well: a key that has a value keeps
-it, unless --restore-shared is given (to restore a whole application, give it).
+it, unless --restore-shared is given (pass it to restore a whole application).
 Files of `export --state-only` bring nothing else. Prints one line per file. A
 file that fails does not stop the others.")]
 pub struct ImportArgs {
@@ -50,13 +50,13 @@ pub struct ImportArgs {
     /// Session files; - for standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Application of files that name none.
+    /// Application for files that do not name one.
     #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
     app: Option<String>,
-    /// User of files that name none.
+    /// User for files that do not name one.
     #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
     user: Option<String>,
-    /// Set application and user keys to the file's values, also those that have a value.
+    /// Overwrite existing application and user keys with the file's values.
     #[arg(long)]
     restore_shared: bool,
     /// Create sessions without the expiration in the file.

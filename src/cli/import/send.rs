@@ -99,7 +99,7 @@ impl<'a> Sender<'a> {
         let expected = (sequence <= self.existing.len() as i64).then_some(sequence);
         if sequence > 0 && existing.map(|existing| existing.sequence) != expected {
             return Err(Failure::Failed(format!(
-                "the session has another log: its event {sequence} is not the file's `{event_id}`. Delete the session first"
+                "the session has another log: its event {sequence} is not `{event_id}` as in the file. Delete the session first"
             )));
         }
         if let Some(existing) = existing {

@@ -49,7 +49,7 @@ pub struct ShowArgs {
     /// Only the newest N events.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     recent: Option<i32>,
-    /// As of this event; 0: as it was created.
+    /// As of this event; 0 is right after the creation.
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence, conflicts_with_all = ["follow", "diff"])]
     as_of: Option<i64>,
     /// The events after N up to M, and how the state changed. Without N from the creation, without M up to now.

@@ -95,9 +95,9 @@ fn the_grammar_is_kept() {
 fn objects_and_arrays_are_told_apart() {
     assert_eq!(Json::object("{}".to_owned()), Ok(json("{}")));
     assert_eq!(Json::array("[]".to_owned()), Ok(json("[]")));
-    let fault = "must be a JSON value of type object but is of type array";
+    let fault = "must be a JSON value of type object, but has type array";
     assert_eq!(Json::object("[]".to_owned()), Err(fault.to_owned()));
-    let fault = "must be a JSON value of type array but is of type string";
+    let fault = "must be a JSON value of type array, but has type string";
     assert_eq!(Json::array(r#""[]""#.to_owned()), Err(fault.to_owned()));
     assert_eq!(Json::array(String::new()), Err("is empty".to_owned()));
 }
@@ -179,7 +179,7 @@ fn faults_tell_what_is_wrong_in_bounded_sentences() {
         (fault("[1,"), "is not valid JSON: EOF while parsing a value at line 1 column 3"),
         (
             Json::object("1".to_owned()).unwrap_err(),
-            "must be a JSON value of type object but is of type number",
+            "must be a JSON value of type object, but has type number",
         ),
         (
             fault(&nested(JsonType::Array, 101)),

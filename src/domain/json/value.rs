@@ -63,7 +63,7 @@ impl Json {
         if found == wanted {
             return Ok(self);
         }
-        Err(format!("must be a JSON value of type {wanted} but is of type {found}"))
+        Err(format!("must be a JSON value of type {wanted}, but has type {found}"))
     }
 
     /// Trusts text that was a `Json` before it was stored.

@@ -253,7 +253,7 @@ fn a_message_with_long_keys_names_fewer_and_keeps_its_advice() {
     let end = format!("the conditions on keys {named} do not hold. Read again and decide again.");
     assert!(conflict.message().ends_with(&end), "{}", conflict.message());
     let missing = status_of(&Error::MissingStateKey(keys));
-    let advice = "no value. Set it, or make it optional with '?'.";
+    let advice = "no value. Set them, or make them optional with '?'.";
     assert_eq!(missing.message(), format!("Keys {named} of the template have {advice}"));
 }
 

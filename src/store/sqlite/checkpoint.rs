@@ -99,13 +99,13 @@ impl Checkpoints {
         let connect = move || Ok::<_, Error>(Tables::writer(file.connect()?)?);
         let work = move || match connect() {
             Ok(tables) => drop(checkpoint(&tables, "PASSIVE")),
-            Err(error) => warn!(%error, "the checkpointer found no connection and will try again"),
+            Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
         match thread.spawn(work) {
             Ok(round) => self.round = Some(round),
             Err(error) => {
-                error!(%error, "the checkpointer did not start and is tried again when the log is longer");
+                error!(%error, "failed to start the checkpointer, retrying when the log is longer");
                 self.tried = pages;
             }
         }

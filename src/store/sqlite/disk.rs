@@ -76,7 +76,7 @@ impl Disk {
     fn make_reserve(&mut self) {
         while let Err(error) = allocate(&self.reserve, self.bytes) {
             if !is_full(&error) || self.bytes <= SMALL_RESERVE_BYTES {
-                warn!(%error, "there is no reserve, so deletions may fail when the disk is full");
+                warn!(%error, "the reserve is missing, so deletions may fail when the disk is full");
                 return;
             }
             self.bytes /= 2;
@@ -152,7 +152,7 @@ impl Disk {
 
     fn give_up(&self) {
         if give_up_reserve(&self.file.path) {
-            info!("the reserve is given up for deletions");
+            info!("released the reserve for deletions");
         }
     }
 

@@ -90,17 +90,17 @@ pub enum OpenError {
     #[error("The database '{0}' was not made by sessiond. Choose another file.")]
     Foreign(PathBuf),
     #[error(
-        "The database '{path}' has version {version}, and this sessiond reads versions up to {SCHEMA_VERSION}. Use a newer sessiond."
+        "The database '{path}' has version {version}, but this sessiond reads versions up to {SCHEMA_VERSION}. Use a newer sessiond."
     )]
     Newer { path: PathBuf, version: i32 },
     /// The file has a version that was never released.
     #[error(
-        "The database '{path}' has version {version}, which was never released, and this sessiond reads version {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
+        "The database '{path}' has version {version}, which was never released. This sessiond reads version {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
     )]
     Older { path: PathBuf, version: i32 },
     /// Of work on a file that does not migrate it.
     #[error(
-        "The database '{path}' has version {version}, and this needs version {SCHEMA_VERSION}. Start `sessiond serve` on it once, which migrates it."
+        "The database '{path}' has version {version}, but this command needs version {SCHEMA_VERSION}. Start `sessiond serve` on it once to migrate it."
     )]
     NotMigrated { path: PathBuf, version: i32 },
     #[error(
@@ -123,7 +123,9 @@ pub enum OpenError {
     ReadOnly(PathBuf),
     #[error("The disk of the database '{0}' is full. Free space on it, then start again.")]
     DiskFull(PathBuf),
-    #[error("The folder '{0}' of the database does not exist. Create it, or choose another place.")]
+    #[error(
+        "The folder '{0}' of the database does not exist. Create it, or choose another folder."
+    )]
     NoFolder(PathBuf),
     #[error("'{0}' is not a file. Choose a file for the database.")]
     NotAFile(PathBuf),

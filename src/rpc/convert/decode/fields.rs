@@ -75,7 +75,7 @@ impl Text for StateKey {
     fn parse(at: At<'_>, text: &str) -> Decoded<Self> {
         let bad_key = |message| at.fault(Reason::BadKey, message, &[]);
         let key = Self::new(text).map_err(|fault| match fault {
-            NameFault::Empty => bad_key("The key is empty. Name it, or give it a prefix."),
+            NameFault::Empty => bad_key("The key is empty. Set a name or a prefix."),
             NameFault::Nul { .. } => bad_key("The key contains a NUL character. Remove it."),
             NameFault::TooLong { .. } => name_fault(at, fault),
         })?;

@@ -26,11 +26,8 @@ const PLACE_BYTES: usize = 120;
 pub type Limit = (usize, Reason, &'static str);
 
 /// A value of state, or an operand.
-pub const VALUE: Limit = (
-    VALUE_BYTES,
-    Reason::ValueTooLarge,
-    "Store large values elsewhere and keep their address here",
-);
+pub const VALUE: Limit =
+    (VALUE_BYTES, Reason::ValueTooLarge, "Store large values elsewhere, and only a reference here");
 
 /// An event's body.
 pub const BODY: Limit =
@@ -138,7 +135,8 @@ impl Writer<'_> {
         let Value { kind } = value;
         match kind {
             None => {
-                let message = "The Value is empty. Set one of its fields, null_value for null.";
+                let message =
+                    "The Value is empty. Set one of its fields, for example null_value for null.";
                 Err(self.at.field(&inner_end(place)).fault(Reason::BadJson, message, &[]))
             }
             Some(Kind::NullValue(_)) => self.push("null"),
