@@ -47,12 +47,13 @@ func TestParseAddressRefuses(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for name, option := range map[string]Option{
-		"timeout":    WithTimeout(0),
-		"no attempt": WithRetryPolicy(RetryPolicy{}),
-		"delay":      WithRetryPolicy(RetryPolicy{Attempts: 1, FirstDelay: -1}),
-		"stale":      WithStaleness("no"),
-		"grace":      WithCloseGrace(-1),
-		"logger":     WithLogger(nil),
+		"timeout":  WithTimeout(0),
+		"attempts": WithRetryPolicy(RetryPolicy{Attempts: -1, FirstDelay: 1, MaxDelay: 1}),
+		"no delay": WithRetryPolicy(RetryPolicy{}),
+		"delay":    WithRetryPolicy(RetryPolicy{Attempts: 1, FirstDelay: -1}),
+		"stale":    WithStaleness("no"),
+		"grace":    WithCloseGrace(-1),
+		"logger":   WithLogger(nil),
 	} {
 		if _, err := New("127.0.0.1:1", option); err == nil {
 			t.Errorf("%s: New() accepts it", name)
@@ -67,6 +68,9 @@ func TestOptions(t *testing.T) {
 
 func TestRetryDelays(t *testing.T) {
 	policy := DefaultRetryPolicy()
+	if err := policy.validate(); err != nil || policy.exhausted(1<<30) {
+		t.Errorf("validate() = %v, exhausted() = %v", err, policy.exhausted(1<<30))
+	}
 	for failed, longest := range map[int]time.Duration{
 		1: 50 * time.Millisecond, 2: 100 * time.Millisecond, 5: 800 * time.Millisecond, 6: time.Second, 1 << 30: time.Second,
 	} {

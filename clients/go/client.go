@@ -134,7 +134,7 @@ func call[Request, Response any](
 
 		delay := c.retry.delay(attempts, failure.RetryAfter)
 		// Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
-		if failure.Retryable() == "no" || attempts >= c.retry.Attempts || time.Until(deadline) <= delay {
+		if failure.Retryable() == "no" || c.retry.exhausted(attempts) || time.Until(deadline) <= delay {
 			return nil, failure
 		}
 		if err := c.pause(ctx, delay); err != nil {

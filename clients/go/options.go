@@ -76,7 +76,7 @@ func WithStaleness(stale Staleness) Option {
 	}
 }
 
-// WithRetryPolicy sets number and delays of the attempts of a call.
+// WithRetryPolicy sets the maximum and the delays of the attempts of a call.
 func WithRetryPolicy(policy RetryPolicy) Option {
 	return func(s *settings) error {
 		s.retry = policy

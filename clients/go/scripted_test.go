@@ -276,6 +276,19 @@ func TestDeadlineEndsRetries(t *testing.T) {
 	}
 }
 
+func TestRetriesGoOnUntilTheServerIsBack(t *testing.T) {
+	server := startServer(t, "memory:")
+	starting := refusal(codes.Unavailable, "STARTING", "yes")
+	p := startProxy(t, server.Address, &proxy{before: firstCalls("CreateSession", 30, starting)})
+	policy := sessiond.DefaultRetryPolicy()
+	policy.FirstDelay, policy.MaxDelay = time.Millisecond, time.Millisecond
+	service := dial(t, p.address, sessiond.WithRetryPolicy(policy), sessiond.WithTimeout(time.Minute))
+	create(t, service, "s", nil)
+	if sent := len(p.sent("CreateSession")); sent != 31 {
+		t.Errorf("CreateSession was sent %d times, want 31", sent)
+	}
+}
+
 func TestAttemptsEndRetries(t *testing.T) {
 	server := startServer(t, "memory:")
 	starting := refusal(codes.Unavailable, "STARTING", "yes")

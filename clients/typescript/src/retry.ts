@@ -14,11 +14,11 @@
  *
  * Delays double from `firstDelayMs` up to `maxDelayMs`. Each is reduced at
  * random by up to one half, so that the clients of a restarted server do not
- * return all at once. The defaults bridge an outage of about five seconds. The
- * call's deadline also ends the retries.
+ * return all at once. The call's deadline ends the retries. `attempts` can end
+ * them earlier.
  */
 export interface RetryPolicy {
-  /** Default: 10. */
+  /** Maximum number of attempts. Default: no maximum. */
   readonly attempts?: number;
   /** Default: 50. */
   readonly firstDelayMs?: number;
@@ -32,9 +32,9 @@ export class Backoff {
   readonly #firstDelayMs: number;
   readonly #maxDelayMs: number;
 
-  /** @throws RangeError: no attempt, or a negative delay. */
+  /** @throws RangeError: no attempt, a negative delay, or neither a maximum of attempts nor delays. */
   constructor(policy: RetryPolicy = {}) {
-    this.attempts = policy.attempts ?? 10;
+    this.attempts = policy.attempts ?? Infinity;
     this.#firstDelayMs = policy.firstDelayMs ?? 50;
     this.#maxDelayMs = policy.maxDelayMs ?? 1000;
     if (!(this.attempts >= 1)) {
@@ -47,12 +47,21 @@ export class Backoff {
         throw new RangeError(`A delay is ${delay}. It must not be negative.`);
       }
     }
+    // Without delays, a call would spin until its deadline.
+    if (
+      this.attempts === Infinity &&
+      !(this.#firstDelayMs > 0 && this.#maxDelayMs > 0)
+    ) {
+      throw new RangeError(
+        'Neither attempts nor delays are limited. Set attempts, or positive delays.',
+      );
+    }
   }
 
   /** The delay after `failed` attempts (1 or more), at least the one that the server asks for. */
   delayMs(failed: number, requestedMs = 0): number {
     const longest = Math.min(
-      this.#firstDelayMs * 2 ** (failed - 1),
+      this.#firstDelayMs * 2 ** Math.min(failed - 1, 32),
       this.#maxDelayMs,
     );
     return Math.max(longest * (0.5 + Math.random() / 2), requestedMs);

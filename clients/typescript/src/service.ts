@@ -37,13 +37,16 @@ export const CREATION_LABEL = 'sessiond-adk/creation';
 /** Long enough for a server that restarts or is busy, short enough for a user who waits for a response. */
 const DEFAULT_TIMEOUT_MS = 15_000;
 
+/** Times that `getOrCreateSession` meets a session that others create and delete again. */
+const CREATION_TRIES = 10;
+
 /** Settings of a service. They take precedence over those of a URI. */
 export interface SessiondOptions extends ChannelSettings {
   /** Deadline of a call, including its retries. Default: 15,000. */
   readonly timeoutMs?: number;
   /** The append from a session object that others have overtaken. Default: `merge`. */
   readonly stale?: Stale;
-  /** Number and delays of the attempts of a call. */
+  /** Maximum and delays of the attempts of a call. */
   readonly retry?: RetryPolicy;
   /** Also sends `temp:` keys, for other processes that work on the same invocation. They are never stored. */
   readonly shareTemp?: boolean;
@@ -148,7 +151,7 @@ export class SessiondSessionService extends Extensions {
     const address = {appName, userId, sessionId};
     const message = this.#creation(request, randomUUID());
     message.allowExisting = true;
-    for (let tries = this.client.backoff.attempts; tries > 0; tries--) {
+    for (let tries = CREATION_TRIES; tries > 0; tries--) {
       const found = await readSession(this.client, address);
       if (found) {
         return found;

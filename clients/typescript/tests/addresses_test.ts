@@ -56,6 +56,7 @@ test.each([
   [{timeoutMs: 0}, 'positive'],
   [{stale: 'x' as 'merge'}, "'x'"],
   [{retry: {attempts: 0}}, 'at least 1'],
+  [{retry: {firstDelayMs: 0}}, 'Set attempts, or positive delays'],
   [{retry: {firstDelayMs: -1}}, 'negative'],
 ])('the option %o is refused', (options, message) => {
   expect(() => new SessiondSessionService('host', options)).toThrow(message);

@@ -12,6 +12,7 @@ import io.reactivex.rxjava3.core.SingleEmitter;
 import io.reactivex.rxjava3.schedulers.Schedulers;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -65,34 +66,36 @@ final class Calls {
     return Single.defer(
             () -> {
               long deadline = System.nanoTime() + timeout.toNanos();
-              return attempt(method, request, Context.current().fork(), deadline, 1);
+              Context context = Context.current().fork();
+              AtomicInteger attempts = new AtomicInteger();
+              return Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
+                  // Recursion would nest an operator per attempt.
+                  .retryWhen(
+                      failures ->
+                          failures.concatMapSingle(
+                              failure -> pause(failure, attempts.incrementAndGet(), deadline)));
             })
         .observeOn(scheduler);
   }
 
-  private <Q, R> Single<R> attempt(
-      MethodDescriptor<Q, R> method, Q request, Context context, long deadline, int attempt) {
-    return once(method, request, context, Math.max(deadline - System.nanoTime(), 0))
-        .onErrorResumeNext(
-            failure -> {
-              FailedCall failed = FailedCall.of(failure, attempt);
-              if (connection.isClosed() && isCutOff(failed)) {
-                return Single.error(Errors.closed(attempt, failure));
-              }
-              Duration delay = retry.delay(attempt, failed.retryAfter());
-              // Waiting past the deadline would replace this error by one that says less.
-              if (failed.retryable() == FailedCall.Retryable.NO
-                  || attempt >= retry.attempts()
-                  || delay.toNanos() >= deadline - System.nanoTime()) {
-                return Single.error(Errors.of(failed, failure));
-              }
-              return waitUnlessClosed(delay)
-                  .flatMap(
-                      waited -> {
-                        connection.reconnectNow();
-                        return attempt(method, request, context, deadline, attempt + 1);
-                      });
-            });
+  private static long left(long deadline) {
+    return deadline - System.nanoTime();
+  }
+
+  /** Waits before the next attempt, or emits the error that ends the call. */
+  private Single<Long> pause(Throwable failure, int attempts, long deadline) {
+    FailedCall failed = FailedCall.of(failure, attempts);
+    if (connection.isClosed() && isCutOff(failed)) {
+      return Single.error(Errors.closed(attempts, failure));
+    }
+    Duration delay = retry.delay(attempts, failed.retryAfter());
+    // Waiting past the deadline would replace this error by one that says less.
+    if (failed.retryable() == FailedCall.Retryable.NO
+        || attempts >= retry.attempts()
+        || delay.toNanos() >= left(deadline)) {
+      return Single.error(Errors.of(failed, failure));
+    }
+    return waitUnlessClosed(delay).doOnSuccess(waited -> connection.reconnectNow());
   }
 
   /** Whether closing the service explains the failure. */

@@ -8,16 +8,17 @@ import org.jspecify.annotations.Nullable;
  * How often a call is sent, and how long to wait between attempts.
  *
  * <p>Delays double from {@code firstDelay} up to {@code maxDelay}. Each is reduced at random by up
- * to one half, so that the clients of a restarted server do not return all at once. The defaults
- * bridge an outage of about five seconds. The call's deadline also ends the retries.
+ * to one half, so that the clients of a restarted server do not return all at once. The call's
+ * deadline ends the retries. {@code attempts} can end them earlier.
  *
- * @param attempts the largest number of attempts, at least 1
+ * @param attempts the largest number of attempts, at least 1; {@link Integer#MAX_VALUE} leaves the
+ *     end to the deadline
  */
 public record RetryPolicy(int attempts, Duration firstDelay, Duration maxDelay) {
 
-  /** 10 attempts; delays from 50 ms, doubling up to 1 s. */
+  /** Retries until the deadline; delays from 50 ms, doubling up to 1 s. */
   public static final RetryPolicy DEFAULT =
-      new RetryPolicy(10, Duration.ofMillis(50), Duration.ofSeconds(1));
+      new RetryPolicy(Integer.MAX_VALUE, Duration.ofMillis(50), Duration.ofSeconds(1));
 
   public RetryPolicy {
     if (attempts < 1) {
@@ -25,6 +26,11 @@ public record RetryPolicy(int attempts, Duration firstDelay, Duration maxDelay) 
     }
     if (firstDelay.isNegative() || maxDelay.isNegative()) {
       throw new IllegalArgumentException("A delay is negative: " + firstDelay + ", " + maxDelay);
+    }
+    // Without delays, a call would spin until its deadline.
+    if (attempts == Integer.MAX_VALUE && (firstDelay.isZero() || maxDelay.isZero())) {
+      throw new IllegalArgumentException(
+          "Neither attempts nor delays are limited. Set attempts, or positive delays.");
     }
   }
 

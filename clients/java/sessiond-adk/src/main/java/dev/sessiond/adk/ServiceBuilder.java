@@ -59,7 +59,7 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** Number and delays of the attempts of a call. */
+  /** Maximum and delays of the attempts of a call. */
   @CanIgnoreReturnValue
   public ServiceBuilder retry(RetryPolicy value) {
     this.retry = Objects.requireNonNull(value, "retry");

@@ -90,5 +90,9 @@ final class AddressTest {
     assertThat(policy.delay(Integer.MAX_VALUE, null)).isAtMost(Duration.ofSeconds(1));
     assertThrows(
         IllegalArgumentException.class, () -> new RetryPolicy(0, Duration.ZERO, Duration.ZERO));
+    assertThat(policy.attempts()).isEqualTo(Integer.MAX_VALUE);
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> new RetryPolicy(Integer.MAX_VALUE, Duration.ZERO, Duration.ofSeconds(1)));
   }
 }

@@ -5,40 +5,21 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.adk.events.Event;
 import com.google.adk.sessions.Session;
-import com.google.protobuf.Any;
-import com.google.protobuf.Duration;
 import com.google.rpc.Code;
-import com.google.rpc.ErrorInfo;
-import com.google.rpc.RetryInfo;
-import dev.sessiond.v1.StateServiceGrpc;
-import dev.sessiond.v1.UpdateStateRequest;
-import dev.sessiond.v1.UpdateStateResponse;
 import io.grpc.CallCredentials;
 import io.grpc.Context;
-import io.grpc.Grpc;
-import io.grpc.InsecureServerCredentials;
 import io.grpc.Metadata;
-import io.grpc.Server;
-import io.grpc.ServerCall;
-import io.grpc.ServerCallHandler;
-import io.grpc.ServerInterceptor;
 import io.grpc.Status;
-import io.grpc.StatusRuntimeException;
 import io.grpc.TlsChannelCredentials;
-import io.grpc.protobuf.StatusProto;
-import io.grpc.stub.StreamObserver;
 import io.reactivex.rxjava3.core.Single;
 import io.reactivex.rxjava3.disposables.Disposable;
-import java.io.IOException;
 import java.net.ServerSocket;
 import java.net.Socket;
-import java.util.ArrayDeque;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Queue;
 import java.util.Set;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -49,7 +30,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 final class RetryTest extends ServerTest {
 
   private static final RetryPolicy FAST =
-      new RetryPolicy(5, java.time.Duration.ofMillis(1), java.time.Duration.ofMillis(2));
+      new RetryPolicy(5, Duration.ofMillis(1), Duration.ofMillis(2));
   private static final Scope SCOPE = Scope.app("a");
   private static final Delta DELTA = Delta.of(Map.of("app:k", 1));
 
@@ -61,7 +42,7 @@ final class RetryTest extends ServerTest {
     SessiondSessionService service =
         closing(
             SessiondSessionService.builder(proxy.address())
-                .timeout(java.time.Duration.ofSeconds(120))
+                .timeout(Duration.ofSeconds(120))
                 .build());
     proxy.loseResponses(1);
     Session session = service.createSession(APP, USER, Map.of("k", 1), "s1").blockingGet();
@@ -122,8 +103,8 @@ final class RetryTest extends ServerTest {
       SessiondSessionService service =
           closing(
               SessiondSessionService.builder("127.0.0.1:" + silent.getLocalPort())
-                  .timeout(java.time.Duration.ofMillis(200))
-                  .closeGrace(java.time.Duration.ZERO)
+                  .timeout(Duration.ofMillis(200))
+                  .closeGrace(Duration.ZERO)
                   .build());
       assertThrows(SessiondDeadlineException.class, () -> service.getState(SCOPE).blockingGet());
     }
@@ -133,7 +114,7 @@ final class RetryTest extends ServerTest {
 
   @Test
   void theServerDecidesAboutRetries() throws Exception {
-    Scripted server = closing(new Scripted());
+    ScriptedServer server = closing(new ScriptedServer());
     SessiondSessionService service =
         closing(SessiondSessionService.builder(server.address()).retry(FAST).build());
     server.fail(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "yes");
@@ -161,15 +142,34 @@ final class RetryTest extends ServerTest {
   }
 
   @Test
+  void aCallGoesOnUntilTheServerIsBack() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    Duration delay = Duration.ofMillis(1);
+    SessiondSessionService service =
+        closing(
+            SessiondSessionService.builder(server.address())
+                .timeout(Duration.ofMinutes(5))
+                .retry(new RetryPolicy(Integer.MAX_VALUE, delay, delay))
+                .build());
+    int attempts = 30;
+    for (int i = 0; i < attempts; i++) {
+      server.fail(Code.UNAVAILABLE, "STARTING", "yes");
+    }
+    service.updateState(SCOPE, DELTA).blockingGet();
+    assertThat(server.requestIds).hasSize(attempts + 1);
+    assertThat(Set.copyOf(server.requestIds)).hasSize(1);
+  }
+
+  @Test
   void aRequestedDelayThatDoesNotFitEndsTheCall() throws Exception {
-    Scripted server = closing(new Scripted());
+    ScriptedServer server = closing(new ScriptedServer());
     SessiondSessionService service =
         closing(SessiondSessionService.builder(server.address()).retry(FAST).build());
     server.fail(Code.RESOURCE_EXHAUSTED, "OVERLOADED", "yes", 3600);
     SessiondException failure =
         assertThrows(
             SessiondException.class, () -> service.updateState(SCOPE, DELTA).blockingGet());
-    assertThat(failure.call().retryAfter()).isEqualTo(java.time.Duration.ofHours(1));
+    assertThat(failure.call().retryAfter()).isEqualTo(Duration.ofHours(1));
     assertThat(server.requestIds).hasSize(1);
   }
 
@@ -181,8 +181,8 @@ final class RetryTest extends ServerTest {
       SessiondSessionService service =
           closing(
               SessiondSessionService.builder("127.0.0.1:" + silent.getLocalPort())
-                  .timeout(java.time.Duration.ofSeconds(1))
-                  .closeGrace(java.time.Duration.ZERO)
+                  .timeout(Duration.ofSeconds(1))
+                  .closeGrace(Duration.ZERO)
                   .build());
       Disposable first = service.appendEvent(session, message("never")).subscribe();
       var second = service.appendEvent(session, message("second")).test();
@@ -198,8 +198,8 @@ final class RetryTest extends ServerTest {
     try (ServerSocket silent = new ServerSocket(0)) {
       SessiondSessionService service =
           SessiondSessionService.builder("127.0.0.1:" + silent.getLocalPort())
-              .timeout(java.time.Duration.ofSeconds(600))
-              .closeGrace(java.time.Duration.ofMillis(50))
+              .timeout(Duration.ofSeconds(600))
+              .closeGrace(Duration.ofMillis(50))
               .build();
       var pending = service.getState(SCOPE).test();
       try (Socket connected = silent.accept()) {
@@ -262,7 +262,7 @@ final class RetryTest extends ServerTest {
 
   @Test
   void tokensAndInterceptorsReachTheServer() throws Exception {
-    Scripted server = closing(new Scripted());
+    ScriptedServer server = closing(new ScriptedServer());
     Metadata.Key<String> name = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
     CallCredentials token =
         new CallCredentials() {
@@ -297,8 +297,8 @@ final class RetryTest extends ServerTest {
       String host = "127.0.0.1:" + socket.getLocalPort();
       ServiceBuilder builder =
           SessiondSessionService.builder((byAddress ? "https://" : "http://") + host)
-              .timeout(java.time.Duration.ofSeconds(60))
-              .closeGrace(java.time.Duration.ZERO);
+              .timeout(Duration.ofSeconds(60))
+              .closeGrace(Duration.ZERO);
       if (!byAddress) {
         builder.channelCredentials(TlsChannelCredentials.create());
       }
@@ -318,84 +318,8 @@ final class RetryTest extends ServerTest {
         closing(TestServer.start(directory, MEMORY, "unix:" + directory.resolve("s.sock")));
     for (String address : List.of(server.address(), "sessiond://" + directory.resolve("s.sock"))) {
       SessiondSessionService service =
-          closing(
-              SessiondSessionService.builder(address)
-                  .timeout(java.time.Duration.ofSeconds(60))
-                  .build());
+          closing(SessiondSessionService.builder(address).timeout(Duration.ofSeconds(60)).build());
       assertThat(create(service, Map.of("k", 1)).state()).containsEntry("k", 1);
-    }
-  }
-
-  /** A server that fails as the script says, one failure per request. */
-  private static final class Scripted extends StateServiceGrpc.StateServiceImplBase
-      implements AutoCloseable, ServerInterceptor {
-    final Queue<String> requestIds = new ConcurrentLinkedQueue<>();
-    final Queue<Metadata> headers = new ConcurrentLinkedQueue<>();
-    private final Queue<StatusRuntimeException> failures = new ArrayDeque<>();
-    private final Server server;
-
-    Scripted() throws IOException {
-      server =
-          Grpc.newServerBuilderForPort(0, InsecureServerCredentials.create())
-              .addService(this)
-              .intercept(this)
-              .build()
-              .start();
-    }
-
-    String address() {
-      return "127.0.0.1:" + server.getPort();
-    }
-
-    void fail(Code code, String reason, String retryable) {
-      fail(code, reason, retryable, 0);
-    }
-
-    void fail(Code code, String reason, String retryable, long retryAfterSeconds) {
-      var status = com.google.rpc.Status.newBuilder().setCode(code.getNumber()).setMessage("why");
-      if (!reason.isEmpty()) {
-        status.addDetails(
-            Any.pack(
-                ErrorInfo.newBuilder()
-                    .setDomain("sessiond")
-                    .setReason(reason)
-                    .putMetadata("retryable", retryable)
-                    .build()));
-      }
-      if (retryAfterSeconds > 0) {
-        status.addDetails(
-            Any.pack(
-                RetryInfo.newBuilder()
-                    .setRetryDelay(Duration.newBuilder().setSeconds(retryAfterSeconds))
-                    .build()));
-      }
-      failures.add(StatusProto.toStatusRuntimeException(status.build()));
-    }
-
-    @Override
-    public void updateState(
-        UpdateStateRequest request, StreamObserver<UpdateStateResponse> responses) {
-      requestIds.add(request.getRequestId());
-      StatusRuntimeException failure = failures.poll();
-      if (failure != null) {
-        responses.onError(failure);
-        return;
-      }
-      responses.onNext(
-          UpdateStateResponse.newBuilder().setStateJson(request.getDelta().getSetJson()).build());
-      responses.onCompleted();
-    }
-
-    @Override
-    public <Q, R> ServerCall.Listener<Q> interceptCall(
-        ServerCall<Q, R> call, Metadata sent, ServerCallHandler<Q, R> next) {
-      headers.add(sent);
-      return next.startCall(call, sent);
-    }
-
-    @Override
-    public void close() {
-      server.shutdownNow();
     }
   }
 
