@@ -98,9 +98,13 @@ func (s *storedSession) finish(
 ) (*appended, error) {
 	result := &appended{event: storedForm(event, operations, response.Event), response: response}
 	stored := response.Session
+	operated := make([]string, 0, len(operations))
+	for _, operation := range operations {
+		operated = append(operated, operation.key())
+	}
 	u := update{
 		own: event.Actions.StateDelta, ownTexts: encoded.texts,
-		removed: response.Event.GetStateDelta().GetRemove(), sequence: stored.GetLastSequence(),
+		removed: response.Event.GetStateDelta().GetRemove(), operated: operated, sequence: stored.GetLastSequence(),
 	}
 	if text := stored.GetStateJson(); text != "" {
 		var err error

@@ -181,6 +181,52 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// TestUncommittedValue keeps a value that a tool has set through the append of another branch, and refuses it later if it
+// is based on a value that others have replaced, created or removed.
+func TestUncommittedValue(t *testing.T) {
+	server := startServer(t, "memory:")
+	for _, stale := range []sessiond.Staleness{sessiond.Conflict, sessiond.Merge} {
+		service := connect(t, server, sessiond.WithStaleness(stale))
+		others := connect(t, server)
+		for name, change := range map[string]sessiond.Delta{
+			"changed": {Set: map[string]any{"old": "theirs"}},
+			"created": {Set: map[string]any{"new": "theirs"}},
+			"removed": {Operations: []sessiond.Operation{sessiond.Remove{Key: "old"}}},
+			"nothing": {Set: map[string]any{"b": "theirs"}},
+		} {
+			t.Run(string(stale)+" "+name, func(t *testing.T) {
+				id := string(stale) + name
+				create(t, others, id, map[string]any{"old": 1, "b": 1, "count": 1})
+				object := get(t, service, id)
+				for _, key := range []string{"old", "new"} {
+					if err := object.State().Set(key, "mine"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := others.Change(t.Context(), get(t, others, id), change); err != nil {
+					t.Fatal(err)
+				}
+				increment := sessiond.Increment{Key: "count", By: 1}
+				if err := service.AppendEventWith(t.Context(), object, textEvent(t, "x"), increment); err != nil {
+					t.Fatal(err)
+				}
+				state := stateOf(object)
+				if state["old"] != "mine" || state["new"] != "mine" || state["count"] != 2.0 {
+					t.Errorf("the state is %v", state)
+				}
+				if name == "nothing" && state["b"] != "theirs" {
+					t.Errorf("b is %v", state["b"])
+				}
+				err := service.AppendEvent(t.Context(), object, deltaEvent(t, map[string]any{"old": "mine", "new": "mine"}))
+				wanted := stale == sessiond.Conflict && name != "nothing"
+				if errors.Is(err, sessiond.ErrStale) != wanted || (err != nil) != wanted {
+					t.Errorf("AppendEvent() = %v, want stale: %v", err, wanted)
+				}
+			})
+		}
+	}
+}
+
 // TestRefuse refuses every append from an outdated object, as the ADK's database service does.
 func TestRefuse(t *testing.T) {
 	server := startServer(t, "memory:")

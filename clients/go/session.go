@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ type storedSession struct {
 	// state has the values that agents see, including those that they have set and not committed yet.
 	state map[string]any
 	// texts are the JSON texts of the stored values when the server last sent them; no `temp:` keys. They tell a change of
-	// another writer from one of the caller.
+	// another writer from one of the caller. Of a key that the caller has set and not committed, it is the value that the
+	// caller saw before.
 	texts map[string]string
 	// versions are those of the keys in texts, as far as they are known. Read only for [Conflict].
 	versions map[string]int64
@@ -107,7 +109,9 @@ type update struct {
 	own      map[string]any
 	ownTexts map[string]string
 	// removed are the keys that the event has removed.
-	removed  []string
+	removed []string
+	// operated are the keys of the event's operations.
+	operated []string
 	sequence int64
 }
 
@@ -115,31 +119,58 @@ type update struct {
 //
 //   - A key that the caller has just written keeps the caller's value, unless the server has another one.
 //   - A key that others have changed gets their value. A key that others have removed is removed.
-//   - A value that the caller has set and not committed stays: tools write into the state before their event is appended,
-//     and the append of another branch must not undo that.
+//   - A value that the caller has set and not committed stays, also if others have changed the key: tools write into the
+//     state before their event is appended, and the append of another branch must not undo that. The stored value that
+//     the caller saw stays with it, so that the append of that value can be recognized as a conflict.
 //   - `temp:` keys stay.
 func (s *storedSession) apply(u update) {
 	if u.stored == nil {
 		s.applyOwn(u)
 		return
 	}
-	for key, text := range u.stored {
+	keys := maps.Clone(u.stored)
+	maps.Copy(keys, s.texts)
+	maps.Copy(keys, u.ownTexts)
+	texts, versions := map[string]string{}, map[string]int64{}
+	for key := range keys {
+		now, stored := u.stored[key]
+		before, known := s.texts[key]
 		ownText, written := u.ownTexts[key]
+		changed := stored != known || now != before
 		switch {
-		case written && ownText == text:
+		case stored && written && ownText == now:
 			s.state[key] = u.own[key]
-		case written || s.texts[key] != text:
-			s.state[key] = decodeValue(text)
-		}
-	}
-	gone := maps.Clone(s.texts)
-	maps.Copy(gone, u.ownTexts)
-	for key := range gone {
-		if _, ok := u.stored[key]; !ok && !isTemp(key) {
+		case isTemp(key):
+			if stored {
+				s.state[key] = decodeValue(now)
+			}
+		case changed && !written && !slices.Contains(u.operated, key) && s.isUncommitted(key):
+			now, stored, changed = before, known, false
+		case !stored:
 			delete(s.state, key)
+		case changed || written:
+			s.state[key] = decodeValue(now)
+		}
+		if !stored || isTemp(key) {
+			continue
+		}
+		texts[key] = now
+		if version, ok := s.versions[key]; ok && !changed && !written {
+			versions[key] = version
 		}
 	}
-	s.record(u.stored, u.ownTexts, u.sequence)
+	s.texts, s.versions, s.sequence = texts, versions, u.sequence
+}
+
+// isUncommitted reports whether the caller has changed a key since the server's value was recorded.
+func (s *storedSession) isUncommitted(key string) bool {
+	before, known := s.texts[key]
+	value, present := s.state[key]
+	if !known || !present {
+		return known != present
+	}
+	text, err := encodeValue(key, value)
+	return err != nil || !reflect.DeepEqual(decodeValue(text), decodeValue(before))
 }
 
 // applyOwn updates the state without the server's, which was too large for the response.
@@ -157,23 +188,6 @@ func (s *storedSession) applyOwn(u update) {
 		delete(s.versions, key)
 	}
 	s.sequence = u.sequence
-}
-
-// record keeps what the server has sent, and forgets the versions of what has changed.
-func (s *storedSession) record(stored, ownTexts map[string]string, sequence int64) {
-	for key := range s.versions {
-		_, written := ownTexts[key]
-		if text, ok := stored[key]; !ok || written || text != s.texts[key] {
-			delete(s.versions, key)
-		}
-	}
-	s.texts = make(map[string]string, len(stored))
-	for key, text := range stored {
-		if !isTemp(key) {
-			s.texts[key] = text
-		}
-	}
-	s.sequence = sequence
 }
 
 // replaceWith makes the session equal to a fresh one. `temp:` keys stay; uncommitted values are lost.
