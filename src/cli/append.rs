@@ -166,7 +166,7 @@ fn append_of(line: &str, args: &StreamArgs) -> Result<v1::AppendEventRequest, St
         append.event = append.event.map(sendable).transpose()?;
         append
     } else {
-        v1::AppendEventRequest { event: Some(event_of(line)?), ..Default::default() }
+        v1::AppendEventRequest { event: Some(sendable(from_json(&json)?)?), ..Default::default() }
     };
     if append.key.is_none() {
         let session_id = args.session.clone();

@@ -42,13 +42,13 @@ pub struct ConnectArgs {
     /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.
     #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING, value_parser = time::parse_seconds)]
     pub timeout: Duration,
-    /// Output format; by default table on a terminal and json otherwise.
+    /// Output format: json, table or yaml; by default table on a terminal and json otherwise.
     #[arg(
         long,
         short,
         env = "SESSIOND_OUTPUT",
         value_enum,
-        value_name = "FORM",
+        value_name = "FORMAT",
         global = true,
         help_heading = "Output",
         hide_possible_values = true
@@ -175,6 +175,12 @@ pub async fn all_pages<T>(
         token = next;
     }
     Ok(items)
+}
+
+/// The user of a session key, or its application if it names no user.
+pub fn shared_scope(key: &v1::SessionKey) -> v1::Scope {
+    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
+    v1::Scope { app_name, user_id, session_id: String::new() }
 }
 
 /// Asks for a session with its state.

@@ -1,4 +1,4 @@
-//! A watch that goes on by its cursor after the connection is lost or the server restarts.
+//! A watch that resumes at its cursor after a lost connection or a restart of the server.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::proto::v1::{WatchRequest, WatchResponse};
 
-/// The wait before the second attempt to go on. It doubles each time.
+/// The wait before the second attempt to resume. It doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// A server that comes back is found within this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// How often a connection may break without a word. Something else is wrong if it always does.
+/// Connections in a row that may break without a status of the server. After that, something else is wrong.
 const BREAKS: u32 = 5;
 
 pub struct Watch {
@@ -23,7 +23,7 @@ pub struct Watch {
     /// Holds the cursor of the last message.
     request: WatchRequest,
     stream: Option<Streaming<WatchResponse>>,
-    /// Something was received, so that the watch is worth to go on with.
+    /// Something was received. Before that, a failure ends the watch.
     begun: bool,
 }
 

@@ -49,7 +49,8 @@ impl Call {
         self.stream_status(error, None)
     }
 
-    /// The status that ends a stream, with the position at which it can be resumed. The cause of an internal error is logged, since the caller does not see it.
+    /// The status that ends a stream, with the position at which it can be resumed. The cause of an internal error is logged, since the
+    /// caller does not see it.
     pub fn stream_status(&self, error: &Error, at: Option<(&'static str, &str)>) -> Status {
         let Self { method, context: RequestContext { request_id, trace_id, .. } } = self;
         if let Error::Internal(cause) = error {

@@ -10,7 +10,7 @@ use super::load::Call;
 use crate::{
     cli::{
         args::JSON_FORM,
-        connect::{Server, get_request},
+        connect::{Server, get_request, shared_scope},
         failure::Failure,
     },
     domain::{json::object_text, limits::BATCH_EVENTS},
@@ -135,11 +135,11 @@ impl Fixture {
         let mut wider = scoped_keys(KEYS);
         wider.retain(|key| key.contains(':'));
         self.for_all(&sessions, async |server, key| {
-            let v1::SessionKey { app_name, user_id, .. } = key.clone();
+            let scope = Some(shared_scope(&key));
             let delete = v1::DeleteSessionRequest { key: Some(key), allow_missing: true };
             server.sessions().delete_session(delete).await?;
             let update = v1::UpdateStateRequest {
-                scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
+                scope,
                 delta: Some(v1::StateDelta { remove: wider.clone(), ..Default::default() }),
                 json_form: JSON_FORM,
                 ..Default::default()

@@ -59,13 +59,13 @@ pub async fn run(args: DemoArgs) -> Result<(), Failure> {
     }
     if args.remove {
         return output::print_text(&format!(
-            "The demo's sessions in `{}` are deleted.\n",
+            "Deleted the sample sessions of application `{}`.\n",
             args.app
         ));
     }
     let app = &args.app;
     output::print_text(&format!(
-        "Application `{app}`: {new} sessions created, {old} were there. Look at them:\n\
+        "Application `{app}`: {new} sessions created, {old} existed already. Look at them:\n\
          \x20 sessiond session list --app {app}\n\
          \x20 sessiond show --app {app} --user alice --session rain-shoes\n\
          \x20 sessiond show --app {app} --user alice --session late-parcel --diff 3..7\n\

@@ -13,7 +13,7 @@ use crate::{
     cli::{
         adk_file::{SHARED_STATE, state_text},
         args::{JSON_FORM, MAX_PAGE},
-        connect::{Server, all_pages, retry},
+        connect::{Server, all_pages, retry, shared_scope},
         failure::Failure,
         output::{Format, Lines, table::Column},
     },
@@ -88,9 +88,8 @@ async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> 
 
 /// The scope's own keys: those of a user without the application's.
 async fn state_of(server: &Server, key: &v1::SessionKey) -> Result<Vec<(String, Json)>, Failure> {
-    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
     let request = v1::GetStateRequest {
-        scope: Some(v1::Scope { app_name, user_id, session_id: String::new() }),
+        scope: Some(shared_scope(key)),
         json_form: JSON_FORM,
         ..Default::default()
     };

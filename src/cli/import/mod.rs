@@ -17,7 +17,7 @@ use self::{
 use super::{
     adk_file::{Metadata, SessionFile, state_of},
     args::JSON_FORM,
-    connect::{ConnectArgs, Server, get_request, retry},
+    connect::{ConnectArgs, Server, get_request, retry, shared_scope},
     failure::{Failure, tell},
     message::AsJson,
     output::{self, table::Column},
@@ -42,7 +42,7 @@ default of the session id. The session ends with the file's own state. A second
 import changes nothing; a file that has grown adds its new events. Application
 and user state belongs to other sessions as well: a key that has a value keeps
 it, unless --restore-shared is given (pass it to restore a whole application).
-Files of `export --state-only` bring nothing else. Prints one line per file. A
+Files of `export --state-only` hold only such state. Prints one line per file. A
 file that fails does not stop the others.")]
 pub struct ImportArgs {
     #[command(flatten)]
@@ -130,9 +130,7 @@ async fn import<'a>(
     let request = create_request(&key, &plan, metadata, args.no_expiry)?;
     let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
     let created = answer.created;
-    let v1::SessionKey { app_name, user_id, .. } = key.clone();
-    let scope = v1::Scope { app_name, user_id, session_id: String::new() };
-    let mut shared = Shared::read(server, scope, args.restore_shared).await?;
+    let mut shared = Shared::read(server, shared_scope(&key), args.restore_shared).await?;
     if created {
         shared.begin(&plan.initial).await?;
     }
@@ -158,14 +156,11 @@ async fn import_shared<'a>(
     file: SessionFile,
     args: &ImportArgs,
 ) -> Result<Report<'a>, Failure> {
-    let v1::SessionKey { app_name, user_id, .. } = file.key;
-    if app_name.is_empty() {
+    let key = v1::SessionKey { session_id: String::new(), ..file.key };
+    if key.app_name.is_empty() {
         return Err(Failure::Failed("the file names no application".to_owned()));
     }
-    let key = v1::SessionKey { app_name, user_id, session_id: String::new() };
-    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
-    let scope = v1::Scope { app_name, user_id, session_id: String::new() };
-    let shared = Shared::read(server, scope, args.restore_shared).await?;
+    let shared = Shared::read(server, shared_scope(&key), args.restore_shared).await?;
     let shared = shared.end(&file.state.unwrap_or_default(), &[]).await?;
     let counts = Counts::default();
     let key = AsJson(key);

@@ -50,7 +50,7 @@ const DESCRIPTION_BYTES: std::ops::RangeInclusive<usize> = 10..=500;
 const ENTRY_OVERHEAD_BYTES: usize = 10;
 const VIOLATION_OVERHEAD_BYTES: usize = 36;
 
-/// The code of an error on the wire.
+/// The code of an error on the wire. Without a wildcard, so that a new reason does not compile until it has one.
 const fn code(reason: Reason) -> Code {
     match reason {
         Reason::SessionNotFound => Code::NotFound,
@@ -76,8 +76,22 @@ const fn code(reason: Reason) -> Code {
         Reason::ExpiredInQueue => Code::DeadlineExceeded,
         Reason::Damaged => Code::DataLoss,
         Reason::Internal => Code::Internal,
-        // The faults of a request.
-        _ => Code::InvalidArgument,
+        Reason::MissingField
+        | Reason::FieldTooLong
+        | Reason::BadId
+        | Reason::BadKey
+        | Reason::BadValue
+        | Reason::BadJson
+        | Reason::NumberNotExact
+        | Reason::NumberOverflow
+        | Reason::ValueTooLarge
+        | Reason::EventTooLarge
+        | Reason::BatchTooLarge
+        | Reason::BadPageToken
+        | Reason::BadCursor
+        | Reason::BadMask
+        | Reason::BadMessage
+        | Reason::KeyOutsideScope => Code::InvalidArgument,
     }
 }
 
