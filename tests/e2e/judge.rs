@@ -123,7 +123,7 @@ fn assert_sentences(message: &str, known: &[String]) {
 
 /// The end of a message from its first quote that holds none of the known names; names may hold quotes themselves.
 fn unknown_quote<'a>(message: &'a str, known: &[String]) -> Option<&'a str> {
-    let mut rest = message.strip_suffix("or make it optional with '?'.").unwrap_or(message);
+    let mut rest = message.strip_suffix("optional with '?'.").unwrap_or(message);
     while let Some(at) = rest.find(" '") {
         let quote = &rest[at + 1..];
         let as_quoted = known.iter().map(|name| format!("'{}'", quoted(name)));
