@@ -4,7 +4,7 @@
 //	together ADDRESS APP USER SESSION increment N   increments user:turns N times
 //	together ADDRESS APP USER SESSION put KEY JSON  sets a key to a JSON text
 //	together ADDRESS APP USER SESSION dump          prints events and state as JSON
-//	together ADDRESS APP USER SESSION bodies        prints what this kit reads in the bodies of the events
+//	together ADDRESS APP USER SESSION bodies        prints what this ADK reads in the bodies of the events
 package main
 
 import (
@@ -132,7 +132,7 @@ func dump(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) err
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"events": events, "state": maps.Collect(found.State().All())})
 }
 
-// bodies prints what the kit's own types read in the bodies.
+// bodies prints what ADK's own types read in the bodies.
 func bodies(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) error {
 	found, err := get(ctx, sessions, key)
 	if err != nil {

@@ -29,7 +29,7 @@ import java.util.Optional;
  *   <li>{@code turn TEXT} runs a turn of an agent, which sets {@code java:turn}.
  *   <li>{@code increment N} increments {@code user:turns} N times.
  *   <li>{@code dump} prints events and state as JSON.
- *   <li>{@code bodies} prints what this kit reads in the bodies of the events.
+ *   <li>{@code bodies} prints what this ADK reads in the bodies of the events.
  *   <li>{@code put KEY JSON} sets a key.
  * </ul>
  */
@@ -126,7 +126,7 @@ public final class Together {
     print(all);
   }
 
-  /** Prints what the kit's own methods read in the bodies. */
+  /** Prints what ADK's own methods read in the bodies. */
   private void bodies() throws JsonProcessingException {
     List<Map<String, Object>> read = new ArrayList<>();
     for (Event event : session.events()) {

@@ -145,7 +145,7 @@ final class Appender {
   /**
    * The answer to an event that is stored with equal content. The server's EVENT_ID_REUSED also
    * covers events that differ only in what is not stored with them: {@code temp:} keys, operations,
-   * or fields that another version of the kit writes differently.
+   * or fields that another version of ADK writes differently.
    */
   private Maybe<AppendEventResponse> replayed(SessionKey key, EncodedEvent encoded) {
     ListEventsRequest request =

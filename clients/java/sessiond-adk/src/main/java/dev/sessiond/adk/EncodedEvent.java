@@ -18,7 +18,7 @@ import java.util.Map;
 /**
  * An event as it is sent.
  *
- * <p>The body is the event's own JSON as the kit writes it, complete except for {@code
+ * <p>The body is the event's own JSON as ADK writes it, complete except for {@code
  * actions.stateDelta}, which is sent as the typed delta.
  *
  * @param message the message, with its operations

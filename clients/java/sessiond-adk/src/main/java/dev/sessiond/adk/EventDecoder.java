@@ -31,9 +31,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads stored events, also those of newer kits and of kits in other languages.
+ * Reads stored events, also those of newer ADKs and of ADKs in other languages.
  *
- * <p>Id, invocation, author, branch and time come from the envelope. What this version of the kit
+ * <p>Id, invocation, author, branch and time come from the envelope. What this version of ADK
  * cannot hold is left out of the object, with one warning, and stays in the store.
  */
 final class EventDecoder {
@@ -55,7 +55,7 @@ final class EventDecoder {
 
   private final Set<String> warned = ConcurrentHashMap.newKeySet();
 
-  /** The kit's event of a stored one. A removed key is {@link State#REMOVED} in its delta. */
+  /** ADK's event of a stored one. A removed key is {@link State#REMOVED} in its delta. */
   Event decode(dev.sessiond.v1.Event stored) {
     Event event = decodeBody(stored);
     if (event.actions() == null) {
@@ -70,7 +70,7 @@ final class EventDecoder {
   static Map<String, Object> decodeDelta(StateDelta delta) {
     Map<String, JsonNode> members = Json.members(delta.getSetJson());
     Map<String, Object> values = Json.values(members);
-    // No map of the kit can hold a null, which other languages store.
+    // No map of ADK can hold a null, which other languages store.
     members.keySet().forEach(key -> values.putIfAbsent(key, State.REMOVED));
     delta.getRemoveList().forEach(key -> values.put(key, State.REMOVED));
     return values;
@@ -126,7 +126,7 @@ final class EventDecoder {
     putUnlessEmpty(envelope, "invocationId", stored.getInvocationId());
     putUnlessEmpty(envelope, "author", stored.getAuthor());
     putUnlessEmpty(envelope, "branch", stored.getBranch());
-    // The kit counts in milliseconds; rounding down keeps the order.
+    // ADK counts in milliseconds; rounding down keeps the order.
     envelope.put("timestamp", Messages.instant(stored.getEventTime()).toEpochMilli());
     return envelope;
   }
@@ -192,7 +192,7 @@ final class EventDecoder {
     return String.join(".", names);
   }
 
-  /** Python writes bytes in the URL-safe alphabet, some kits without padding. */
+  /** Python writes bytes in the URL-safe alphabet, some ADKs without padding. */
   private static final class AnyBase64Deserializer extends JsonDeserializer<byte[]> {
     @Override
     public byte[] deserialize(JsonParser parser, DeserializationContext context)
@@ -212,7 +212,7 @@ final class EventDecoder {
     }
   }
 
-  /** Collects the names of fields that the kit's classes do not have. */
+  /** Collects the names of fields that ADK's classes do not have. */
   private static final class UnknownFields extends DeserializationProblemHandler {
     @Override
     @SuppressWarnings("unchecked")

@@ -24,7 +24,7 @@ import java.util.Objects;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
-/** The methods of the service beyond the kit's interface. All are lazy, as the interface's are. */
+/** The methods of the service beyond ADK's interface. All are lazy, as the interface's are. */
 abstract class Extensions extends HistoryExtensions {
 
   private static final String SYSTEM = "system";

@@ -7,10 +7,10 @@ import com.google.common.base.CaseFormat;
 import java.util.List;
 import java.util.Map;
 
-/** Brings the body of an event that another kit wrote into the form of this one. */
+/** Brings the body of an event that another ADK wrote into the form of this one. */
 final class ForeignBody {
 
-  /** Maps of the kit that hold fewer values than JSON. */
+  /** Maps of ADK that hold fewer values than JSON. */
   private static final List<String> STRICT_MAPS =
       List.of("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations");
 
@@ -47,7 +47,7 @@ final class ForeignBody {
     return body;
   }
 
-  /** Whether a map of the kit can hold a value: no null, and no version beyond an int. */
+  /** Whether a map of ADK can hold a value: no null, and no version beyond an int. */
   private static boolean isHeld(String map, JsonNode value) {
     return map.equals("artifactDelta")
         ? value.isIntegralNumber() && value.canConvertToInt()
@@ -92,7 +92,7 @@ final class ForeignBody {
   }
 
   /**
-   * The other kits have an object of any JSON; this one has a list of keys with a string, a number
+   * The other ADKs have an object of any JSON; this one has a list of keys with a string, a number
    * or strings. Other values become their JSON text.
    */
   private static ArrayNode metadataList(ObjectNode metadata) {

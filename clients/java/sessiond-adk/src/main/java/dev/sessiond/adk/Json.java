@@ -43,7 +43,7 @@ final class Json {
           .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
           .configure(JsonNodeFeature.STRIP_TRAILING_BIGDECIMAL_ZEROES, false);
 
-  /** Writes state values: as the kit, but times in ISO 8601, as the other languages write them. */
+  /** Writes state values: as ADK, but times in ISO 8601, as the other languages write them. */
   private static final ObjectMapper VALUES =
       JsonBaseModel.getMapper()
           // An unquoted NaN is no JSON, so `encode` refuses it.
@@ -53,7 +53,7 @@ final class Json {
 
   private Json() {}
 
-  /** A copy of the kit's mapper without limits of its own. */
+  /** A copy of ADK's mapper without limits of its own. */
   static ObjectMapper kitMapper() {
     return JsonBaseModel.getMapper().copyWith(factory().build());
   }
@@ -112,7 +112,7 @@ final class Json {
     return members;
   }
 
-  /** The Java value of a tree, as the kit's own mapper makes it; null for a JSON null. */
+  /** The Java value of a tree, as ADK's own mapper makes it; null for a JSON null. */
   static @Nullable Object value(JsonNode node) {
     return switch (node.getNodeType()) {
       case OBJECT -> {

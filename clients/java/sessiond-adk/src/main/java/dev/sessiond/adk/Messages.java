@@ -25,7 +25,7 @@ final class Messages {
     return key.startsWith(State.TEMP_PREFIX);
   }
 
-  /** The id without surrounding white space, as the kit trims it; "" for null. */
+  /** The id without surrounding white space, as ADK trims it; "" for null. */
   static String trimmed(@Nullable String sessionId) {
     return sessionId == null ? "" : sessionId.trim();
   }

@@ -125,7 +125,7 @@ final class Reader {
     return calls.call(StateServiceGrpc.getGetStateMethod(), request);
   }
 
-  /** The kit's session of a stored one, and what an append needs to know of it. */
+  /** ADK's session of a stored one, and what an append needs to know of it. */
   Session decode(dev.sessiond.v1.Session stored) {
     return decode(new Snapshot(stored, List.of(), Map.of()));
   }

@@ -5,7 +5,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * What every exception of a failed call has, also {@link SessiondNotFoundException}, which extends
- * the kit's own exception.
+ * ADK's own exception.
  */
 public interface SessiondFailure {
 

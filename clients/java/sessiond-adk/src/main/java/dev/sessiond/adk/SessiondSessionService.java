@@ -88,7 +88,7 @@ public final class SessiondSessionService extends Extensions
   }
 
   /**
-   * @deprecated the kit's own form; use the one with a {@link Map}.
+   * @deprecated ADK's own form; use the one with a {@link Map}.
    */
   @Deprecated
   @Override
@@ -235,7 +235,7 @@ public final class SessiondSessionService extends Extensions
     return calls.call(SessionServiceGrpc.getDeleteSessionMethod(), request).ignoreElement();
   }
 
-  /** All events of a session; none if it does not exist, as the kit's in-memory service. */
+  /** All events of a session; none if it does not exist, as ADK's in-memory service. */
   @Override
   public Single<ListEventsResponse> listEvents(String appName, String userId, String sessionId) {
     Objects.requireNonNull(appName, "appName cannot be null");

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.WeakHashMap;
 
 /**
- * What the server has last sent for a session object, beside the object: the kit's class has no
- * room for it.
+ * What the server has last sent for a session object, beside the object: ADK's class has no room
+ * for it.
  *
  * <p>An append needs it to tell a key that another writer removed from one that the agent has set
  * and not committed, and a change of another writer from one of the agent. It is read and written

@@ -23,7 +23,7 @@ public sealed interface WatchItem {
    */
   record Appended(StoredEvent stored, OptionalLong rewindToSequence, String cursor)
       implements WatchItem {
-    /** The kit's event. */
+    /** ADK's event. */
     public Event event() {
       return stored.event();
     }

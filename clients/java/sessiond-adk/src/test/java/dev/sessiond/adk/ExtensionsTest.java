@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What the service offers beyond the kit's interface. */
+/** What the service offers beyond ADK's interface. */
 final class ExtensionsTest extends ServerTest {
 
   @ParameterizedTest

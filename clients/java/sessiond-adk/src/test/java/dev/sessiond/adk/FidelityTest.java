@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Events come back as they went in, and events of other kits as far as this one can hold them. */
+/** Events come back as they went in, and events of other ADKs as far as this one can hold them. */
 final class FidelityTest extends ServerTest {
 
   private static String resource(String name) throws IOException {
@@ -122,7 +122,7 @@ final class FidelityTest extends ServerTest {
     assertThat(body).isEqualTo(expected);
   }
 
-  // Events of other kits.
+  // Events of other ADKs.
 
   private Event readForeign(String body) throws Exception {
     TestServer server = serve(MEMORY);
@@ -155,7 +155,7 @@ final class FidelityTest extends ServerTest {
       assertThat(read.timestamp()).isEqualTo(1_700_000_000_005L);
       assertThat(read.actions().stateDelta())
           .containsExactly("k", 1, "n", State.REMOVED, "gone", State.REMOVED);
-      // What this kit cannot hold stays in the store, byte for byte.
+      // What this ADK cannot hold stays in the store, byte for byte.
       String stored =
           stub.listEvents(
                   ListEventsRequest.newBuilder()

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The kit's runner with this service, compared with its in-memory service. */
+/** ADK's runner with this service, compared with its in-memory service. */
 final class RunnerTest extends ServerTest {
 
   @ParameterizedTest

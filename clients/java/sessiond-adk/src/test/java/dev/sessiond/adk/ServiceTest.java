@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The kit's interface, method by method. */
+/** ADK's interface, method by method. */
 final class ServiceTest extends ServerTest {
 
   @ParameterizedTest
