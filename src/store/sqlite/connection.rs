@@ -11,6 +11,7 @@ use std::{
 
 use rusqlite::{
     CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
     },
@@ -59,7 +60,7 @@ impl Tables {
             hook.store(u32::try_from(pages).unwrap_or(u32::MAX), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self::new(connection, log_pages))
+        Self::new(connection, log_pages)
     }
 
     /// A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through the mapped file,
@@ -73,7 +74,7 @@ impl Tables {
             PRAGMA mmap_size = 1073741824;";
         let connection = Connection::open_with_flags(path, flags)?;
         connection.execute_batch(settings)?;
-        Ok(Self::new(connection, Arc::default()))
+        Self::new(connection, Arc::default())
     }
 
     /// For work on a whole file that no server has open: what is sorted or copied goes to the disk.
@@ -85,12 +86,14 @@ impl Tables {
             PRAGMA cache_size = -16384;";
         connection.busy_timeout(LOCK_WAIT)?;
         connection.execute_batch(settings)?;
-        Ok(Self::new(connection, Arc::default()))
+        Self::new(connection, Arc::default())
     }
 
-    fn new(connection: Connection, log_pages: Arc<AtomicU32>) -> Self {
+    /// Plans do not depend on the values of parameters. SQLite would prepare a statement whose plan does again for every execution.
+    fn new(connection: Connection, log_pages: Arc<AtomicU32>) -> Result<Self> {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Self(connection, log_pages)
+        Ok(Self(connection, log_pages))
     }
 
     /// Pages in the log after the last commit of this connection.

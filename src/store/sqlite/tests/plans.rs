@@ -6,7 +6,9 @@ use std::{
     sync::{LazyLock, Mutex},
 };
 
-use super::*;
+use rusqlite::StatementStatus;
+
+use super::{super::connection::Tables, *};
 
 /// Statements that read a table or an index from one end, and why that is bounded.
 const ALLOWED: [(&str, &str); 7] = [
@@ -51,4 +53,25 @@ async fn a_statement_that_scans_a_table_is_seen() {
     }
     fixture.create("u", "s").await;
     assert!(CHECKED.lock().unwrap().len() > 5);
+}
+
+#[tokio::test]
+async fn statements_stay_prepared() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    fixture.append("s", "1", &[("k", "1"), ("user:k", "1"), ("app:k", "1")]).await;
+    let tables = Tables::reader(&fixture.options.path).unwrap();
+    // Statements of other tests do not displace those of this one.
+    tables.0.set_prepared_statement_cache_capacity(10_000);
+    for _ in 0..3 {
+        let query = SessionQuery { with_state: true, events: Some(selection(None)), ..query("s") };
+        tables.read_session(query, at(1)).unwrap();
+    }
+    let (mut used, checked) = (0, CHECKED.lock().unwrap().clone());
+    for sql in &checked {
+        let Ok(statement) = tables.prepare(sql) else { continue };
+        used += usize::from(statement.get_status(StatementStatus::Run) > 1);
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
+    }
+    assert!(used > 5, "{used}");
 }
