@@ -71,7 +71,7 @@ impl FileLock {
     }
 }
 
-/// Whether the file at a path was removed or replaced. An error that says neither does not count.
+/// Whether the file at a path was removed or replaced. Any other error does not tell.
 fn is_gone(path: &Path, identity: Identity) -> bool {
     match fs::metadata(path) {
         Ok(found) => (found.dev(), found.ino()) != identity,

@@ -1,8 +1,8 @@
 //! Where the rows of a log lie: the events of a session, or the changes of an application or a user.
 //!
-//! Rows of all logs lie in commit order. `log_index` finds those of a log. It is written [`LOG_STEP`](super::schema::LOG_STEP) rows of a log at a time, so that a
-//! commit to many logs does not change a page of the index for each of them. The rows that follow are *unindexed*: their numbers stand in
-//! the row of the node.
+//! Rows of all logs lie in commit order. `log_index` finds those of a log. It is written [`LOG_STEP`](super::schema::LOG_STEP) rows of
+//! a log at a time, so that a commit to many logs does not change a page of the index for each of them. The rows that follow are
+//! *unindexed*: their numbers stand in the row of the node.
 
 use super::{connection::Tables, prelude::*, row};
 

@@ -25,8 +25,8 @@ pub(super) const FIRST_RELEASED: i32 = 4;
 /// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
 pub(super) const KEY_STEP: Sequence = 1024;
 
-/// Rows of a log that its index takes together. A commit writes one page of the index for so many of them; a node's row holds up to
-/// seven bytes for each.
+/// Rows of a log that enter its index together, so that the index costs one page for that many rows. Until then the row of the node
+/// grows by about seven bytes with each.
 pub(super) const LOG_STEP: usize = 32;
 
 /// `tombstone.lease_until` of rows that may be removed at once.

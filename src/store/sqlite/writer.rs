@@ -42,7 +42,7 @@ pub(super) struct Writer {
     pub(super) loaded: Loaded,
     /// Event ids of the sessions in `loaded`, as far as they were needed.
     pub(super) known: HashMap<Incarnation, KnownIds>,
-    /// Tails of the logs in `loaded`, as far as they were needed.
+    /// Unindexed rows of the logs in `loaded`, as far as they were needed.
     pub(super) unindexed: HashMap<NodeId, Unindexed>,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
@@ -87,7 +87,7 @@ impl Writer {
             let wait = group.is_empty();
             let more = self.queue.take(&mut group, self.options.group_requests, GROUP_BYTES, wait);
             if !group.is_empty() {
-                self.serve(&mut group);
+                self.serve_or_refuse(&mut group);
             } else if !more {
                 break;
             }
@@ -97,7 +97,16 @@ impl Writer {
         info!("the store is closed");
     }
 
-    /// Executes a group, on a new connection if the one before broke.
+    /// Serves a group. After a panic the connection is replaced, and who waits is refused.
+    fn serve_or_refuse(&mut self, group: &mut Vec<Submission>) {
+        if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
+            error!("the writer panicked, replacing its connection");
+            self.broken = true;
+            refuse(group);
+        }
+    }
+
+    /// Executes a group, on a new connection if the one before broke, and does what is due after it.
     fn serve(&mut self, group: &mut Vec<Submission>) {
         let now = self.options.clock.now();
         self.disk.admit(group, now);
@@ -106,16 +115,10 @@ impl Writer {
         }
         let sweeps = group.iter().any(|it| matches!(it.request, Request::Sweep));
         let notifier = Arc::clone(&self.notifier);
-        let work = || {
-            self.reconnect()?;
-            // Nothing in it waits: this thread is the database.
-            execute(self, group, &notifier).now_or_never().unwrap_or(Ok(()))
-        };
-        let executed = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-            self.broken = true;
-            Err(Error::internal("the writer panicked"))
-        });
-        if let Err(error) = executed
+        let connected = self.reconnect();
+        // Nothing in it waits: this thread is the database.
+        let execute = |()| execute(self, group, &notifier).now_or_never().unwrap_or(Ok(()));
+        if let Err(error) = connected.and_then(execute)
             && !self.disk.failed(&error, now)
             && error != Error::FileLost
         {
@@ -124,9 +127,7 @@ impl Writer {
         }
         if self.broken {
             // The next attempt is made for the next request.
-            let failure = Error::StoreUnavailable(Cause::new("the connection is replaced"));
-            group.drain(..).for_each(|it| it.answer(Err(failure.clone())));
-            return;
+            return refuse(group);
         }
         self.shrink(self.options.cache_bytes);
         if sweeps {
@@ -171,6 +172,12 @@ impl Writer {
             std::process::abort();
         }
     }
+}
+
+/// Answers requests that were not executed.
+fn refuse(group: &mut Vec<Submission>) {
+    let failure = Error::StoreUnavailable(Cause::new("the connection is replaced"));
+    group.drain(..).for_each(|it| it.answer(Err(failure.clone())));
 }
 
 impl Backend for Writer {

@@ -1,6 +1,11 @@
 //! Failures of the disk, of a commit and of the code: callers get an error, and the store goes on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tokio::time::timeout;
 
 use super::*;
 use crate::commit::{ChangeSet, Loaded, Needs};
@@ -124,6 +129,38 @@ fn a_decision_that_panics_refuses_what_came_before_it_and_not_what_follows() {
     let executed = group::execute(&mut panicking, &mut group, &notifier).now_or_never().unwrap();
     assert_eq!(executed, Ok(()));
     assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(1));
+}
+
+/// A clock that panics when it is asked for the n-th time.
+#[derive(Debug, Default)]
+struct PanickingClock(AtomicUsize);
+
+impl Clock for PanickingClock {
+    fn now(&self) -> Time {
+        let left = self.0.load(Ordering::SeqCst);
+        self.0.store(left.saturating_sub(1), Ordering::SeqCst);
+        assert_ne!(left, 1, "a defect");
+        at(1)
+    }
+}
+
+#[tokio::test]
+async fn the_writer_outlives_a_panic_before_and_after_a_group() {
+    // Without a cache the clock is asked before a group, in it and after it.
+    for (asked, is_answered) in [(1, false), (3, true)] {
+        let clock = Arc::new(PanickingClock::default());
+        let cloned = Arc::clone(&clock);
+        let options = |options| SqliteOptions { clock: cloned, cache_bytes: 0, ..options };
+        let fixture = Fixture::with(options).await;
+        clock.0.store(asked, Ordering::SeqCst);
+        let first = fixture.store().create_session(&call(), creation("u", "1")).await;
+        assert_eq!(first.is_ok(), is_answered, "{first:?}");
+        let context = call();
+        let second = fixture.store().create_session(&context, creation("u", "2"));
+        let second = timeout(Duration::from_secs(60), second).await.expect("the writer has ended");
+        assert!(second.is_ok(), "{second:?}");
+        assert!(clock.0.load(Ordering::SeqCst) == 0, "it has panicked");
+    }
 }
 
 #[tokio::test]
