@@ -120,8 +120,11 @@ impl Tables {
     /// A node's state now, by name.
     fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
         let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
+        let mut key = kind.prefix().to_owned();
         self.all(sql, [node], |row| {
-            let key = StateKey::in_scope(kind, row.get_ref(0)?.as_str()?);
+            key.truncate(kind.prefix().len());
+            key.push_str(row.get_ref(0)?.as_str()?);
+            let key = StateKey::from_stored(&*key);
             Ok(StateEntry { key, value: row.get(1)?, version: row.get(2)? })
         })
     }
