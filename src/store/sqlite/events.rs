@@ -36,13 +36,18 @@ impl Search {
         }
     }
 
-    /// Goes on reading. `None`: call again, best in another snapshot.
-    pub(super) fn step(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
+    /// Goes on reading, in a snapshot in which the session may be gone. `None`: call again.
+    pub(super) fn resume(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
         let exists: Option<u8> =
             tables.value("SELECT 1 FROM session WHERE id = ?1", [self.log.node])?;
-        if exists.is_none() {
-            return Err(Error::not_found(&self.key));
+        match exists {
+            Some(_) => self.step(tables),
+            None => Err(Error::not_found(&self.key)),
         }
+    }
+
+    /// Begins to read, in a snapshot that has the session. `None`: [`Self::resume`] goes on.
+    pub(super) fn step(&mut self, tables: &Tables) -> Result<Option<EventPage>, Error> {
         let visible = tables.visible(self.log.node, self.limit)?;
         match self.find_recent(tables, &visible)? {
             true => self.fill(tables, &visible),

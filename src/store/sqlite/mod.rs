@@ -118,7 +118,7 @@ impl SqliteStore {
     /// Continues a read of events until a page is complete.
     async fn finish(&self, mut search: Search) -> Result<EventPage, Error> {
         loop {
-            let step = self.readers.read(move |tables| Ok((search.step(tables)?, search)));
+            let step = self.readers.read(move |tables| Ok((search.resume(tables)?, search)));
             match step.await? {
                 (Some(page), _) => return Ok(page),
                 (None, unfinished) => search = unfinished,
