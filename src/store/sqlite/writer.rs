@@ -46,6 +46,8 @@ pub(super) struct Writer {
     pub(super) unindexed: HashMap<NodeId, Unindexed>,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
+    /// The next number that `meta` has.
+    next_id: u64,
     /// The state of the connection is unknown.
     pub(super) broken: bool,
     commits: u64,
@@ -72,6 +74,7 @@ impl Writer {
             known: HashMap::new(),
             unindexed: HashMap::new(),
             grown: 0,
+            next_id: 0,
             broken: false,
             commits: 0,
         };
@@ -159,8 +162,9 @@ impl Writer {
     }
 
     fn forget(&mut self) -> Result<()> {
-        let next_id = self.tables.0.query_row("SELECT next_id FROM meta", (), |row| row.get(0))?;
-        self.loaded = Loaded::new(self.options.clock.now(), next_id);
+        let next_id = "SELECT next_id FROM meta";
+        self.next_id = self.tables.0.query_row(next_id, (), |row| row.get(0))?;
+        self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
         self.known.clear();
         self.unindexed.clear();
         self.grown = 0;
@@ -198,8 +202,10 @@ impl Backend for Writer {
 
     async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
         self.apply_changes(changes)?;
-        let next_id = "UPDATE meta SET next_id = ?1 WHERE next_id != ?1";
-        self.tables.run(next_id, [self.loaded.next_id])?;
+        if self.next_id != self.loaded.next_id {
+            self.next_id = self.loaded.next_id;
+            self.tables.run("UPDATE meta SET next_id = ?1", [self.next_id])?;
+        }
         Ok(())
     }
 
