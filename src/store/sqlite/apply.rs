@@ -102,7 +102,7 @@ impl Writer {
         if *is_new {
             self.unindexed.entry(id).or_default();
         }
-        let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?);
+        let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?)?;
         if !is_new {
             // Touches no index but those of lists.
             let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
@@ -256,7 +256,7 @@ impl Writer {
             self.note_row(log, *version, None)?;
         }
         if log.kind != ScopeKind::Session {
-            let unindexed = rows_text(self.unindexed_of(log)?);
+            let unindexed = rows_text(self.unindexed_of(log)?)?;
             let sql =
                 "UPDATE scope SET version = ?2, state_bytes = ?3, unindexed = ?4 WHERE id = ?1";
             self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;

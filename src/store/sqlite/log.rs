@@ -17,9 +17,10 @@ pub(super) struct Log {
 pub(super) type Unindexed = Vec<(i64, Option<i64>)>;
 
 /// Their numbers as they are stored: the views read them as well.
-pub(super) fn rows_text(unindexed: &Unindexed) -> String {
-    let rows = unindexed.iter().map(|(row, _)| row.to_string());
-    format!("[{}]", rows.collect::<Vec<_>>().join(","))
+pub(super) fn rows_text(unindexed: &Unindexed) -> Result<String> {
+    let rows: Vec<i64> = unindexed.iter().map(|(row, _)| *row).collect();
+    serde_json::to_string(&rows)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
 impl Log {
