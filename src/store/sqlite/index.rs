@@ -47,9 +47,9 @@ impl Writer {
         self.unindexed_of(log)?;
         let Some(unindexed) = self.unindexed.get_mut(&log.node) else { return Ok(()) };
         let first = version + 1 - unindexed.len() as u64;
-        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)";
+        let mut insert = self.tables.prepare("INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)")?;
         for (version, (row, hash)) in (first..).zip(unindexed.drain(..)) {
-            self.tables.run(insert, (log.node, version, row, hash))?;
+            insert.execute((log.node, version, row, hash))?;
         }
         Ok(())
     }
