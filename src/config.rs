@@ -1,8 +1,10 @@
 //! The settings of `sessiond serve`: flags, each with an environment variable.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
+
+use crate::store::PostgresSettings;
 
 /// Runs the server until SIGTERM or SIGINT.
 #[derive(Args, Clone, Debug)]
@@ -13,6 +15,7 @@ use clap::{Args, ValueEnum, builder::BoolishValueParser};
   sessiond serve --listen unix:/run/sessiond.sock \\
       --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond serve --store memory:                      # stores nothing on disk
+  sessiond serve --store 'postgres://sessiond@db/sessiond?sslmode=verify-full'
 
 Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2
 usage error."
@@ -27,9 +30,12 @@ pub struct Config {
     )]
     pub listen: Listen,
 
-    /// Store: sqlite:PATH or memory:
+    /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
     #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
     pub store: String,
+
+    #[command(flatten)]
+    pub postgres: PostgresArgs,
 
     /// Verify the store before serving, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
@@ -68,7 +74,7 @@ pub struct Config {
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub temp_idle: u32,
 
-    /// Number of threads that read from the store
+    /// Number of threads, or connections to PostgreSQL, that read from the store
     #[arg(long, env = "SESSIOND_READERS", default_value_t = 2, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub readers: u16,
@@ -84,6 +90,40 @@ pub struct Config {
     /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
+}
+
+/// What only a store on PostgreSQL has.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "PostgreSQL")]
+pub struct PostgresArgs {
+    /// File with the password, if the URL has none
+    #[arg(long, env = "SESSIOND_POSTGRES_PASSWORD_FILE", value_name = "PATH")]
+    pub postgres_password_file: Option<PathBuf>,
+
+    /// Number of connections that write
+    #[arg(long, env = "SESSIOND_POSTGRES_WRITERS", default_value_t = 4, value_name = "COUNT",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub postgres_writers: u16,
+
+    /// Seconds after which the database ends a statement
+    #[arg(long, env = "SESSIOND_POSTGRES_STATEMENT_TIMEOUT", default_value_t = 10,
+          value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub postgres_statement_timeout: u64,
+
+    /// Prepare no statement: for a pooler in transaction mode that does not know prepared statements
+    #[arg(long, env = "SESSIOND_POSTGRES_UNNAMED_STATEMENTS", value_parser = BoolishValueParser::new())]
+    pub postgres_unnamed_statements: bool,
+}
+
+impl PostgresArgs {
+    pub fn settings(&self) -> PostgresSettings {
+        PostgresSettings {
+            password_file: self.postgres_password_file.clone(),
+            writers: self.postgres_writers.into(),
+            statement_timeout: Duration::from_secs(self.postgres_statement_timeout),
+            unnamed_statements: self.postgres_unnamed_statements,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,19 +7,19 @@
 //! ```text
 //! main ─> server ─> rpc ─> engine ─> store ─> commit ─> domain      a layer knows those to its right, never to its left
 //!   ├──> cli ────────────────────────────────────────> domain       and the generated client
-//!   └──> offline ─────────────> store                               for files that no server has open
+//!   └──> offline ─────────> engine ─> store                          for stores that no server has open
 //! ```
 //!
 //! | layer | what it does | what it knows beyond the layers to its right |
 //! |---|---|---|
 //! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
 //! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
-//! | [`store`] | the contract of persistence ([`store::Store`]), [group commit](store::group), and the backends [`store::memory`] and [`store::sqlite`], which load and apply rows | databases, queues, the clock |
+//! | [`store`] | the contract of persistence ([`store::Store`]), [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
-//! | [`offline`] | verifies and compacts database files that are not served | [`store::sqlite`] |
+//! | [`offline`] | verifies and compacts database files that are not served, and migrates stores | [`store::sqlite`], [`config`] |
 //!
 //! # One append, file by file
 //!
@@ -58,6 +58,10 @@
 //! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due.
 //!
+//! On PostgreSQL `store/postgres/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few tasks, each with a
+//! connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks and reads what the whole group needs in two round trips, and
+//! `apply.rs` writes its change set and commits in a third one. `notify.rs` then wakes the watchers of other replicas.
+//!
 //! # Invariants
 //!
 //! 1. An acknowledged append is durable.
@@ -75,8 +79,9 @@
 //!
 //! * **No semantics in backends.** A backend loads and applies rows. It has no branch on the kind of request that made them.
 //! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
-//! * **No cache for reads.** They go to the tables, through SQLite's own page cache. Only the SQLite writer has a cache: at most 64 MiB of
-//!   sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one thread.
+//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only the SQLite writer has a cache: at most 64 MiB
+//!   of sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one thread. On
+//!   PostgreSQL other processes write as well, so every group loads what it needs.
 //! * **No interpretation of bodies.** An event's body is opaque. ADK changes its events in every release, and nothing here has to follow.
 //! * **No client clocks.** `event_time` is stored and can be filtered by, but the order of a log is the order of its commits.
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are
@@ -97,9 +102,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let clock = Arc::new(SystemClock);
-//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), clock.clone()));
-//! let engine = Engine::new(store, clock, EngineOptions::default());
+//! let store = Arc::new(MemoryStore::new(StoreId([7; 16]), Arc::new(SystemClock)));
+//! let engine = Engine::new(store, EngineOptions::default());
 //! let create = CreateSession {
 //!     key: SessionKey {
 //!         app_name: AppName::new("my_app").expect("a legal name"),

@@ -13,7 +13,7 @@ use sessiond::{
     config::Config,
     offline,
     server::{self, Running},
-    telemetry,
+    store, telemetry,
 };
 use tokio::{
     runtime::Runtime,
@@ -69,7 +69,9 @@ fn main() -> ExitCode {
         }
         Command::Client(command) => runtime.block_on(cli::run(command)),
         Command::Completions { shell } => complete(shell),
-        Command::Offline(command) => offline::run(&command).unwrap_or_else(|text| fail(&text)),
+        Command::Offline(command) => {
+            runtime.block_on(offline::run(&command)).unwrap_or_else(|text| fail(&text))
+        }
     }
 }
 
@@ -94,7 +96,7 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let running = server::start(config).await?;
-    greet(&running, &config.store);
+    greet(&running, &store::public_url(&config.store));
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! Commands on a database file that no server has open: verify and compact.
+//! Commands on a store that no server has open: verify, compact and migrate.
 
 use std::{
     io::{self, Write as _},
@@ -9,7 +9,14 @@ use std::{
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::store::sqlite::{OpenError, compact, verify::verify};
+use crate::{
+    config::PostgresArgs,
+    engine::new_store_id,
+    store::{
+        self,
+        sqlite::{OpenError, compact, verify::verify},
+    },
+};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -17,6 +24,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Shrink a database file to its minimum size. The server must not be running.
     Compact(CompactArgs),
+    /// Bring a store to this version, or only say what that would do.
+    Migrate(MigrateArgs),
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +58,28 @@ pub struct CompactArgs {
     file: PathBuf,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sessiond migrate --dry-run                              # sqlite:sessiond.db
+  sessiond migrate --store sqlite:/var/lib/sessiond/sessiond.db
+  sessiond migrate --store postgres://sessiond@db/sessiond --dry-run
+
+`sessiond serve` does the same when it starts. Prints a JSON object with the steps. A dry run
+applies them in a transaction that it rolls back. A file is copied before it is changed. Replicas
+of the version before may go on while a PostgreSQL database is migrated.")]
+pub struct MigrateArgs {
+    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
+    #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
+    store: String,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    postgres: PostgresArgs,
+}
+
 /// A path, also as `serve --store` takes it.
 fn path(text: &str) -> Result<PathBuf, String> {
     match text.strip_prefix("sqlite:").unwrap_or(text) {
@@ -58,7 +89,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Runs a command. Answers go to standard output as JSON, an object per line. An error is a sentence or two.
-pub fn run(command: &Command) -> Result<ExitCode, String> {
+pub async fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Verify(VerifyArgs { file }) => {
             let mut printed = Ok(());
@@ -80,6 +111,12 @@ pub fn run(command: &Command) -> Result<ExitCode, String> {
                 error => error.to_string(),
             })?;
             told(print(&serde_json::json!({ "bytes_before": before, "bytes_after": after })))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Migrate(MigrateArgs { store, dry_run, postgres }) => {
+            let steps =
+                store::migrate(store, new_store_id(), &postgres.settings(), *dry_run).await?;
+            told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;
             Ok(ExitCode::SUCCESS)
         }
     }

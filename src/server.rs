@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     engine::{Engine, EngineOptions, new_store_id},
     rpc::{self, BareIds},
-    store::{self, StoreOptions, SystemClock},
+    store::{self, StoreOptions},
 };
 use connections::Listener;
 use front::Front;
@@ -53,6 +53,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         new_id: new_store_id(),
         verify: config.verify,
         crash,
+        postgres: config.postgres.settings(),
     };
     let store = store::open(&config.store, options).await?;
     let options = EngineOptions {
@@ -61,7 +62,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         temp_invocations: config.max_invocations as usize,
         temp_idle_secs: config.temp_idle,
     };
-    let engine = Arc::new(Engine::new(store, Arc::new(SystemClock), options));
+    let engine = Arc::new(Engine::new(store, options));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());

@@ -55,7 +55,7 @@ pub struct ChangeSet {
     pub scopes: HashMap<ScopeKey, ScopeChange>,
     pub requests: Vec<RequestRow>,
     /// Targets of forks that have begun: listed for removal until [`ChangeSet::finished_forks`] has them.
-    pub begun_forks: Vec<Incarnation>,
+    pub begun_forks: Vec<(Incarnation, SessionKey)>,
     pub copied: Vec<CopiedEvents>,
     pub finished_forks: Vec<Incarnation>,
     /// A removed session of which a piece is to be deleted, and the tombstone with the last piece.
@@ -66,6 +66,13 @@ impl ChangeSet {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Every scope that changes, as watchers name it.
+    pub fn watched(&self) -> impl Iterator<Item = Scope> {
+        let sessions = self.sessions.values().map(|row| &row.info).chain(&self.removed);
+        let sessions = sessions.map(|info| Scope::Session(info.key.clone()));
+        sessions.chain(self.scopes.keys().filter_map(ScopeKey::wide))
     }
 }
 

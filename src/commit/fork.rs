@@ -23,7 +23,7 @@ pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refus
     let target = SessionKey { session_id: fork.session_id.clone(), ..source.clone() };
     check_free(tx.loaded, &target)?;
     let target_incarnation = Incarnation(tx.loaded.take_id());
-    tx.changes.begun_forks.push(target_incarnation);
+    tx.changes.begun_forks.push((target_incarnation, target.clone()));
     Ok(Fork { source, source_incarnation, target, target_incarnation, up_to })
 }
 

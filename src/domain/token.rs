@@ -84,7 +84,7 @@ pub struct NameToken {
 }
 
 /// Tells scopes, or requests, apart in a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub u64);
 
 impl Digest {

@@ -68,11 +68,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+    pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Self {
         let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs } = options;
         Self {
+            clock: store.clock(),
             store,
-            clock,
             invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
             watches: Arc::new(Semaphore::new(watches)),
             draining: CancellationToken::new(),

@@ -51,7 +51,7 @@ fn world_with(options: EngineOptions) -> World {
     let clock = Arc::new(SetClock(Mutex::new(Time::new(1_700_000_000, 0).unwrap())));
     let store: Arc<dyn Store> =
         Arc::new(MemoryStore::new(StoreId([1; 16]), Arc::clone(&clock) as Arc<dyn Clock>));
-    let engine = Arc::new(Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, options));
+    let engine = Arc::new(Engine::new(store, options));
     World { engine, clock }
 }
 

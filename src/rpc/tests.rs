@@ -39,7 +39,7 @@ impl Drop for Server {
 }
 
 async fn serve(store: Arc<dyn Store>, bare: BareIds) -> Server {
-    let engine = Arc::new(Engine::new(store, Arc::new(SystemClock), EngineOptions::default()));
+    let engine = Arc::new(Engine::new(store, EngineOptions::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = tonic::transport::Server::builder().add_routes(routes(engine.clone(), bare));

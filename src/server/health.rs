@@ -23,7 +23,7 @@ pub enum Phase {
     Serving,
     /// The disk is full: reads and deletions go on.
     WritesRefused,
-    /// The database file is lost: nothing is written, and a restart is needed.
+    /// The database file is lost, and a restart is needed; or the database cannot be reached.
     Failed,
     Draining,
 }
@@ -33,7 +33,7 @@ impl From<Condition> for Phase {
         match condition {
             Condition::Ready => Self::Serving,
             Condition::DiskFull => Self::WritesRefused,
-            Condition::FileLost => Self::Failed,
+            Condition::FileLost | Condition::Unreachable => Self::Failed,
         }
     }
 }

@@ -9,4 +9,6 @@ pub enum Condition {
     DiskFull,
     /// Its file was removed or replaced. It commits nothing more; reads go on, so that sessions can be exported.
     FileLost,
+    /// The database cannot be reached, or does not take writes. It is tried again.
+    Unreachable,
 }

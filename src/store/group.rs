@@ -2,10 +2,16 @@
 //!
 //! Every store commits through here. What a backend adds is how it loads, applies and commits.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
-use tokio::{sync::oneshot, time::Instant};
-use tracing::error;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+use tracing::{debug, error};
 
 use super::{Notifier, RequestContext};
 use crate::{
@@ -13,19 +19,36 @@ use crate::{
     domain::error::{Cause, Error},
 };
 
-/// The operations that group commit needs of a database.
+/// Times that a group is loaded and decided, as long as transactions of others are in the way.
+const ATTEMPTS: u32 = 30;
+
+/// Milliseconds that a group waits before it is loaded again, at most. It waits a random part of a time that doubles with each attempt.
+const BACKOFF_MILLIS: u64 = 100;
+
+/// Why a transaction did not happen.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was loaded is old by now, or a transaction of another process was in the way: load and decide again.
+    Again(Cause),
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The operations that group commit needs of a database. One that no other process writes to never answers [`Failure::Again`].
 pub trait Backend {
     /// The data loaded so far.
     fn loaded(&mut self) -> &mut Loaded;
 
     /// Begins a transaction and loads what requests need, and the time. An error means that nothing was begun.
-    fn load(&mut self, needs: &[Needs<'_>]) -> impl Future<Output = Result<(), Error>>;
+    fn load(&mut self, needs: &[Needs<'_>]) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Writes the rows of a change set.
-    fn apply(&mut self, changes: &ChangeSet) -> impl Future<Output = Result<(), Error>>;
-
-    /// Makes them durable. [`Error::OutcomeUnknown`] if they may be.
-    fn commit(&mut self) -> impl Future<Output = Result<(), Error>>;
+    /// Writes the rows of a change set, and makes them durable. [`Error::OutcomeUnknown`] if they may be.
+    fn commit(&mut self, changes: &ChangeSet) -> impl Future<Output = Result<(), Failure>>;
 
     /// Ends the transaction without any change, and forgets what was loaded if `changed`: decisions were merged into it.
     fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
@@ -53,12 +76,38 @@ pub async fn execute<B: Backend>(
     group: &mut Vec<Submission>,
     notifier: &Notifier,
 ) -> Result<(), Error> {
-    expire(group);
+    let mut attempt = 0;
+    loop {
+        expire(group);
+        attempt += 1;
+        match execute_once(backend, group, notifier).await {
+            Ok(()) => return Ok(()),
+            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Again(cause)) if attempt == ATTEMPTS => {
+                let error = Error::StoreUnavailable(cause);
+                group.drain(..).for_each(|submission| submission.answer(Err(error.clone())));
+                return Err(error);
+            }
+            Err(Failure::Again(cause)) => {
+                debug!(attempt, ?cause, "a group of writes is decided again");
+                let millis = BACKOFF_MILLIS.min(1 << attempt.min(16));
+                sleep(Duration::from_micros(fastrand::u64(0..millis * 1000))).await;
+            }
+        }
+    }
+}
+
+/// As [`execute`]. A group that has to be decided again is left as it was.
+async fn execute_once<B: Backend>(
+    backend: &mut B,
+    group: &mut Vec<Submission>,
+    notifier: &Notifier,
+) -> Result<(), Failure> {
     let needed: Vec<Needs<'_>> =
         group.iter().map(|submission| needs(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
     drop(needed);
-    if matches!(loaded, Err(Error::Damaged(..))) && group.len() > 1 {
+    if matches!(loaded, Err(Failure::Error(Error::Damaged(..)))) && group.len() > 1 {
         // The damage is one request's. The others are executed without it.
         for submission in std::mem::take(group) {
             let executed = Box::pin(execute(backend, &mut vec![submission], notifier)).await;
@@ -68,10 +117,10 @@ pub async fn execute<B: Backend>(
         }
         return Ok(());
     }
-    if let Err(failure) = loaded {
-        group.drain(..).for_each(|submission| submission.answer(Err(failure.clone())));
-        return Err(failure);
+    if let Err(Failure::Error(error)) = &loaded {
+        group.drain(..).for_each(|submission| submission.answer(Err(error.clone())));
     }
+    loaded?;
     let mut changes = ChangeSet::default();
     let mut decided: Vec<(Submission, Result<Answer, Error>)> = Vec::with_capacity(group.len());
     let mut waiting = std::mem::take(group).into_iter();
@@ -102,33 +151,38 @@ pub async fn execute<B: Backend>(
                 decided.into_iter().for_each(|(it, _)| it.answer(Err(undecided.clone())));
                 // Nothing of it happened, so that those behind it can still be executed.
                 group.extend(waiting);
-                return Err(failure);
+                return Err(failure.into());
             }
         };
         decided.push((submission, answer));
     }
-    let committed = commit(backend, &changes).await;
-    if committed.is_ok() {
-        notifier.wake(&changes);
-    }
+    let committed = match commit(backend, &changes).await {
+        Err(Failure::Again(cause)) => {
+            let again = decided.into_iter().map(|(submission, _)| submission);
+            group.splice(..0, again);
+            return Err(Failure::Again(cause));
+        }
+        Err(Failure::Error(error)) => Err(error),
+        Ok(()) => {
+            notifier.wake(&changes);
+            Ok(())
+        }
+    };
     // Events are shared with the answers: those are the last to hold them.
     drop(changes);
     for (submission, answer) in decided {
         submission.answer(committed.clone().and(answer));
     }
-    committed
+    Ok(committed?)
 }
 
-async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), Error> {
+async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), Failure> {
     if changes.is_empty() {
         backend.roll_back(false).await;
         backend.loaded().end_group();
         return Ok(());
     }
-    let mut committed = backend.apply(changes).await;
-    if committed.is_ok() {
-        committed = backend.commit().await;
-    }
+    let committed = backend.commit(changes).await;
     match committed {
         Ok(()) => backend.loaded().end_group(),
         Err(_) => backend.roll_back(true).await,

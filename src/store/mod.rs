@@ -10,10 +10,14 @@ pub mod group;
 pub mod memory;
 mod notifier;
 mod open;
+pub mod postgres;
 mod query;
 mod queue;
+mod search;
 pub mod sqlite;
 mod typed;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -34,7 +38,7 @@ pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
 pub use context::{CallId, Principal, RequestContext, trace_id};
 pub use notifier::{Notifier, Subscription};
-pub use open::{StoreOptions, open};
+pub use open::{PostgresSettings, StoreOptions, migrate, open, public_url};
 pub(crate) use query::Budget;
 pub use query::{
     ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
@@ -67,6 +71,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The notifier that watchers subscribe to.
     fn notifier(&self) -> &Notifier;
+
+    /// The time of its commits, by which sessions expire.
+    fn clock(&self) -> Arc<dyn Clock>;
 
     /// What the store can do, now and at every change.
     fn condition(&self) -> watch::Receiver<Condition>;

@@ -10,7 +10,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{commit::ChangeSet, domain::scope::Scope};
+use crate::{
+    commit::ChangeSet,
+    domain::{scope::Scope, token::Digest},
+};
 
 /// Wakes watchers by scope.
 #[derive(Debug, Default)]
@@ -18,11 +21,17 @@ pub struct Notifier(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// Each counts how often its scope was woken.
-    senders: HashMap<Scope, watch::Sender<u64>>,
-    /// Size at which scopes without watchers are dropped next: twice what was left the last time, so that a subscription costs the
-    /// same however many there are.
+    scopes: HashMap<Digest, WatchedScope>,
+    /// Number of scopes at which those without watchers are dropped next: twice what was left the last time, so that a subscription
+    /// costs the same however many there are.
     sweep_at: usize,
+}
+
+#[derive(Debug)]
+struct WatchedScope {
+    scope: Scope,
+    /// Counts how often the scope was woken.
+    wakes: watch::Sender<u64>,
 }
 
 /// Follows one scope. It turns changed with every wake.
@@ -30,34 +39,43 @@ pub type Subscription = watch::Receiver<u64>;
 
 impl Notifier {
     pub fn subscribe(&self, scope: &Scope) -> Subscription {
+        let digest = Digest::of_scope(scope);
         let mut watched = self.lock();
-        if let Some(sender) = watched.senders.get(scope) {
-            return sender.subscribe();
+        // Another scope of the same digest is woken along with it, which is harmless.
+        if let Some(found) = watched.scopes.get(&digest) {
+            return found.wakes.subscribe();
         }
-        if watched.senders.len() >= watched.sweep_at {
-            watched.senders.retain(|_, sender| sender.receiver_count() > 0);
-            watched.sweep_at = (watched.senders.len() * 2).max(64);
+        if watched.scopes.len() >= watched.sweep_at {
+            watched.scopes.retain(|_, watched| watched.wakes.receiver_count() > 0);
+            watched.sweep_at = (watched.scopes.len() * 2).max(64);
         }
-        let (sender, receiver) = watch::channel(0);
-        watched.senders.insert(scope.clone(), sender);
+        let (wakes, receiver) = watch::channel(0);
+        watched.scopes.insert(digest, WatchedScope { scope: scope.clone(), wakes });
         receiver
     }
 
     /// Wakes the watchers of every scope that a committed group changed.
     pub fn wake(&self, changes: &ChangeSet) {
-        let watched = self.lock();
-        if watched.senders.is_empty() {
-            return;
+        if !self.lock().scopes.is_empty() {
+            self.wake_all(changes.watched().map(|scope| Digest::of_scope(&scope)));
         }
-        let sessions = changes.sessions.values().map(|row| &row.info);
-        let sessions =
-            sessions.chain(&changes.removed).map(|info| Scope::Session(info.key.clone()));
-        let wide = changes.scopes.keys().filter_map(|key| key.wide());
-        for scope in sessions.chain(wide) {
-            if let Some(sender) = watched.senders.get(&scope) {
-                sender.send_modify(|wakes| *wakes += 1);
+    }
+
+    /// Wakes the watchers of scopes that somebody else changed.
+    pub fn wake_all(&self, scopes: impl IntoIterator<Item = Digest>) {
+        let watched = self.lock();
+        for digest in scopes {
+            if let Some(found) = watched.scopes.get(&digest) {
+                found.wakes.send_modify(|wakes| *wakes += 1);
             }
         }
+    }
+
+    /// The scopes that have watchers.
+    pub fn watched(&self) -> Vec<Scope> {
+        let watched = self.lock();
+        let scopes = watched.scopes.values().filter(|it| it.wakes.receiver_count() > 0);
+        scopes.map(|it| it.scope.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
@@ -103,7 +121,8 @@ mod tests {
         for at in 0..1000 {
             drop(notifier.subscribe(&Scope::Application(app(&at.to_string()))));
         }
-        assert!(notifier.lock().senders.len() <= 65);
+        assert!(notifier.lock().scopes.len() <= 65);
+        assert_eq!(notifier.watched(), [Scope::Application(app("kept"))]);
         notifier.wake(&change("kept"));
         assert!(kept.has_changed().unwrap());
     }

@@ -1,10 +1,11 @@
-//! Opens a store by its URL.
+//! Opens and migrates a store by its URL.
 
-use std::{num::NonZeroU64, str::FromStr, sync::Arc};
+use std::{num::NonZeroU64, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use super::{
     Store, SystemClock,
     memory::MemoryStore,
+    postgres::{self, PostgresOptions},
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
 };
 use crate::domain::token::StoreId;
@@ -12,7 +13,7 @@ use crate::domain::token::StoreId;
 /// Options of every store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Threads that read, at least 1.
+    /// Threads or connections that read, at least 1.
     pub readers: usize,
     /// Identity of a store that begins empty.
     pub new_id: StoreId,
@@ -20,6 +21,25 @@ pub struct StoreOptions {
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
+    pub postgres: PostgresSettings,
+}
+
+/// What only PostgreSQL has. See [`PostgresOptions`].
+#[derive(Clone, Debug)]
+pub struct PostgresSettings {
+    pub password_file: Option<PathBuf>,
+    pub writers: usize,
+    pub statement_timeout: Duration,
+    pub unnamed_statements: bool,
+}
+
+impl Default for PostgresSettings {
+    fn default() -> Self {
+        let PostgresOptions {
+            password_file, writers, statement_timeout, unnamed_statements, ..
+        } = PostgresOptions::new("", StoreId([0; 16]));
+        Self { password_file, writers, statement_timeout, unnamed_statements }
+    }
 }
 
 /// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
@@ -39,22 +59,89 @@ impl FromStr for Crash {
     }
 }
 
-/// Opens `sqlite:PATH` or `memory:`. An error is a whole sentence that says what to do.
-pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
-    let StoreOptions { readers, new_id, verify, crash } = options;
-    if url == "memory:" {
-        return Ok(Arc::new(MemoryStore::new(new_id, Arc::new(SystemClock))));
-    }
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => {
-            let options =
-                SqliteOptions { readers, verify, crash, ..SqliteOptions::new(path, new_id) };
-            let store = sqlite::open(options).await.map_err(|error| error.to_string())?;
-            Ok(Arc::new(store))
+/// The kind of a store, with what its URL names.
+enum Kind<'u> {
+    Memory,
+    Sqlite(&'u str),
+    Postgres(&'u str),
+}
+
+fn kind(url: &str) -> Result<Kind<'_>, String> {
+    match (url, url.strip_prefix("sqlite:")) {
+        ("memory:", _) => Ok(Kind::Memory),
+        (_, Some(path)) if !path.is_empty() => Ok(Kind::Sqlite(path)),
+        _ if ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) => {
+            Ok(Kind::Postgres(url))
         }
         _ => Err(format!(
-            "'{url}' is not the URL of a store. Pass sqlite:PATH for a file, or memory: to store nothing on disk."
+            "'{}' is not the URL of a store. Pass sqlite:PATH for a file, postgres://… for a database, or memory: to store nothing on disk.",
+            url.split('@').next_back().unwrap_or_default()
         )),
+    }
+}
+
+/// The URL of a store as people may see it: without a password.
+pub fn public_url(url: &str) -> String {
+    match kind(url) {
+        Ok(Kind::Postgres(url)) => postgres::public_url(url),
+        _ => url.to_owned(),
+    }
+}
+
+impl PostgresSettings {
+    fn options(&self, url: &str, new_id: StoreId) -> PostgresOptions {
+        let Self { password_file, writers, statement_timeout, unnamed_statements } = self.clone();
+        PostgresOptions {
+            password_file,
+            writers,
+            statement_timeout,
+            unnamed_statements,
+            ..PostgresOptions::new(url, new_id)
+        }
+    }
+}
+
+/// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
+pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
+    Ok(match kind(url)? {
+        Kind::Memory => Arc::new(MemoryStore::new(options.new_id, Arc::new(SystemClock))),
+        Kind::Sqlite(path) => {
+            let StoreOptions { readers, new_id, verify, crash, postgres: _ } = options;
+            let options =
+                SqliteOptions { readers, verify, crash, ..SqliteOptions::new(path, new_id) };
+            Arc::new(sqlite::open(options).await.map_err(|error| error.to_string())?)
+        }
+        Kind::Postgres(_) if options.verify => {
+            return Err(
+                "--verify is for sqlite: files. Check a PostgreSQL database with pg_amcheck."
+                    .to_owned(),
+            );
+        }
+        Kind::Postgres(url) => {
+            let StoreOptions { readers, new_id, verify: _, crash, postgres } = options;
+            let options = PostgresOptions { readers, crash, ..postgres.options(url, new_id) };
+            Arc::new(postgres::open(options).await.map_err(|error| error.to_string())?)
+        }
+    })
+}
+
+/// Brings a store to the newest version, or only tries that out. Returns the steps, as titles. An empty database gets an identity.
+pub async fn migrate(
+    url: &str,
+    new_id: StoreId,
+    settings: &PostgresSettings,
+    is_dry_run: bool,
+) -> Result<Vec<&'static str>, String> {
+    match kind(url)? {
+        Kind::Memory => Ok(Vec::new()),
+        Kind::Sqlite(path) => {
+            let migrate = if is_dry_run { sqlite::dry_run } else { sqlite::migrate_file };
+            migrate(path.as_ref()).map_err(|error| error.to_string())
+        }
+        Kind::Postgres(url) => {
+            let options = settings.options(url, new_id);
+            postgres::migrate(options, is_dry_run).await.map_err(|error| error.to_string())
+        }
     }
 }
 
@@ -71,13 +158,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(public_url("sqlite:a@b.db"), "sqlite:a@b.db");
+        let shown = public_url("postgres://me:secret@db:1234/sessions?password=secret");
+        assert_eq!(shown, "postgres://me@db:1234/sessions");
+        assert!(!public_url("postgres://me:secret@db:x/sessions").contains("secret"));
+    }
+
     #[tokio::test]
     async fn an_unknown_url_is_refused_with_the_forms_there_are() {
-        let options =
-            StoreOptions { readers: 1, new_id: StoreId([0; 16]), verify: false, crash: None };
-        for url in ["", "sqlite:", "memory", "postgres://localhost/x"] {
+        let options = StoreOptions {
+            readers: 1,
+            new_id: StoreId([0; 16]),
+            verify: false,
+            crash: None,
+            postgres: PostgresSettings::default(),
+        };
+        for url in ["", "sqlite:", "memory", "postgres:x", "mysql://u:secret@localhost/x"] {
             let error = open(url, options.clone()).await.err().unwrap();
             assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");
+            assert!(error.contains("postgres://") && !error.contains("secret"), "{error}");
         }
     }
 }

@@ -199,6 +199,11 @@ impl Budget {
         Self { items: max_items, bytes: max_bytes, is_first: true }
     }
 
+    /// The items and bytes that are left.
+    pub(crate) fn left(&self) -> (usize, usize) {
+        (self.items, self.bytes)
+    }
+
     /// Spends one item of `bytes`, if it fits. Returns whether it did.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let fits = self.is_first || (self.items > 0 && bytes <= self.bytes);

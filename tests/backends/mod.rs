@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use sessiond::{
@@ -14,9 +15,12 @@ use sessiond::{
     store::{
         Clock, Store,
         memory::MemoryStore,
+        postgres::{self, PostgresOptions},
         sqlite::{self, SqliteOptions},
     },
 };
+
+use crate::cluster::{database_of, pooled_database_of};
 
 /// A kind of store.
 pub struct Backend {
@@ -26,6 +30,11 @@ pub struct Backend {
     pub open: fn(PathBuf, Arc<dyn Clock>) -> Opening,
     /// Whether its data survives a restart.
     pub durable: bool,
+    /// Whether writes to one application take effect in the order in which they are submitted, whoever's they are. Writes of one user
+    /// always do.
+    pub in_order: bool,
+    /// How many times as long as another's its tests take.
+    pub cost: u32,
     /// Excluded cases as `concept::case`, each with the reason.
     pub excluded: &'static [(&'static str, &'static str)],
 }
@@ -69,6 +78,20 @@ macro_rules! for_each_backend {
         fn sqlite_without_cache() {
             $run(&$crate::backends::SQLITE_WITHOUT_CACHE, $($argument),*);
         }
+
+        #[test]
+        fn postgres() {
+            if $crate::cluster::shared_server().is_some() {
+                $run(&$crate::backends::POSTGRES, $($argument),*);
+            }
+        }
+
+        #[test]
+        fn postgres_behind_a_pooler() {
+            if $crate::cluster::pooled_server().is_some() {
+                $run(&$crate::backends::POSTGRES_BEHIND_A_POOLER, $($argument),*);
+            }
+        }
     };
 }
 pub(crate) use for_each_backend;
@@ -80,6 +103,8 @@ pub const MEMORY: Backend = Backend {
         Box::pin(async { Arc::new(MemoryStore::new(new_id(), clock)) as Arc<dyn Store> })
     },
     durable: false,
+    in_order: true,
+    cost: 1,
     excluded: &[(
         "durability::everything_is_there_after_a_restart",
         "it lives as long as its process, and promises nothing beyond",
@@ -103,6 +128,8 @@ pub const SQLITE: Backend = Backend {
         })
     },
     durable: true,
+    in_order: true,
+    cost: 1,
     excluded: &[],
 };
 
@@ -117,5 +144,49 @@ pub const SQLITE_WITHOUT_CACHE: Backend = Backend {
         })
     },
     durable: true,
+    in_order: true,
+    cost: 1,
     excluded: &[],
 };
+
+/// A database that other processes may use as well. A case has a schema of its own.
+pub const POSTGRES: Backend = Backend {
+    name: "postgres",
+    open: |folder, clock| {
+        Box::pin(async move {
+            let options = postgres_options(database_of(&folder), 1, clock);
+            Arc::new(postgres::open(options).await.unwrap()) as Arc<dyn Store>
+        })
+    },
+    durable: true,
+    in_order: true,
+    cost: 8,
+    excluded: &[],
+};
+
+/// The same behind pgbouncer, on two connections that write.
+pub const POSTGRES_BEHIND_A_POOLER: Backend = Backend {
+    name: "postgres behind a pooler",
+    open: |folder, clock| {
+        Box::pin(async move {
+            let options = postgres_options(pooled_database_of(&folder), 2, clock);
+            let options = PostgresOptions { unnamed_statements: true, ..options };
+            Arc::new(postgres::open(options).await.unwrap()) as Arc<dyn Store>
+        })
+    },
+    durable: true,
+    in_order: false,
+    cost: 8,
+    excluded: &[],
+};
+
+fn postgres_options(url: String, writers: usize, clock: Arc<dyn Clock>) -> PostgresOptions {
+    PostgresOptions {
+        readers: 2,
+        writers,
+        clock: Some(clock),
+        // A look at versions wakes watchers needlessly, which some cases count.
+        look_every: Duration::from_secs(86_400),
+        ..PostgresOptions::new(url, new_id())
+    }
+}

@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a case ends where what it takes for granted does not hold")]
 
 #[path = "../backends/mod.rs"]
+#[allow(dead_code, reason = "order and cost are for the model test")]
 mod backends;
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod concurrency;
 mod deadlines;
 mod deltas;

@@ -9,6 +9,8 @@ mod alone;
 #[allow(dead_code, reason = "exclusions are for cases of the suite")]
 mod backends;
 mod checks;
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod fold;
 mod history;
 mod limits;

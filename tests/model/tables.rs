@@ -135,7 +135,7 @@ impl Tables {
         for copied in copied {
             self.copy(copied.from, copied.to, copied.after, copied.up_to);
         }
-        self.tombstones.extend(begun_forks);
+        self.tombstones.extend(begun_forks.iter().map(|(fork, _)| fork));
         self.tombstones.retain(|tombstone| !finished_forks.contains(tombstone));
         if let Some(purged) = purged {
             self.purge(*purged);

@@ -9,7 +9,6 @@ use std::{
 };
 
 use sessiond::proto::v1::{event::BodyForm, state_delta::SetForm};
-use tempfile::TempDir;
 use tokio::{sync::Notify, task::JoinSet};
 use tonic::transport::Channel;
 
@@ -96,13 +95,11 @@ async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
     recovered
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acknowledged_is_recovered_after_kill_at_random_moments() {
-    let folder = TempDir::new().unwrap();
+async fn acknowledged_is_recovered_after_kill_at_random_moments(store: &str) {
     let mut events = vec![0; WRITERS];
     // Moments in acknowledgements since the start; primes, so that they fall anywhere between commits and checkpoints.
     for acknowledgements in [1, 7, 61, 251, 509, 1021] {
-        let server = Server::start(folder.path());
+        let server = Server::start_on(store, &[]);
         let channel = server.channel().await;
         for writer in 0..WRITERS {
             create(&channel, &session(writer), "{}").await;
@@ -123,16 +120,16 @@ async fn acknowledged_is_recovered_after_kill_at_random_moments() {
             let (writer, count) = done.unwrap();
             acknowledged[writer] = acknowledged[writer].max(count);
         }
-        let server = Server::start(folder.path());
+        let server = Server::start_on(store, &[]);
         events = check(&server.channel().await, &acknowledged).await;
         assert!(server.stop().status.success());
     }
 }
 
 /// Creates a session, appends one event that is acknowledged, and one in whose commit the server dies.
-async fn die_at(point: &str, folder: &TempDir) {
+async fn die_at(point: &str, store: &str) {
     // The creation is the first commit, the two appends are the second and the third.
-    let server = Server::start_with(folder.path(), &["--crash-point", point]);
+    let server = Server::start_on(store, &["--crash-point", point]);
     let channel = server.channel().await;
     create(&channel, "s", "{\"app:total\":0}").await;
     append(&channel, "s", event("one", "{\"count\":1}", "{}")).await.unwrap();
@@ -142,8 +139,8 @@ async fn die_at(point: &str, folder: &TempDir) {
 }
 
 /// Appends the second event once more; whether it was there, and what the state is then.
-async fn retry(folder: &TempDir) -> (u64, bool, serde_json::Value) {
-    let server = Server::start(folder.path());
+async fn retry(store: &str) -> (u64, bool, serde_json::Value) {
+    let server = Server::start_on(store, &[]);
     let channel = server.channel().await;
     let recovered = read(&channel, "s").await.events.len() as u64;
     let answer = append(&channel, "s", event("two", "{\"count\":2}", "{}")).await.unwrap();
@@ -153,20 +150,44 @@ async fn retry(folder: &TempDir) -> (u64, bool, serde_json::Value) {
     (recovered, answer.replayed, state)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_before_the_commit_leaves_nothing_of_it() {
-    let folder = TempDir::new().unwrap();
-    die_at("before-commit:3", &folder).await;
-    let (recovered, replayed, state) = retry(&folder).await;
+async fn a_crash_before_the_commit_leaves_nothing_of_it(store: &str) {
+    die_at("before-commit:3", store).await;
+    let (recovered, replayed, state) = retry(store).await;
     assert_eq!((recovered, replayed), (1, false));
     assert_eq!(state, serde_json::json!({"app:total": 2, "count": 2}));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_between_commit_and_acknowledgement_is_found_by_the_retry() {
-    let folder = TempDir::new().unwrap();
-    die_at("after-commit:3", &folder).await;
-    let (recovered, replayed, state) = retry(&folder).await;
+async fn a_crash_between_commit_and_acknowledgement_is_found_by_the_retry(store: &str) {
+    die_at("after-commit:3", store).await;
+    let (recovered, replayed, state) = retry(store).await;
     assert_eq!((recovered, replayed), (2, true));
     assert_eq!(state, serde_json::json!({"app:total": 2, "count": 2}));
+}
+
+/// Every test on a file, and on a database.
+macro_rules! on_every_store {
+    ($($test:ident,)+) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                let folder = tempfile::TempDir::new().unwrap();
+                super::$test(&crate::harness::file_in(folder.path())).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                if crate::cluster::shared_server().is_some() {
+                    super::$test(&crate::cluster::Database::create().url).await;
+                }
+            })+
+        }
+    };
+}
+
+on_every_store! {
+    acknowledged_is_recovered_after_kill_at_random_moments,
+    a_crash_before_the_commit_leaves_nothing_of_it,
+    a_crash_between_commit_and_acknowledgement_is_found_by_the_retry,
 }

@@ -72,6 +72,11 @@ impl Server {
         Self::run(serve(folder).args(arguments)).unwrap_or_else(|ended| panic!("{}", ended.log))
     }
 
+    /// Starts a server on a store, with more arguments.
+    pub fn start_on(store: &str, arguments: &[&str]) -> Self {
+        Self::run(serve_on(store).args(arguments)).unwrap_or_else(|ended| panic!("{}", ended.log))
+    }
+
     /// Runs a command that should become a server. How it ended, where it did not.
     pub fn run(command: &mut Command) -> Result<Self, Ended> {
         let mut child = command
@@ -149,10 +154,19 @@ impl Server {
 
 /// The command for a server on a SQLite file in `folder`.
 pub fn serve(folder: &Path) -> Command {
+    serve_on(&file_in(folder))
+}
+
+/// The URL of a SQLite file in `folder`.
+pub fn file_in(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("test.db").display())
+}
+
+/// The command for a server on a store.
+pub fn serve_on(store: &str) -> Command {
     let mut command = Command::new(PROGRAM);
-    let store = format!("sqlite:{}", folder.join("test.db").display());
     command
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", &store])
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
         .env_remove("SESSIOND_SERVER");
     command
 }

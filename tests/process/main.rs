@@ -7,6 +7,8 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod commands;
 mod crash;
 mod damaged;
@@ -17,6 +19,7 @@ mod files;
 mod harness;
 mod leftovers;
 mod refuse;
+mod replicas;
 mod shell;
 mod store_files;
 mod terminal;

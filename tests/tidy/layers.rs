@@ -31,8 +31,8 @@ const KNOWS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
     ("cli", &["domain", "proto"]),
-    ("offline", &["store"]),
-    ("config", &["domain"]),
+    ("offline", &["engine", "store", "config"]),
+    ("config", &["store", "domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),
 ];

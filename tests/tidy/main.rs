@@ -13,6 +13,7 @@ mod modules;
 mod paths;
 mod shape;
 mod source;
+mod sql;
 mod words;
 
 use std::{fmt, fs, path::Path, process::Command};
@@ -102,6 +103,12 @@ fn files_have_no_dependency_cycles() {
 #[test]
 fn drivers_and_the_wire_stay_in_their_folders() {
     assert_none(sources().iter().flat_map(boundaries::drivers));
+}
+
+#[test]
+fn sql_for_postgresql_keeps_to_what_distributed_engines_have() {
+    assert_none(written().iter().flat_map(|(path, text)| sql::banned(path, text)));
+    assert_none(written().iter().flat_map(|(path, text)| sql::misplaced(path, text)));
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn world_of_another_store() -> World {
     let store: Arc<dyn Store> =
         Arc::new(MemoryStore::new(StoreId([2; 16]), Arc::clone(&clock) as Arc<dyn Clock>));
     let options = EngineOptions::default();
-    let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, options);
+    let engine = Engine::new(store, options);
     World { engine: Arc::new(engine), clock }
 }
 

@@ -1,6 +1,6 @@
 //! A store that holds appends back until the test lets them pass, and records the order of their arrival.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
@@ -14,7 +14,7 @@ use crate::{
         token::StoreId,
     },
     store::{
-        ApplicationsQuery, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
+        ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
         RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
         StateView, Store, UsersQuery, WatchPage, WatchQuery, memory::MemoryStore,
     },
@@ -70,6 +70,10 @@ impl Store for GatedStore {
 
     fn notifier(&self) -> &Notifier {
         self.inner.notifier()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock()
     }
 
     fn condition(&self) -> watch::Receiver<Condition> {

@@ -67,6 +67,10 @@ impl Store for MemoryStore {
         &self.notifier
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     fn condition(&self) -> watch::Receiver<Condition> {
         watch::channel(Condition::Ready).1
     }

@@ -9,7 +9,7 @@ use crate::{
         ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
     },
     domain::prelude::*,
-    store::group::Backend,
+    store::group::{Backend, Failure},
 };
 
 /// Sessions that one sweep ends at most, so that others need not wait long.
@@ -244,21 +244,21 @@ impl Backend for World {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
         let mut loaded = Loaded::new(self.now, self.loaded.next_id.max(1));
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
         Ok(())
     }
 
-    async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
         let lease_end = self.loaded.now.plus(FORK_LEASE_SECS, 0).unwrap_or(Time::LAST);
         for info in &changes.removed {
             self.sessions.remove(&info.key);
             self.bare.remove(&(info.key.session_id.clone(), info.key.clone()));
             self.remove_log(info.incarnation);
         }
-        self.forks.extend(changes.begun_forks.iter().map(|fork| (*fork, lease_end)));
+        self.forks.extend(changes.begun_forks.iter().map(|(fork, _)| (*fork, lease_end)));
         for piece in &changes.copied {
             self.forks.insert(piece.to, lease_end);
             self.copy(piece);
@@ -293,10 +293,6 @@ impl Backend for World {
             self.forks.remove(&fork);
             self.remove_log(fork);
         }
-        Ok(())
-    }
-
-    async fn commit(&mut self) -> Result<(), Error> {
         Ok(())
     }
 

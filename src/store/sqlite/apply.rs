@@ -71,7 +71,7 @@ impl Writer {
             let row = (self.node_of(scope)?, id, fingerprint.0.to_le_bytes());
             self.tables.run("INSERT INTO request VALUES (?1, ?2, ?3)", row)?;
         }
-        begun_forks.iter().try_for_each(|fork| self.lease(*fork))?;
+        begun_forks.iter().try_for_each(|(fork, _)| self.lease(*fork))?;
         copied.iter().try_for_each(|piece| self.copy_events(piece))?;
         finished_forks.iter().try_for_each(|fork| self.finish_fork(*fork))?;
         purged.map_or(Ok(()), |incarnation| self.purge(incarnation))

@@ -54,6 +54,19 @@ pub fn dry_run(path: &Path) -> Result<Vec<&'static str>, OpenError> {
     try_out(path, MIGRATIONS)
 }
 
+/// Migrates a file that no server has open. Returns the steps that were applied, as titles.
+pub fn migrate_file(path: &Path) -> Result<Vec<&'static str>, OpenError> {
+    let path = whole_path(path)?;
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let _lock = lock(&path)?;
+    let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
+    let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
+    migrate(&path, &mut connection, from, MIGRATIONS)?;
+    Ok(pending(from, MIGRATIONS).iter().map(|step| step.title).collect())
+}
+
 /// Applies the steps that a file needs, in one transaction. The caller has locked the file.
 pub(super) fn migrate(
     path: &Path,

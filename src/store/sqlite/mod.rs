@@ -58,7 +58,7 @@ use super::{
 use crate::commit::{Answer, Request};
 pub use compact::compact;
 pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
-pub use migrate::dry_run;
+pub use migrate::{dry_run, migrate_file};
 
 /// Milliseconds after which a retry makes sense when the write queue is full: the time that a full queue takes.
 const RETRY_AFTER_MILLIS: u64 = 200;
@@ -151,6 +151,10 @@ impl Store for SqliteStore {
 
     fn notifier(&self) -> &Notifier {
         &self.notifier
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn condition(&self) -> watch::Receiver<Condition> {

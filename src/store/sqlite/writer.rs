@@ -22,7 +22,11 @@ use super::{
 };
 use crate::{
     commit::{ChangeSet, Loaded, Needs, Request},
-    store::{Notifier, group::Backend, group::Submission, group::execute, queue::Queue},
+    store::{
+        Notifier,
+        group::{Backend, Failure, Submission, execute},
+        queue::Queue,
+    },
 };
 
 /// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
@@ -189,27 +193,24 @@ impl Backend for Writer {
         &mut self.loaded
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
         self.disk.file.check()?;
-        self.tables.run("BEGIN IMMEDIATE", ())?;
+        self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
         self.loaded.now = self.options.clock.now();
         let loaded = needs.iter().try_for_each(|needs| self.load_needs(needs));
         if loaded.is_err() {
             self.roll_back(true).await;
         }
-        loaded
+        Ok(loaded?)
     }
 
-    async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
         self.apply_changes(changes)?;
         if self.next_id != self.loaded.next_id {
             self.next_id = self.loaded.next_id;
-            self.tables.run("UPDATE meta SET next_id = ?1", [self.next_id])?;
+            let next_id = "UPDATE meta SET next_id = ?1";
+            self.tables.run(next_id, [self.next_id]).map_err(Error::from)?;
         }
-        Ok(())
-    }
-
-    async fn commit(&mut self) -> Result<(), Error> {
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
         if let Err(error) = self.tables.run("COMMIT", ()) {
@@ -219,14 +220,15 @@ impl Backend for Writer {
                 code,
                 Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
             );
-            return Err(match self.broken {
+            let error = match self.broken {
                 true => Error::OutcomeUnknown(Cause::new(error)),
                 false => error.into(),
-            });
+            };
+            return Err(error.into());
         }
         self.abort_at(CrashPoint::AfterCommitBeforeAck);
         // What went into a file that is no longer there is not acknowledged.
-        self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))
+        Ok(self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))?)
     }
 
     async fn roll_back(&mut self, changed: bool) {

@@ -49,6 +49,10 @@ impl Store for NaiveStore {
         &self.notifier
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     fn condition(&self) -> watch::Receiver<Condition> {
         watch::channel(Condition::Ready).1
     }

@@ -90,16 +90,12 @@ impl group::Backend for PanickingWriter<'_> {
         self.writer.loaded()
     }
 
-    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), group::Failure> {
         self.writer.load(needs).await
     }
 
-    async fn apply(&mut self, changes: &ChangeSet) -> Result<(), Error> {
-        self.writer.apply(changes).await
-    }
-
-    async fn commit(&mut self) -> Result<(), Error> {
-        self.writer.commit().await
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), group::Failure> {
+        self.writer.commit(changes).await
     }
 
     async fn roll_back(&mut self, changed: bool) {

@@ -1,0 +1,146 @@
+//! URLs, without a server.
+
+use tempfile::TempDir;
+use tokio_postgres::config::TargetSessionAttrs;
+
+use super::*;
+
+fn parse(url: &str) -> Result<Address, AddressError> {
+    Address::parse_in(url, None, None)
+}
+
+fn config(url: &str) -> Config {
+    parse(url).unwrap().config
+}
+
+#[test]
+fn an_address_has_a_user_hosts_and_a_database() {
+    let address =
+        parse("postgresql://me:hidden@a,b:1,[::1]:2/d%20b?target_session_attrs=read-write");
+    let address = address.unwrap();
+    assert_eq!(address.to_string(), "postgres://me@a:5432,b:1,[::1]:2/d%20b");
+    assert_eq!(address.config.get_password(), Some(&b"hidden"[..]));
+    assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+}
+
+#[test]
+fn a_socket_is_named_in_either_way_and_has_no_tls() {
+    for url in ["postgres:///db?host=/run/pg&sslmode=verify-full", "postgres://%2Frun%2Fpg/db"] {
+        let address = parse(url).unwrap();
+        assert_eq!(address.config.get_hosts(), [Host::Unix("/run/pg".into())]);
+        assert_eq!(address.mode, Mode::Disable);
+        assert!(address.to_string().starts_with("postgres://%2Frun%2Fpg"), "{address}");
+    }
+}
+
+#[test]
+fn defaults_can_be_changed() {
+    let given = config("postgres://h");
+    assert_eq!(given.get_application_name(), Some("sessiond"));
+    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(5)));
+    assert_eq!(given.get_tcp_user_timeout(), Some(&Duration::from_secs(30)));
+    assert_eq!(given.get_keepalives_idle(), Duration::from_secs(15));
+    assert_eq!(given.get_keepalives_retries(), Some(3));
+    let changed = config(
+        "postgres://h?application_name=a%40%26b&connect_timeout=1&tcp_user_timeout=2500\
+         &keepalives_idle=4&keepalives_count=9&options=-csearch_path%3Dx",
+    );
+    assert_eq!(changed.get_application_name(), Some("a@&b"));
+    assert_eq!(changed.get_connect_timeout(), Some(&Duration::from_secs(1)));
+    assert_eq!(changed.get_tcp_user_timeout(), Some(&Duration::from_millis(2500)));
+    assert_eq!(changed.get_keepalives_idle(), Duration::from_secs(4));
+    assert_eq!(changed.get_keepalives_retries(), Some(9));
+    assert_eq!(changed.get_options(), Some("-csearch_path=x"));
+}
+
+#[test]
+fn the_password_comes_from_the_url_a_file_or_the_environment() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("password");
+    fs::write(&file, "of the file\r\n").unwrap();
+    let missing = folder.path().join("missing");
+    let password = |url: &str, file: Option<&Path>| {
+        let address = Address::parse_in(url, file, Some("of the environment".into()))?;
+        Ok(String::from_utf8(address.config.get_password().unwrap().to_vec()).unwrap())
+    };
+    assert_eq!(password("postgres://u:of%20the%20url@h", None).unwrap(), "of the url");
+    assert_eq!(password("postgres://u@h?password=p", None).unwrap(), "p");
+    assert_eq!(password("postgres://u@h", Some(&file)).unwrap(), "of the file");
+    assert_eq!(password("postgres://u@h", None).unwrap(), "of the environment");
+    assert_eq!(password("postgres://u:p@h", Some(&file)), Err(AddressError::TwoPasswords));
+    let error = password("postgres://u@h", Some(&missing)).unwrap_err();
+    assert!(error.to_string().contains("missing' cannot be read"), "{error}");
+}
+
+#[test]
+fn a_password_file_is_read_for_each_connection() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("password");
+    fs::write(&file, "first\n").unwrap();
+    let address = Address::parse_in("postgres://u@h", Some(&file), None).unwrap();
+    assert_eq!(address.current().get_password(), Some(&b"first"[..]));
+    fs::write(&file, "second\n").unwrap();
+    assert_eq!(address.current().get_password(), Some(&b"second"[..]));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(address.current().get_password(), Some(&b"first"[..]));
+}
+
+#[test]
+fn sslmode_is_as_libpq_has_it() {
+    for (mode, driver) in [
+        ("disable", SslMode::Disable),
+        ("allow", SslMode::Prefer),
+        ("prefer", SslMode::Prefer),
+        ("require", SslMode::Require),
+    ] {
+        assert_eq!(config(&format!("postgres://h?sslmode={mode}")).get_ssl_mode(), driver);
+    }
+    assert_eq!(config("postgres://h").get_ssl_mode(), SslMode::Prefer);
+    let tls = |query: &str| match parse(&format!("postgres://h?{query}")) {
+        Err(AddressError::Tls(error)) => error,
+        other => panic!("{query}: {other:?}"),
+    };
+    assert_eq!(tls("sslmode=x"), TlsError::UnknownMode("x".into()));
+    assert_eq!(tls("sslmode=verify-ca"), TlsError::NoRoot("verify-ca"));
+    assert_eq!(tls("sslmode=verify-full"), TlsError::NoRoot("verify-full"));
+    assert_eq!(tls("sslmode=require&sslrootcert=system"), TlsError::WeakSystem);
+    assert_eq!(tls("sslcert=a.pem"), TlsError::HalfIdentity);
+    assert_eq!(tls("sslkey=a.pem"), TlsError::HalfIdentity);
+    for parameter in ["sslrootcert", "sslcert"] {
+        let error = tls(&format!("{parameter}=%2Fnowhere.pem&sslkey=%2Fnowhere.key"));
+        assert!(matches!(&error, TlsError::File { parameter: of, .. } if *of == parameter));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_without_the_password() {
+    for (url, says) in [
+        ("", "Write postgres://"),
+        ("postgres:me:hidden@host", "Write postgres://"),
+        ("mysql://me:hidden@host", "Write postgres://"),
+        ("postgres://me:hid@den@host/db", "as %40"),
+        ("postgres://me:hid?den@host/db", "as %40"),
+        ("postgres://me:hidden@host?a@b", "as %40"),
+        ("postgres://me:hidden@host?connect_timeout", "NAME=VALUE"),
+        (
+            "postgres://me:hidden@host?color=red",
+            "'color', which is not known. Known are application_name,",
+        ),
+        ("postgres://me:hidden@host:x/db", "invalid value for option `port`"),
+        ("postgres://me:hidden@host?connect_timeout=soon", "`connect_timeout`"),
+        ("postgres://me:hidden@host?tcp_user_timeout=soon", "milliseconds"),
+        ("postgres://me:hidden@host?options=%ff", "invalid utf-8"),
+        ("postgres://me:hidden@/db", "names no host"),
+        ("postgres:///db", "names no host"),
+    ] {
+        let error = parse(url).unwrap_err();
+        let texts = [error.to_string(), format!("{error:?}")];
+        assert!(texts[0].contains(says), "{url}: {error}");
+        assert!(
+            texts.iter().all(|text| !text.contains("hid") && !text.contains("den")),
+            "{url}: {error}"
+        );
+    }
+    let address = parse("postgres://me:hidden@host/db?password=hidden").unwrap();
+    assert!(!format!("{address} {address:?}").contains("hidden"));
+}

@@ -1,0 +1,131 @@
+//! Statements over many rows at once: each parameter is a column, an array with one place for each row.
+
+use std::borrow::Cow;
+
+use futures_util::future::{BoxFuture, join_all};
+use tokio_postgres::types::ToSql;
+
+use super::{connection::Connection, node::Node, prelude::*};
+
+/// A statement with the columns that it takes, in the order of its parameters.
+pub(super) struct Columns<'a> {
+    sql: Cow<'static, str>,
+    types: Vec<Type>,
+    values: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { sql: sql.into(), types: Vec::new(), values: Vec::new() }
+    }
+
+    /// A parameter of this type.
+    pub(super) fn value(mut self, of: Type, value: impl ToSql + Sync + Send + 'a) -> Self {
+        self.types.push(of);
+        self.values.push(Box::new(value));
+        self
+    }
+
+    /// A sequence, a version or a size.
+    pub(super) fn number(self, number: u64) -> Self {
+        self.value(Type::INT8, number.cast_signed())
+    }
+
+    pub(super) fn texts<T: ToSql + Sync + Send + 'a>(
+        self,
+        texts: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.value(Type::TEXT_ARRAY, texts.into_iter().collect::<Vec<T>>())
+    }
+
+    /// Sequences, versions and sizes.
+    pub(super) fn numbers(self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        self.signed(numbers.into_iter().map(u64::cast_signed))
+    }
+
+    pub(super) fn signed<T: ToSql + Sync + Send + 'a>(
+        self,
+        numbers: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.value(Type::INT8_ARRAY, numbers.into_iter().collect::<Vec<T>>())
+    }
+
+    /// Two columns: seconds and nanoseconds.
+    pub(super) fn times(self, times: impl Iterator<Item = Time> + Clone) -> Self {
+        self.optional_times(times.map(Some))
+    }
+
+    /// As [`Columns::times`].
+    pub(super) fn optional_times(self, times: impl Iterator<Item = Option<Time>> + Clone) -> Self {
+        let nanos: Vec<_> = times.clone().map(|time| time.map(super::row::nanos)).collect();
+        self.signed(times.map(|time| time.map(Time::secs))).value(Type::INT4_ARRAY, nanos)
+    }
+
+    pub(super) fn fingerprints(self, fingerprints: impl Iterator<Item = Fingerprint>) -> Self {
+        let bytes: Vec<_> = fingerprints.map(|it| it.0.to_le_bytes().to_vec()).collect();
+        self.value(Type::BYTEA_ARRAY, bytes)
+    }
+
+    /// Three columns: application, user, incarnation.
+    pub(super) fn nodes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
+        self.scopes(nodes.clone()).numbers(nodes.map(|node| node.incarnation.0))
+    }
+
+    /// Three parameters that are no columns: application, user, incarnation.
+    pub(super) fn node(self, node: &'a Node) -> Self {
+        self.value(Type::TEXT, &node.app_name)
+            .value(Type::TEXT, &node.user_id)
+            .number(node.incarnation.0)
+    }
+
+    /// Three parameters that are no columns: application, user, session id.
+    pub(super) fn address(self, key: &'a SessionKey) -> Self {
+        self.value(Type::TEXT, &key.app_name)
+            .value(Type::TEXT, &key.user_id)
+            .value(Type::TEXT, &key.session_id)
+    }
+
+    /// Two parameters that are no columns: seconds and nanoseconds.
+    pub(super) fn time(self, time: Time) -> Self {
+        self.value(Type::INT8, time.secs()).value(Type::INT4, super::row::nanos(time))
+    }
+
+    /// Two columns: application and user.
+    pub(super) fn scopes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
+        self.texts(nodes.clone().map(|node| &node.app_name)).texts(nodes.map(|node| &node.user_id))
+    }
+
+    /// Three columns: application, user, session id.
+    pub(super) fn addresses(self, keys: impl Iterator<Item = &'a SessionKey> + Clone) -> Self {
+        self.texts(keys.clone().map(|key| &key.app_name))
+            .texts(keys.clone().map(|key| &key.user_id))
+            .texts(keys.map(|key| &key.session_id))
+    }
+
+    pub(super) async fn prepare(&self, connection: &Connection) -> Result<()> {
+        connection.prepare(&[(&self.sql, &self.types)]).await
+    }
+
+    /// Executes it. The rows that it returns.
+    pub(super) fn all<'c>(&'c self, connection: &'c Connection) -> Step<'c> {
+        Box::pin(async move {
+            let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
+            let parameters: Vec<_> = values.zip(self.types.iter().cloned()).collect();
+            connection.all(&self.sql, &parameters).await
+        })
+    }
+}
+
+/// A statement of a pipeline. It is sent when it is first polled.
+pub(super) type Step<'c> = BoxFuture<'c, Result<Vec<Row>>>;
+
+/// A statement that returns no rows, as a step.
+pub(super) fn step<'c>(statement: impl Future<Output = Result<()>> + Send + 'c) -> Step<'c> {
+    Box::pin(async move { statement.await.map(|()| Vec::new()) })
+}
+
+/// Sends statements one behind the other without waiting. They are prepared. The error is that of the first that failed, because
+/// those behind it fail for its sake.
+pub(super) async fn pipeline(steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>> {
+    join_all(steps).await.into_iter().collect()
+}

@@ -1,0 +1,125 @@
+//! Rows of a log: the events of a session, or the changes of an application or a user.
+//!
+//! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
+
+use super::{
+    columns::Columns,
+    connection::Connection,
+    node::Node,
+    prelude::*,
+    row::{EVENT_BYTES, number},
+    schema::WIDE,
+};
+use crate::store::group::Failure;
+
+/// Rows of a log that one statement reads at most.
+pub(super) const PIECE_ROWS: usize = 256;
+
+/// Bytes of the long columns of rows that one statement reads: it ends with the row that reaches them.
+pub(super) const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes of the long columns of a change of an application or a user.
+const CHANGE_BYTES: &str =
+    "coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)";
+
+/// Where a node's log lies.
+struct Log {
+    table: &'static str,
+    version: &'static str,
+    bytes: &'static str,
+    /// `incarnation` is part of the key of events only.
+    condition: &'static str,
+}
+
+impl Log {
+    fn of(node: &Node) -> Self {
+        match node.incarnation == WIDE {
+            true => Self {
+                table: "scope_log",
+                version: "version",
+                bytes: CHANGE_BYTES,
+                condition: "app_name = $1 AND user_id = $2 AND $3::bigint = 0",
+            },
+            false => Self {
+                table: "event",
+                version: "sequence",
+                bytes: EVENT_BYTES,
+                condition: "app_name = $1 AND user_id = $2 AND incarnation = $3",
+            },
+        }
+    }
+}
+
+/// The first versions of ranges `(after, up_to]`, which are in the order of the read.
+pub(super) fn first_of(
+    ranges: &[(Version, Version)],
+    descending: bool,
+    max_rows: usize,
+) -> Vec<Version> {
+    let versions = ranges.iter().flat_map(|&(after, up_to)| {
+        let count = usize::try_from(up_to.saturating_sub(after)).unwrap_or(usize::MAX);
+        let version = move |at: usize| match descending {
+            true => up_to - at as u64,
+            false => after + 1 + at as u64,
+        };
+        (0..count).map(version)
+    });
+    versions.take(max_rows).collect()
+}
+
+/// The rows of versions, which ascend or descend, in that order, until their long columns have `max_bytes`; `None`: no column is long.
+/// The first column is the version. Returns at least one row, and none behind one that is missing.
+pub(super) async fn rows(
+    connection: &Connection,
+    node: &Node,
+    columns: &str,
+    versions: &[Version],
+    max_bytes: Option<usize>,
+) -> Result<Vec<Row>, Failure> {
+    let (Some(&first), Some(&last)) = (versions.first(), versions.last()) else {
+        return Ok(Vec::new());
+    };
+    let Log { table, version, bytes, condition } = Log::of(node);
+    let (low, high) = (first.min(last), first.max(last));
+    let order = if last < first { "DESC" } else { "ASC" };
+    // Of a range the rows come in their order, without being sorted.
+    let among = match ((high - low) as usize >= versions.len(), max_bytes) {
+        (false, _) => String::new(),
+        (true, None) => format!("AND {version} = ANY($6)"),
+        (true, Some(_)) => format!("AND {version} = ANY($7)"),
+    };
+    let from = format!("FROM {table} WHERE {condition} AND {version} BETWEEN $4 AND $5 {among}");
+    let sql = match max_bytes {
+        None => format!("SELECT {columns} {from} ORDER BY {version} {order}"),
+        Some(_) => format!(
+            "SELECT {columns} FROM (
+                 SELECT *, sum({bytes}) OVER (ORDER BY {version} {order}) - ({bytes}) AS bytes_before
+                 {from}) log
+             WHERE bytes_before < $6 ORDER BY {version} {order}"
+        ),
+    };
+    let mut select = Columns::new(sql).node(node).number(low).number(high);
+    if let Some(max_bytes) = max_bytes {
+        select = select.number(max_bytes.clamp(1, PIECE_BYTES) as u64);
+    }
+    if !among.is_empty() {
+        select = select.numbers(versions.iter().copied());
+    }
+    Ok(until_missing(select.all(connection).await?, versions)?)
+}
+
+/// Rows up to the first that is not there. One at least has to be: the others may have been too many bytes.
+fn until_missing(mut rows: Vec<Row>, versions: &[Version]) -> Result<Vec<Row>, Error> {
+    let mut found = 0;
+    for (row, version) in rows.iter().zip(versions) {
+        if number(row, 0)? != *version {
+            break;
+        }
+        found += 1;
+    }
+    if let (0, Some(missing)) = (found, versions.first()) {
+        return Err(Error::damaged(Damage::Log, format!("position {missing} is missing")));
+    }
+    rows.truncate(found);
+    Ok(rows)
+}

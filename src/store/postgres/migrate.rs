@@ -1,0 +1,118 @@
+//! Numbered migrations: whoever comes first applies them while the others wait.
+//!
+//! A release that changes the tables adds a step to `MIGRATIONS`. Replicas of the release before run beside it for a while, so a step
+//! leaves what they read and write.
+
+use tokio_postgres::error::SqlState;
+use tracing::info;
+
+use super::{
+    connection::Connection,
+    prelude::*,
+    refused::OpenError,
+    row::number,
+    schema::{META, Migration},
+};
+
+/// Times that the table of the version is made, while others make it at the same moment.
+const ATTEMPTS: usize = 10;
+
+/// The version of a database's tables, with the identity of its store; `None`: it has no tables.
+type Present = Option<(i32, StoreId)>;
+
+/// Brings the tables to the newest version. An empty database gets this identity. Returns the identity.
+pub(super) async fn migrate(
+    connection: &Connection,
+    migrations: &[Migration],
+    new_id: StoreId,
+) -> Result<StoreId, OpenError> {
+    make_meta(connection).await?;
+    connection.begin().await?;
+    let insert = "INSERT INTO meta VALUES (1, 0, $1, 1) ON CONFLICT (id) DO NOTHING";
+    connection.run(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
+    // Whoever comes second waits here.
+    let present = present(connection, " FOR UPDATE").await?;
+    let (version, id) = present.unwrap_or((0, new_id));
+    let applied = apply(connection, migrations, version).await;
+    match applied {
+        Ok(steps) => {
+            connection.commit().await?;
+            for Migration { version, title, .. } in steps {
+                info!(version, title, "applied a migration");
+            }
+            Ok(id)
+        }
+        Err(error) => {
+            connection.roll_back().await?;
+            Err(error)
+        }
+    }
+}
+
+/// The steps that opening a database would apply, as titles. They are tried and rolled back.
+pub(super) async fn try_out(
+    connection: &Connection,
+    migrations: &'static [Migration],
+) -> Result<Vec<&'static str>, OpenError> {
+    connection.begin().await?;
+    connection.batch(META).await?;
+    let version = present(connection, "").await?.map_or(0, |(version, _)| version);
+    let applied = apply(connection, migrations, version).await;
+    connection.roll_back().await?;
+    Ok(applied?.iter().map(|step| step.title).collect())
+}
+
+async fn make_meta(connection: &Connection) -> Result<(), OpenError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match connection.batch(META).await {
+            // Two who make a table at the same moment collide in the catalogue, whatever the statement says.
+            Err(error) if attempt < ATTEMPTS && is_made_elsewhere(&error) => {}
+            made => return Ok(made?),
+        }
+    }
+}
+
+fn is_made_elsewhere(error: &tokio_postgres::Error) -> bool {
+    let made = [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
+    error.code().is_some_and(|code| made.contains(code))
+}
+
+async fn present(connection: &Connection, lock: &str) -> Result<Present, OpenError> {
+    let sql = format!("SELECT schema_version, store_id FROM meta WHERE id = 1{lock}");
+    let Some(row) = connection.one(&sql, &[]).await? else { return Ok(None) };
+    let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?).map_err(|_| OpenError::Foreign)?;
+    Ok(Some((row.try_get(0)?, StoreId(id))))
+}
+
+/// Applies the steps behind a version.
+async fn apply<'m>(
+    connection: &Connection,
+    migrations: &'m [Migration],
+    version: i32,
+) -> Result<&'m [Migration], OpenError> {
+    let newest = migrations.last().map_or(0, |step| step.version);
+    if version > newest {
+        return Err(OpenError::Newer { version, newest });
+    }
+    let applied = migrations.iter().take_while(|step| step.version <= version).count();
+    let steps = &migrations[applied..];
+    for Migration { version, sql, .. } in steps {
+        let failed = |error: tokio_postgres::Error| OpenError::Migration {
+            version: *version,
+            cause: Cause::new(error).0,
+        };
+        connection.batch(sql).await.map_err(failed)?;
+        let set = "UPDATE meta SET schema_version = $1 WHERE id = 1";
+        connection.run(set, &[(version, Type::INT4)]).await.map_err(failed)?;
+    }
+    Ok(steps)
+}
+
+/// A block of numbers that were never used: the first of `count`.
+pub(super) async fn take_numbers(connection: &Connection, count: u64) -> Result<u64> {
+    let sql = "UPDATE meta SET next_id = next_id + $1 WHERE id = 1 RETURNING next_id - $1";
+    let row = connection.one(sql, &[(&count.cast_signed(), Type::INT8)]).await?;
+    row.map_or(Ok(0), |row| number(&row, 0))
+}

@@ -1,0 +1,258 @@
+//! Watches across replicas. A commit of one replica wakes watchers of the others.
+//!
+//! * After a commit its replica sends the digests of the scopes that changed with NOTIFY, by a connection that does nothing else: a
+//!   notification inside of the commit would take a lock that all commits share.
+//! * Every replica listens, and looks every now and then (`PostgresOptions::look_every`) whether a watched scope has another version. So nothing depends on a notification:
+//!   a pooler, an engine or a lost connection that swallows it delays a wake until then.
+//! * The same look tells whether the database can be reached.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tracing::{debug, info, warn};
+
+use super::{connection::Connection, prelude::*, row::number, shared::Shared};
+use crate::{domain::token::Digest, store::Condition};
+
+/// Milliseconds between two notifications: a burst of commits costs a few of them.
+const NOTIFY_MILLIS: u64 = 10;
+
+/// Digests of one notification. Each is 16 hexadecimal digits, behind those of the replica, and PostgreSQL takes less than 8,000 bytes.
+const DIGESTS: usize = 480;
+
+/// Notifications that wait for the listener, each of less than 8,000 bytes.
+const INBOX: usize = 1_000;
+
+/// Seconds after which a lost connection for listening is replaced.
+const LISTEN_AGAIN_SECS: u64 = 1;
+
+/// Scopes of one statement of such a look: a few milliseconds of the database.
+const LOOK_SCOPES: usize = 1_000;
+
+/// The channel of a store: others in the same database have channels of their own.
+fn channel(id: StoreId) -> String {
+    format!("sessiond_{:032x}", u128::from_be_bytes(id.0))
+}
+
+fn payload(replica: u64, digests: &[Digest]) -> String {
+    let words = [replica].into_iter().chain(digests.iter().map(|digest| digest.0));
+    words.map(|word| format!("{word:016x}")).collect()
+}
+
+/// The replica that sent a notification, and its digests. What sessiond did not write is passed over.
+fn read_payload(payload: &str) -> (Option<u64>, impl Iterator<Item = Digest>) {
+    let words = payload.as_bytes().chunks(16).filter_map(|word| std::str::from_utf8(word).ok());
+    let mut words = words.filter_map(|word| u64::from_str_radix(word, 16).ok());
+    (words.next(), words.map(Digest))
+}
+
+/// Announces what this replica's commits changed, for ever.
+pub(super) async fn announce(shared: Arc<Shared>, id: StoreId) {
+    let channel = channel(id);
+    let mut connection = None;
+    loop {
+        let scopes = shared.outbox.take().await;
+        if let Err(error) = send(&shared, &mut connection, &channel, &scopes).await {
+            debug!(%error, "a notification was not sent");
+            connection = None;
+        }
+        sleep(Duration::from_millis(NOTIFY_MILLIS)).await;
+    }
+}
+
+async fn send(
+    shared: &Shared,
+    connection: &mut Option<Connection>,
+    channel: &str,
+    scopes: &[Digest],
+) -> Result<()> {
+    let sender = match connection {
+        Some(sender) => sender,
+        None => {
+            let sender = shared.connect().await?;
+            // A notification need not survive a crash.
+            sender.batch("SET synchronous_commit = off").await?;
+            connection.insert(sender)
+        }
+    };
+    for digests in scopes.chunks(DIGESTS) {
+        let payload = payload(shared.replica, digests);
+        let parameters = [(&channel as _, Type::TEXT), (&payload as _, Type::TEXT)];
+        sender.all("SELECT pg_notify($1, $2)", &parameters).await?;
+    }
+    Ok(())
+}
+
+/// Wakes watchers by the notifications of all replicas, for ever.
+pub(super) async fn listen(shared: Arc<Shared>, id: StoreId) {
+    loop {
+        let (sender, mut received) = mpsc::channel(INBOX);
+        match start_listening(&shared, id, sender).await {
+            Ok(_connection) => {
+                // Until the connection ends.
+                while let Some(payload) = received.recv().await {
+                    let (replica, digests) = read_payload(&payload);
+                    // Its own commits have woken everybody here.
+                    if replica != Some(shared.replica) {
+                        shared.notifier.wake_all(digests);
+                    }
+                }
+            }
+            Err(error) => debug!(%error, "listening to other replicas failed"),
+        }
+        sleep(Duration::from_secs(LISTEN_AGAIN_SECS)).await;
+    }
+}
+
+async fn start_listening(
+    shared: &Shared,
+    id: StoreId,
+    sender: mpsc::Sender<String>,
+) -> Result<Connection> {
+    let connection = shared.connect_listening(sender).await?;
+    connection.batch(&format!("LISTEN {}", channel(id))).await?;
+    Ok(connection)
+}
+
+/// Looks for changes of watched scopes, and whether the database can be reached, for ever.
+pub(super) async fn look(shared: Arc<Shared>) {
+    let mut rounds = interval(shared.options.look_every);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first one is at once: the store has just been opened.
+    rounds.tick().await;
+    let mut connection = None;
+    let mut known = HashMap::new();
+    loop {
+        rounds.tick().await;
+        let looked = look_once(&shared, &mut connection, &mut known).await;
+        if looked.is_err() {
+            connection = None;
+        }
+        report(&shared, looked);
+    }
+}
+
+/// Tells the condition of the database when it changes.
+fn report(shared: &Shared, looked: Result<()>) {
+    let unreachable = looked.is_err();
+    let changed = shared.condition.send_if_modified(|condition| {
+        let was = *condition == Condition::Unreachable;
+        if unreachable != was {
+            *condition = if unreachable { Condition::Unreachable } else { Condition::Ready };
+        }
+        unreachable != was
+    });
+    match looked {
+        Err(error) if changed => warn!(%error, "the database cannot be reached, trying again"),
+        Ok(()) if changed => info!("the database can be reached again"),
+        _ => {}
+    }
+}
+
+/// The version of a watched scope: other numbers mean that something changed.
+type Seen = [u64; 3];
+
+const SESSION_VERSIONS: &str = "
+SELECT w.at, s.incarnation, s.last_sequence, s.update_secs, s.update_nanos
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS w (app_name, user_id, session_id, at)
+JOIN session s ON s.app_name = w.app_name AND s.user_id = w.user_id AND s.session_id = w.session_id";
+
+const SCOPE_VERSIONS: &str = "
+SELECT w.at, s.version, 0::bigint, 0::bigint, 0
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (app_name, user_id, at)
+JOIN scope s ON s.app_name = w.app_name AND s.user_id = w.user_id";
+
+async fn look_once(
+    shared: &Shared,
+    connection: &mut Option<Connection>,
+    known: &mut HashMap<Digest, Seen>,
+) -> Result<()> {
+    let connection = match connection {
+        Some(connection) => connection,
+        None => connection.insert(shared.connect().await?),
+    };
+    // A standby answers as well, but nothing can be written to it.
+    connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]).await?;
+    let watched = shared.notifier.watched();
+    let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());
+    for scopes in watched.chunks(LOOK_SCOPES) {
+        for (scope, seen) in versions(connection, scopes).await? {
+            now.insert(Digest::of_scope(scope), seen);
+        }
+    }
+    let changed = now.iter().filter(|(digest, seen)| known.get(*digest) != Some(*seen));
+    shared.notifier.wake_all(changed.map(|(digest, _)| *digest));
+    *known = now;
+    Ok(())
+}
+
+/// Each scope with its version. What is not there has version 0.
+async fn versions<'s>(
+    connection: &Connection,
+    scopes: &'s [Scope],
+) -> Result<Vec<(&'s Scope, Seen)>> {
+    let mut seen: Vec<(&Scope, Seen)> =
+        scopes.iter().map(|scope| (scope, Seen::default())).collect();
+    let (mut apps, mut users, mut sessions, mut at) = (vec![], vec![], vec![], vec![]);
+    let (mut wide_apps, mut wide_users, mut wide_at) = (vec![], vec![], vec![]);
+    for (index, scope) in (0_i64..).zip(scopes) {
+        let user = scope.user_id().map_or("", UserId::as_str);
+        if let Scope::Session(key) = scope {
+            apps.push(key.app_name.as_str());
+            users.push(user);
+            sessions.push(key.session_id.as_str());
+            at.push(index);
+        } else {
+            wide_apps.push(scope.app_name().as_str());
+            wide_users.push(user);
+            wide_at.push(index);
+        }
+    }
+    let text = Type::TEXT_ARRAY;
+    let sessions = [
+        (&apps as _, text.clone()),
+        (&users as _, text.clone()),
+        (&sessions as _, text.clone()),
+        (&at as _, Type::INT8_ARRAY),
+    ];
+    let wide = [
+        (&wide_apps as _, text.clone()),
+        (&wide_users as _, text),
+        (&wide_at as _, Type::INT8_ARRAY),
+    ];
+    let mut rows = connection.all(SESSION_VERSIONS, &sessions).await?;
+    rows.extend(connection.all(SCOPE_VERSIONS, &wide).await?);
+    for row in rows {
+        let nanos = row.try_get::<_, i32>(4)?.cast_unsigned();
+        let update = number(&row, 3)?.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
+        if let Some((_, seen)) =
+            usize::try_from(number(&row, 0)?).ok().and_then(|at| seen.get_mut(at))
+        {
+            *seen = [number(&row, 1)?, number(&row, 2)?, update];
+        }
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_holds_digests_and_fits() {
+        let sent: Vec<Digest> =
+            (0..DIGESTS as u64).map(|at| Digest(at * 0x0123_4567_89ab)).collect();
+        let text = payload(7, &sent);
+        assert!(text.len() < 8000);
+        let read = |text| {
+            let (replica, digests) = read_payload(text);
+            (replica, digests.collect::<Vec<_>>())
+        };
+        assert_eq!(read(&text), (Some(7), sent));
+        assert_eq!(read("nonsense"), (None, vec![]));
+        assert_eq!(read("00000000000000ffé"), (Some(255), vec![]));
+    }
+}

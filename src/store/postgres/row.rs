@@ -1,0 +1,190 @@
+//! Columns and rows as the domain's types.
+
+use std::{error::Error as StdError, sync::Arc};
+
+use serde::de::DeserializeOwned;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, accepts, private::BytesMut, to_sql_checked};
+
+use super::prelude::*;
+
+/// The columns that [`event`] reads.
+pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
+    event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
+    rewind_to, removed, set_json, body, fingerprint";
+
+/// The number of [`EVENT_COLUMNS`].
+pub(super) const EVENT_WIDTH: usize = 16;
+
+/// Bytes of an event's long columns.
+pub(super) const EVENT_BYTES: &str =
+    "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
+
+/// The columns that [`session`] reads.
+pub(super) const SESSION_COLUMNS: &str = "app_name, user_id, session_id, incarnation, \
+    last_sequence, state_bytes, snapshot_version, changed_bytes, \
+    last_event_secs, last_event_nanos, update_secs, update_nanos, create_secs, create_nanos, \
+    expire_secs, expire_nanos, created_app_version, created_user_version, \
+    display_name, labels, fork_session, fork_sequence";
+
+/// Types that are kept as their text.
+macro_rules! texts {
+    ($owned:ty: $($type:ident),*) => {$(
+        impl<'a> FromSql<'a> for $type {
+            fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+                Ok(Self::from_stored(<$owned>::from(<&str>::from_sql(of, raw)?)))
+            }
+
+            accepts!(TEXT);
+        }
+
+        impl ToSql for $type {
+            fn to_sql(
+                &self,
+                of: &Type,
+                out: &mut BytesMut,
+            ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+                self.as_str().to_sql(of, out)
+            }
+
+            accepts!(TEXT);
+            to_sql_checked!();
+        }
+    )*};
+}
+
+texts!(String: Json);
+texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
+
+/// A column of a sequence, a version or a size.
+pub(super) fn number(row: &Row, at: usize) -> Result<u64> {
+    Ok(row.try_get::<_, i64>(at)?.cast_unsigned())
+}
+
+/// Two columns of a time.
+pub(super) fn time(row: &Row, at: usize) -> Result<Time> {
+    Ok(Time::from_stored(row.try_get(at)?, row.try_get::<_, i32>(at + 1)?.cast_unsigned()))
+}
+
+/// The nanoseconds of a time as they are stored.
+pub(super) fn nanos(time: Time) -> i32 {
+    time.nanos().cast_signed()
+}
+
+/// A column of JSON that this program wrote; without a value it is empty.
+fn parsed<T: DeserializeOwned + Default>(row: &Row, at: usize) -> Result<T, Error> {
+    let Some(text) = row.try_get::<_, Option<&str>>(at)? else { return Ok(T::default()) };
+    serde_json::from_str(text).map_err(|error| Error::damaged(Damage::Row, error))
+}
+
+/// Two columns of changes: the keys that were removed, and those that were set.
+pub(super) fn changes(row: &Row, at: usize) -> Result<Changes, Error> {
+    let removed: Vec<String> = parsed(row, at)?;
+    let remove = removed.into_iter().map(StateKey::from_stored).collect();
+    Ok(Changes { remove, set: row.try_get(at + 1)? })
+}
+
+/// Removed keys as they are stored.
+pub(super) fn removed_text(keys: &[StateKey]) -> Option<String> {
+    let names = || keys.iter().map(StateKey::as_str).collect::<Vec<_>>();
+    (!keys.is_empty()).then(|| serde_json::Value::from(names()).to_string())
+}
+
+/// Labels as they are stored.
+pub(super) fn labels_text(labels: &Labels) -> Option<String> {
+    (!labels.as_map().is_empty()).then(|| serde_json::json!(labels.as_map()).to_string())
+}
+
+pub(super) fn fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
+    let bytes = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(at)?);
+    let bytes = bytes.map_err(|error| Error::damaged(Damage::Row, error))?;
+    Ok(Fingerprint(u128::from_le_bytes(bytes)))
+}
+
+/// The event of [`EVENT_COLUMNS`], which begin at a column.
+pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
+    Ok(Event {
+        sequence: number(row, at)?,
+        event_id: row.try_get(at + 1)?,
+        invocation_id: row.try_get(at + 2)?,
+        author: row.try_get(at + 3)?,
+        branch: row.try_get(at + 4)?,
+        event_time: time(row, at + 5)?,
+        commit_time: time(row, at + 7)?,
+        versions: ScopeVersions { application: number(row, at + 9)?, user: number(row, at + 10)? },
+        rewind_to: row.try_get::<_, Option<i64>>(at + 11)?.map(i64::cast_unsigned),
+        rewound,
+        changes: changes(row, at + 12)?,
+        body: row.try_get(at + 14)?,
+    })
+}
+
+/// The fingerprint of [`EVENT_COLUMNS`], which begin at a column.
+pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
+    fingerprint(row, at + EVENT_WIDTH - 1)
+}
+
+/// Whether the event of [`EVENT_COLUMNS`] passes a filter, rewinds aside.
+pub(super) fn passes(row: &Row, filter: &EventFilter) -> Result<bool> {
+    let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
+    let has =
+        |at, wanted| Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<&str>>(at)? == wanted);
+    Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
+        && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
+        && match after_time {
+            Some(after) => time(row, 5)? >= *after,
+            None => true,
+        })
+}
+
+/// A session's row.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) info: SessionInfo,
+    /// Of its own state: the sum of names and values.
+    pub(super) state_bytes: usize,
+    pub(super) snapshots: Snapshots,
+}
+
+/// What a node's row says of its snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Snapshots {
+    /// The version of the newest one.
+    pub(super) newest: Version,
+    /// Bytes of the changes since.
+    pub(super) changed_bytes: u64,
+}
+
+/// Reads [`SESSION_COLUMNS`], which begin at a column.
+pub(super) fn session(row: &Row, at: usize) -> Result<Found, Error> {
+    let key = SessionKey {
+        app_name: row.try_get(at)?,
+        user_id: row.try_get(at + 1)?,
+        session_id: row.try_get(at + 2)?,
+    };
+    let expires = row.try_get::<_, Option<i64>>(at + 14)?.is_some();
+    let source: Option<SessionId> = row.try_get(at + 20)?;
+    let forked_from = source.map(|session_id| {
+        let key = SessionKey { session_id, ..key.clone() };
+        Ok::<_, Error>(ForkOrigin { key, sequence: number(row, at + 21)? })
+    });
+    Ok(Found {
+        state_bytes: usize::try_from(number(row, at + 5)?).unwrap_or(usize::MAX),
+        snapshots: Snapshots { newest: number(row, at + 6)?, changed_bytes: number(row, at + 7)? },
+        info: SessionInfo {
+            incarnation: Incarnation(number(row, at + 3)?),
+            last_sequence: number(row, at + 4)?,
+            last_event_time: time(row, at + 8)?,
+            update_time: time(row, at + 10)?,
+            create_time: time(row, at + 12)?,
+            expire_time: expires.then(|| time(row, at + 14)).transpose()?,
+            created_versions: ScopeVersions {
+                application: number(row, at + 16)?,
+                user: number(row, at + 17)?,
+            },
+            display_name: row.try_get(at + 18)?,
+            labels: Labels::from_stored(parsed(row, at + 19)?),
+            forked_from: forked_from.transpose()?,
+            key,
+        },
+    })
+}

@@ -1,0 +1,61 @@
+//! What the lanes, the reads and the listener of one store share.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    address::{Address, AddressError},
+    clock::DatabaseClock,
+    connection::Connection,
+    options::PostgresOptions,
+    outbox::Outbox,
+    prelude::*,
+};
+use crate::store::{Condition, Notifier};
+
+pub(super) struct Shared {
+    pub(super) options: PostgresOptions,
+    address: Address,
+    /// Tells this process from others that use the same database.
+    pub(super) replica: u64,
+    pub(super) notifier: Notifier,
+    /// What other replicas have to hear of.
+    pub(super) outbox: Outbox,
+    pub(super) clock: Arc<DatabaseClock>,
+    pub(super) condition: watch::Sender<Condition>,
+}
+
+impl Shared {
+    pub(super) fn new(options: PostgresOptions) -> Result<Self, AddressError> {
+        Ok(Self {
+            replica: fastrand::u64(..),
+            address: Address::parse(&options.url, options.password_file.as_deref())?,
+            notifier: Notifier::default(),
+            outbox: Outbox::default(),
+            clock: Arc::new(DatabaseClock::new(options.clock.clone(), Time::default())),
+            condition: watch::Sender::new(Condition::Ready),
+            options,
+        })
+    }
+
+    /// Connects to the database.
+    pub(super) async fn connect(&self) -> Result<Connection> {
+        self.connect_with(None).await
+    }
+
+    /// As [`Shared::connect`]. The payloads of notifications go to `notifications`, which is dropped when the connection ends. What does
+    /// not fit is found by the look at versions.
+    pub(super) async fn connect_listening(
+        &self,
+        notifications: mpsc::Sender<String>,
+    ) -> Result<Connection> {
+        self.connect_with(Some(notifications)).await
+    }
+
+    async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
+        let PostgresOptions { statement_timeout, unnamed_statements, .. } = &self.options;
+        let client = self.address.connect(sender).await?;
+        Connection::new(client, statement_timeout.as_millis(), *unnamed_statements).await
+    }
+}

@@ -1,0 +1,69 @@
+//! The past: a node's state as of a version.
+//!
+//! A snapshot holds a node's keys with their versions, and the removed ones with the version of their removal. The state as of a version
+//! is the newest snapshot up to it and the few changes that follow, so its cost does not depend on how long the log is.
+
+use std::collections::BTreeMap;
+
+use super::{
+    columns::Columns,
+    connection::Connection,
+    log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
+    node::Node,
+    prelude::*,
+    row::{changes, number},
+    schema::WIDE,
+};
+use crate::store::group::Failure;
+
+/// Keys as of a version, by name without prefix; `None`: removed by that version.
+pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
+
+/// A node's keys as of a version, which its log has reached.
+pub(super) async fn past(
+    connection: &Connection,
+    node: &Node,
+    at: Version,
+) -> Result<Past, Failure> {
+    let (mut past, mut from) = snapshot_before(connection, node, at).await?;
+    let version = if node.incarnation == WIDE { "version" } else { "sequence" };
+    let columns = format!("{version}, removed, set_json");
+    while from < at {
+        let wanted = first_of(&[(from, at)], false, PIECE_ROWS);
+        for row in rows(connection, node, &columns, &wanted, Some(PIECE_BYTES)).await? {
+            from = number(&row, 0)?;
+            fold(&mut past, node.kind(), from, changes(&row, 1)?);
+        }
+    }
+    Ok(past)
+}
+
+/// Applies the changes that made a version to the keys of one scope.
+fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
+    for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(kind)) {
+        past.insert(key.name().into(), (value, version));
+    }
+}
+
+/// The newest snapshot up to a version, with its version; version 0 without any key if there is none.
+pub(super) async fn snapshot_before(
+    connection: &Connection,
+    node: &Node,
+    at: Version,
+) -> Result<(Past, Version), Failure> {
+    let sql = "SELECT version, key_names, key_values, key_versions FROM snapshot
+        WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND version <= $4
+        ORDER BY version DESC LIMIT 1";
+    let found = Columns::new(sql).node(node).number(at).all(connection).await?.into_iter().next();
+    let Some(row) = found else { return Ok(Default::default()) };
+    let names: Vec<&str> = row.try_get(1)?;
+    let values: Vec<Option<Json>> = row.try_get(2)?;
+    let versions: Vec<i64> = row.try_get(3)?;
+    if names.len() != values.len() || names.len() != versions.len() {
+        let says = "the arrays of a snapshot differ in length";
+        return Err(Error::damaged(Damage::Row, says).into());
+    }
+    let keys = names.into_iter().zip(values.into_iter().zip(versions));
+    let past = keys.map(|(name, (value, version))| (name.into(), (value, version.cast_unsigned())));
+    Ok((past.collect(), number(&row, 0)?))
+}

@@ -1,0 +1,211 @@
+//! Tests of what is special to this store: its statements, its rows, and commits without an answer.
+
+mod migrations;
+mod outcomes;
+mod plans;
+mod reads;
+mod requests;
+mod rows;
+
+use std::{
+    io::{Write as _, stderr},
+    sync::{Arc, Mutex, atomic::AtomicU64},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use self::requests::*;
+use super::{
+    migrate::migrate, options::PostgresOptions, prelude::*, schema::MIGRATIONS, shared::Shared,
+    writer::Writer,
+};
+use crate::{
+    commit::{
+        Answer, Append, CreateSession, ForkSession, Request, RequestKey, RewindSession,
+        SessionUpdate, StateUpdate,
+    },
+    domain::{
+        delta::{Delta, ScopeDelta},
+        event::NewEvent,
+        field::FieldPath,
+        scope::Scope,
+    },
+    store::{
+        Clock, OnExisting, RequestContext,
+        group::{Submission, execute},
+    },
+};
+
+/// A clock that moves when a test sets it.
+struct TestClock(Mutex<Time>);
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        *self.0.lock().unwrap()
+    }
+}
+
+/// The server that `tests/tools/postgres` has started. `None`, with the reason printed: there is none, which CI forbids.
+#[expect(clippy::disallowed_methods, reason = "tests/tools/postgres names its server to tests")]
+fn server() -> Option<String> {
+    let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let url = variable("SESSIOND_TEST_POSTGRES");
+    if url.is_none() {
+        assert!(variable("CI").is_none_or(|ci| ci == "false"), "no PostgreSQL");
+        writeln!(stderr(), "skipped: SESSIOND_TEST_POSTGRES names no server").unwrap();
+    }
+    url
+}
+
+/// What a store has of a schema that is dropped with the test.
+struct Fixture {
+    server: String,
+    schema: String,
+    shared: Arc<Shared>,
+    clock: Arc<TestClock>,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let (url, sql) = (self.server.clone(), format!("DROP SCHEMA {} CASCADE", self.schema));
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(execute_at(&url, &sql));
+        });
+        drop(dropping.join());
+    }
+}
+
+/// Executes SQL on a connection of its own.
+async fn execute_at(url: &str, sql: &str) {
+    let shared = Shared::new(PostgresOptions::new(url, StoreId([7; 16]))).unwrap();
+    shared.connect().await.unwrap().batch(sql).await.unwrap();
+}
+
+impl Fixture {
+    async fn new() -> Option<Self> {
+        Self::with(|options| options).await
+    }
+
+    async fn with(choose: impl FnOnce(PostgresOptions) -> PostgresOptions) -> Option<Self> {
+        let (server, schema) = (server()?, format!("lanes_{:016x}", fastrand::u64(..)));
+        execute_at(&server, &format!("CREATE SCHEMA {schema}")).await;
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let url = format!("{server}{separator}options=-csearch_path%3D{schema}");
+        let clock = Arc::new(TestClock(Mutex::new(at(1))));
+        let options = PostgresOptions {
+            clock: Some(Arc::clone(&clock) as Arc<dyn Clock>),
+            ..PostgresOptions::new(url, StoreId([7; 16]))
+        };
+        let shared = Arc::new(Shared::new(choose(options)).unwrap());
+        let connection = shared.connect().await.unwrap();
+        migrate(&connection, MIGRATIONS, StoreId([7; 16])).await.unwrap();
+        Some(Self { server, schema, shared, clock })
+    }
+
+    fn set_clock(&self, secs: i64) {
+        *self.clock.0.lock().unwrap() = at(secs);
+    }
+
+    fn writer(&self) -> Writer {
+        let mut writer = Writer::new(Arc::clone(&self.shared), Arc::new(AtomicU64::new(0)));
+        writer.begin_group();
+        writer
+    }
+
+    /// The number that a statement answers.
+    async fn count(&self, sql: &str) -> i64 {
+        let connection = self.shared.connect().await.unwrap();
+        connection.one(sql, &[]).await.unwrap().unwrap().get(0)
+    }
+}
+
+/// Executes requests as one group.
+async fn commit(
+    fixture: &Fixture,
+    writer: &mut Writer,
+    requests: Vec<Request>,
+) -> Vec<Result<Answer, Error>> {
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for request in requests {
+        let (reply, answer) = oneshot::channel();
+        group.push(Submission { context: call(), request, reply });
+        answers.push(answer);
+    }
+    while !group.is_empty() {
+        drop(execute(writer, &mut group, &fixture.shared.notifier).await);
+    }
+    futures_util::future::join_all(answers).await.into_iter().map(Result::unwrap).collect()
+}
+
+async fn commit_one(
+    fixture: &Fixture,
+    writer: &mut Writer,
+    request: Request,
+) -> Result<Answer, Error> {
+    commit(fixture, writer, vec![request]).await.remove(0)
+}
+
+/// Everything that a session can go through. Leaves the sessions `s`, `t` and `fork`.
+async fn live(fixture: &Fixture, writer: &mut Writer) {
+    let commit_all = async |writer: &mut Writer, requests: Vec<Request>| {
+        for answer in commit(fixture, writer, requests).await {
+            answer.unwrap();
+        }
+    };
+    let state = vec![(key("k"), json("0")), (key("app:a"), json("0")), (key("user:u"), json("0"))];
+    let creations = ["s", "t", "gone", "expiring"].map(|id| {
+        let expiration = (id == "expiring").then_some(Expiration::At(at(50)));
+        let creation = CreateSession { state: state.clone(), expiration, ..creation(id) };
+        Request::Create(creation)
+    });
+    commit_all(writer, creations.into()).await;
+    for round in 0..70 {
+        let set = [("k", "1"), ("app:a", "2"), ("user:u", "3")];
+        let appends = ["s", "t"].map(|id| Request::Append(one(id, &round.to_string(), &set)));
+        commit_all(writer, appends.into()).await;
+    }
+    let mut bare = one("t", "bare", &[]);
+    bare.session = SessionRef::Bare(SessionId::new("t").unwrap());
+    bare.request =
+        Some(RequestKey { id: RequestId::new("r").unwrap(), fingerprint: Fingerprint(2) });
+    let update = SessionUpdate {
+        key: address("t"),
+        display_name: None,
+        labels: None,
+        expiration: Some(Some(Expiration::At(at(500)))),
+    };
+    let removal = Delta { remove: vec![key("k")], ..Delta::default() };
+    let requests = vec![
+        Request::Rewind(rewind("s", 3)),
+        Request::Append(append("s", "removal", removal)),
+        Request::Append(bare),
+        Request::Update(update),
+        Request::UpdateState(of_user(&[("user:u", "4"), ("app:b", "1")])),
+        Request::Delete(address("gone")),
+    ];
+    commit_all(writer, requests).await;
+    let session_id = SessionId::new("fork").unwrap();
+    let fork = ForkSession { source: address("s"), up_to: None, session_id };
+    let Answer::ForkBegun(fork) = commit_one(fixture, writer, Request::Fork(fork)).await.unwrap()
+    else {
+        panic!("a fork")
+    };
+    let mut after = 0;
+    while after < fork.up_to {
+        let piece = Request::CopyEvents(fork.clone(), after);
+        let Answer::Copied(end) = commit_one(fixture, writer, piece).await.unwrap() else {
+            panic!("a piece")
+        };
+        after = end;
+    }
+    commit_all(writer, vec![Request::FinishFork(fork)]).await;
+    fixture.set_clock(100);
+    sweep(fixture, writer).await;
+}
+
+/// Sweeps until nothing is left to do.
+async fn sweep(fixture: &Fixture, writer: &mut Writer) {
+    while matches!(commit_one(fixture, writer, Request::Sweep).await, Ok(Answer::Swept(true))) {}
+}

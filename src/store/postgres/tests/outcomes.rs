@@ -1,0 +1,120 @@
+//! Commits that get no answer, and connections that are lost before.
+
+use super::*;
+use crate::{
+    commit::{ChangeSet, decide, needs},
+    store::group::{Backend as _, Failure},
+};
+
+/// Loads and decides an append, and leaves the transaction open.
+async fn begin(writer: &mut Writer, id: &str) -> ChangeSet {
+    let request = Request::Append(one("s", id, &[("k", "1")]));
+    writer.load(&[needs(&request)]).await.unwrap();
+    let mut changes = ChangeSet::default();
+    decide(writer.loaded(), &mut changes, &request).unwrap();
+    changes
+}
+
+async fn events(fixture: &Fixture) -> i64 {
+    fixture.count("SELECT count(*) FROM event").await
+}
+
+async fn with_session(fixture: &Fixture) -> Writer {
+    let mut writer = fixture.writer();
+    commit_one(fixture, &mut writer, Request::Create(creation("s"))).await.unwrap();
+    writer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_without_an_answer_is_found_to_have_taken_place() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut writer = with_session(&fixture).await;
+    let changes = begin(&mut writer, "1").await;
+    writer.try_commit(&changes).await.unwrap().unwrap();
+    let outcome = writer.find_outcome(Cause::new("no answer")).await;
+    assert!(outcome.is_ok(), "{outcome:?}");
+    assert_eq!(events(&fixture).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_ended_without_a_commit_is_decided_again() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut writer = with_session(&fixture).await;
+    begin(&mut writer, "1").await;
+    let outcome = writer.find_outcome(Cause::new("no answer")).await;
+    assert!(matches!(outcome, Err(Failure::Again(_))), "{outcome:?}");
+    assert_eq!(events(&fixture).await, 0);
+}
+
+/// Options under which waiting ends soon.
+fn soon(options: PostgresOptions) -> PostgresOptions {
+    PostgresOptions { statement_timeout: Duration::from_millis(100), ..options }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outcome_of_a_transaction_that_does_not_end_is_unknown() {
+    let Some(fixture) = Fixture::with(soon).await else { return };
+    let mut writer = with_session(&fixture).await;
+    begin(&mut writer, "1").await;
+    let pid = backend(&mut writer).await;
+    let busy = writer.connection().take().unwrap();
+    // As a commit that waits for a standby.
+    let busy = tokio::spawn(async move {
+        busy.batch("SET LOCAL statement_timeout = 0; SELECT pg_sleep(600)").await
+    });
+    let outcome = writer.find_outcome(Cause::new("no answer")).await;
+    assert!(matches!(outcome, Err(Failure::Error(Error::OutcomeUnknown(_)))), "{outcome:?}");
+    end(&fixture, pid).await;
+    assert!(busy.await.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_its_writer_left_ends() {
+    let Some(fixture) = Fixture::with(soon).await else { return };
+    let mut writer = with_session(&fixture).await;
+    begin(&mut writer, "1").await;
+    let left = writer.connection().take();
+    let outcome = writer.find_outcome(Cause::new("no answer")).await;
+    assert!(matches!(outcome, Err(Failure::Again(_))), "{outcome:?}");
+    drop(left);
+}
+
+/// The process that serves a writer's connection.
+async fn backend(writer: &mut Writer) -> i32 {
+    let connection = writer.connection().as_ref().unwrap();
+    connection.one("SELECT pg_backend_pid()", &[]).await.unwrap().unwrap().get(0)
+}
+
+/// Ends a connection, as a failure of the database would.
+async fn end(fixture: &Fixture, backend: i32) {
+    let sql = format!("SELECT pg_terminate_backend({backend})::int::bigint");
+    assert_eq!(fixture.count(&sql).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_lost_before_the_commit_is_replaced() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut writer = with_session(&fixture).await;
+    let changes = begin(&mut writer, "1").await;
+    let pid = backend(&mut writer).await;
+    end(&fixture, pid).await;
+    // Whether the loss shows before or after the commit was sent, it did not take place.
+    let failure = writer.commit(&changes).await.unwrap_err();
+    assert!(matches!(failure, Failure::Again(_)), "{failure:?}");
+    writer.roll_back(true).await;
+    let answer = commit_one(&fixture, &mut writer, Request::Append(one("s", "1", &[]))).await;
+    assert!(matches!(answer, Ok(Answer::Appended(appended)) if !appended.events[0].replayed));
+    assert_eq!(events(&fixture).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_database_a_group_gives_up() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let url = "postgres://127.0.0.1:1/nothing".to_owned();
+    let options = PostgresOptions { url, ..fixture.shared.options.clone() };
+    let shared = Arc::new(Shared::new(options).unwrap());
+    let mut writer = Writer::new(shared, Arc::new(AtomicU64::new(0)));
+    writer.begin_group();
+    let answer = commit_one(&fixture, &mut writer, Request::Append(one("s", "1", &[]))).await;
+    assert!(matches!(answer, Err(Error::StoreUnavailable(_))), "{answer:?}");
+}

@@ -1,0 +1,85 @@
+//! Rows that other rows have to agree with.
+
+use super::*;
+
+/// Counts rows of the look-up tables that differ from the sessions.
+const DIFFERENCES: [&str; 3] = [
+    "SELECT count(*) FROM session s FULL JOIN session_list l USING (app_name, user_id, session_id,
+     last_event_secs, last_event_nanos) WHERE s.incarnation IS NULL OR l.app_name IS NULL
+     OR s.app_name IS NULL",
+    "SELECT count(*) FROM session s FULL JOIN session_name n USING (app_name, user_id, session_id)
+     WHERE s.incarnation IS NULL OR n.session_id IS NULL",
+    "SELECT count(*) FROM (SELECT * FROM session WHERE expire_secs IS NOT NULL) s
+     FULL JOIN (SELECT *, 1 AS there FROM session_expiry) e
+     USING (app_name, user_id, session_id, expire_secs, expire_nanos)
+     WHERE s.incarnation IS NULL OR e.there IS NULL",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn look_up_tables_agree_with_the_sessions() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    live(&fixture, writer).await;
+    assert_eq!(fixture.count("SELECT count(*) FROM session").await, 3);
+    assert_eq!(fixture.count("SELECT count(*) FROM session_expiry").await, 1);
+    for sql in DIFFERENCES {
+        assert_eq!(fixture.count(sql).await, 0, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_session_leaves_no_row() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    live(&fixture, writer).await;
+    for id in ["s", "t", "fork"] {
+        commit_one(&fixture, writer, Request::Delete(address(id))).await.unwrap();
+    }
+    sweep(&fixture, writer).await;
+    for table in [
+        "session",
+        "session_list",
+        "session_name",
+        "session_expiry",
+        "event",
+        "marker",
+        "request",
+        "tombstone",
+    ] {
+        assert_eq!(fixture.count(&format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+    for table in ["state", "snapshot"] {
+        let sql = format!("SELECT count(*) FROM {table} WHERE incarnation != 0");
+        assert_eq!(fixture.count(&sql).await, 0, "{table}");
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM scope").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_are_taken_at_creation_and_every_64_versions() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    live(&fixture, writer).await;
+    // 70 events for `s` and `t`, and the rewind and the removal for `s` and its fork. The user's and the application's versions rise by
+    // two with each round.
+    let of_sessions = "SELECT count(*) FROM snapshot WHERE incarnation != 0 AND version = $";
+    for version in ["0", "64"] {
+        let sql = of_sessions.replace('$', version);
+        assert_eq!(fixture.count(&sql).await, 3, "{version}");
+    }
+    let of_user = "SELECT count(*) FROM snapshot WHERE incarnation = 0 AND user_id = 'u'";
+    assert_eq!(fixture.count(of_user).await, 2);
+    let newest = "SELECT count(*) FROM session WHERE snapshot_version = 64";
+    assert_eq!(fixture.count(newest).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_state_has_empty_snapshots() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    let mut requests = vec![Request::Create(creation("s"))];
+    requests.extend((0..65).map(|at| Request::Append(one("s", &at.to_string(), &[]))));
+    commit(&fixture, writer, requests).await;
+    let sql = "SELECT count(*) FROM snapshot WHERE version = 65 AND key_names = '{}'";
+    assert_eq!(fixture.count(sql).await, 1);
+}

@@ -1,0 +1,17 @@
+//! PostgreSQL: several replicas, a database in trouble, connections to it, and the servers that these tests rest upon.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../cluster/mod.rs"]
+mod cluster;
+mod clusters;
+mod faults;
+mod proxied;
+mod proxy;
+mod reads;
+mod replicas;
+#[path = "../conformance/requests.rs"]
+#[allow(dead_code, reason = "the conformance suite uses all of them")]
+mod requests;
+mod tls;
+mod trouble;

@@ -1,0 +1,201 @@
+//! A database that goes away: nothing that was acknowledged is lost, nothing is applied twice, and the store comes back by itself.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sessiond::{
+    domain::{error::Error, token::StoreId},
+    store::{
+        Append, Appended, Condition, RequestContext, Store,
+        postgres::{self, PostgresOptions},
+    },
+};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, yield_now},
+    time::timeout,
+};
+
+use crate::{
+    cluster::{Cluster, Stop},
+    requests::*,
+};
+
+/// Longer than anything here takes on a slow machine. It decides nothing but when to give up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const WRITERS: usize = 6;
+
+async fn open(url: &str) -> Arc<dyn Store> {
+    let mut options = PostgresOptions::new(url, StoreId([7; 16]));
+    (options.readers, options.writers) = (2, 2);
+    options.statement_timeout = Duration::from_secs(5);
+    Arc::new(postgres::open(options).await.unwrap())
+}
+
+async fn put(store: &Arc<dyn Store>, append: Append) -> Result<Appended, Error> {
+    store.append(&RequestContext::internal(), append).await
+}
+
+/// Appends as a client does: by the same event id, until there is an answer. An error has to be one that tells to send it again.
+async fn put_until_done(store: &Arc<dyn Store>, path: &str, id: &str) {
+    loop {
+        let delta = add("n", 1).add("user:n", 1).add("app:n", 1);
+        match put(store, append(path, [event(id, delta)])).await {
+            Ok(_) => return,
+            Err(
+                Error::StoreUnavailable(_) | Error::OutcomeUnknown(_) | Error::Overloaded { .. },
+            ) => {
+                yield_now().await;
+                becomes(store, Condition::Ready).await;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// Writers that go on until they are told to stop.
+struct Load {
+    writers: JoinSet<u64>,
+    stop: Arc<AtomicBool>,
+    written: watch::Sender<u64>,
+}
+
+impl Load {
+    async fn start(replicas: &[Arc<dyn Store>]) -> Self {
+        let (stop, written) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(0));
+        let mut writers = JoinSet::new();
+        for writer in 0..WRITERS {
+            let path = format!("a/u{}/s{writer}", writer % 2);
+            let context = RequestContext::internal();
+            replicas[0].create_session(&context, create(&path, &[])).await.unwrap();
+            let store = Arc::clone(&replicas[writer % replicas.len()]);
+            let (stop, written) = (Arc::clone(&stop), written.clone());
+            writers.spawn(async move {
+                let mut events = 0;
+                while !stop.load(Ordering::SeqCst) {
+                    put_until_done(&store, &path, &format!("{writer}.{events}")).await;
+                    events += 1;
+                    written.send_modify(|written| *written += 1);
+                }
+                events
+            });
+        }
+        let load = Self { writers, stop, written };
+        load.more(50).await;
+        load
+    }
+
+    /// Waits for so many more events.
+    async fn more(&self, events: u64) {
+        let mut written = self.written.subscribe();
+        let enough = *written.borrow() + events;
+        let waiting = written.wait_for(|written| *written >= enough);
+        timeout(PATIENCE, waiting).await.expect("the writers go on").unwrap();
+    }
+
+    /// Stops the writers. What every one of them was acknowledged is there, once.
+    async fn check(self, store: &Arc<dyn Store>) {
+        self.stop.store(true, Ordering::SeqCst);
+        let joined = timeout(PATIENCE, self.writers.join_all()).await.expect("they end");
+        let total: u64 = joined.iter().sum();
+        assert_eq!(total, *self.written.borrow());
+        let mut sequences = 0;
+        for writer in 0..WRITERS {
+            let path = format!("a/u{}/s{writer}", writer % 2);
+            let view = store.read_state(read_state(&path)).await.unwrap();
+            let text = view.state.to_json().into_string();
+            let own = view.position.sequence;
+            assert!(text.contains(&format!(r#""n":{own}"#)), "{text}");
+            assert!(text.contains(&format!(r#""app:n":{total}"#)), "{text} of {total}");
+            sequences += own;
+        }
+        assert_eq!(sequences, total);
+    }
+}
+
+async fn becomes(store: &Arc<dyn Store>, wanted: Condition) {
+    let mut condition = store.condition();
+    let waiting = condition.wait_for(|condition| *condition == wanted);
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not {wanted:?}")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_database_under_load_loses_and_doubles_nothing() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let replicas = [open(&cluster.url()).await, open(&cluster.url()).await];
+    let load = Load::start(&replicas).await;
+    for how in [Stop::Fast, Stop::Immediate] {
+        cluster.stop(how);
+        becomes(&replicas[0], Condition::Unreachable).await;
+        cluster.start_again();
+        becomes(&replicas[0], Condition::Ready).await;
+        load.more(50).await;
+    }
+    cluster.kill();
+    cluster.start_again();
+    load.more(50).await;
+    load.check(&replicas[1]).await;
+    for replica in replicas {
+        replica.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_promotion_of_a_standby_under_load_loses_and_doubles_nothing() {
+    let Some((primary, standby)) = Cluster::start_with_standby(&[]) else { return };
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres?target_session_attrs=read-write",
+        primary.port(),
+        standby.port()
+    );
+    let replicas = [open(&url).await, open(&url).await];
+    let load = Load::start(&replicas).await;
+    primary.kill();
+    standby.promote();
+    load.more(50).await;
+    load.check(&replicas[1]).await;
+    for replica in replicas {
+        replica.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_survives_the_loss_of_its_connection() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let store = open(&cluster.url()).await;
+    let context = RequestContext::internal();
+    store.create_session(&context, create("a/u/s", &[("k", "1")])).await.unwrap();
+    store.read_state(read_state("a/u/s")).await.unwrap();
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    crate::cluster::query(&cluster.url(), others).await.unwrap();
+    let state = store.read_state(read_state("a/u/s")).await.unwrap().state;
+    assert_eq!(state.to_json().as_str(), r#"{"k":1}"#);
+    put_until_done(&store, "a/u/s", "1").await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_takes_too_long_is_certainly_not_applied() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let mut options = PostgresOptions::new(cluster.url(), StoreId([7; 16]));
+    options.statement_timeout = Duration::from_millis(300);
+    let store: Arc<dyn Store> = Arc::new(postgres::open(options).await.unwrap());
+    let context = RequestContext::internal();
+    store.create_session(&context, create("a/u/s", &[])).await.unwrap();
+    let (holder, connection) =
+        tokio_postgres::connect(&cluster.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    holder.batch_execute("BEGIN; SELECT 1 FROM session FOR UPDATE").await.unwrap();
+    let refused = put(&store, append("a/u/s", [event("1", add("n", 1))])).await;
+    assert!(matches!(refused, Err(Error::StoreUnavailable(_))), "{refused:?}");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    let appended = put(&store, append("a/u/s", [event("1", add("n", 1))])).await.unwrap();
+    assert!(!appended.events[0].replayed);
+    store.close().await;
+}
