@@ -15,7 +15,7 @@ use crate::store::PostgresSettings;
   sessiond serve --listen unix:/run/sessiond.sock \\
       --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond serve --store memory:                      # stores nothing on disk
-  sessiond serve --store 'postgres://sessiond@db/sessiond?sslmode=verify-full'
+  sessiond serve --store postgres://sessiond@db/sessiond    # one of many replicas
 
 Exit codes: 0 clean shutdown, 1 failed to start or to shut down in time, 2
 usage error."

@@ -18,6 +18,7 @@ mod file_lost;
 mod files;
 mod harness;
 mod leftovers;
+mod migrate;
 mod refuse;
 mod replicas;
 mod shell;

@@ -1,4 +1,4 @@
-//! Replicas as processes: one whose clock is wrong.
+//! Replicas as processes: one whose clock is wrong, and one whose database goes away.
 
 use std::{
     process::Command,
@@ -9,11 +9,12 @@ use sessiond::proto::v1::{
     CreateSessionRequest, Session, SessionKey, session::Expiration,
     session_service_client::SessionServiceClient,
 };
-use tonic::transport::Channel;
+use tonic::{Code, transport::Channel};
+use tonic_health::pb::health_check_response::ServingStatus;
 
 use crate::{
-    cluster::{Database, shared_server},
-    harness::{Server, append, event, key, read, serve_on},
+    cluster::{Cluster, Database, Stop, shared_server},
+    harness::{Server, append, create, event, key, read, reason, serve_on, wait_for_health},
 };
 
 /// Seconds for which the sessions of the test live: more than the test, and less than the clock is wrong by.
@@ -91,4 +92,24 @@ async fn a_replica_whose_clock_is_an_hour_wrong_changes_nothing_that_others_see(
         assert!(wrong.stop().status.success());
     }
     assert!(right.stop().status.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_tells_whether_the_database_can_be_reached() {
+    let Some(cluster) = Cluster::start(&[]) else { return };
+    let server = Server::start_on(&cluster.url(), &[]);
+    let channel = server.channel().await;
+    wait_for_health(&channel, "", ServingStatus::Serving).await;
+    create(&channel, "s", "{}").await;
+    cluster.stop(Stop::Fast);
+    wait_for_health(&channel, "", ServingStatus::NotServing).await;
+    let refused = append(&channel, "s", event("1", "{}", "{}")).await.unwrap_err();
+    assert_eq!((refused.code(), &*reason(&refused)), (Code::Unavailable, "STORE_UNAVAILABLE"));
+    cluster.start_again();
+    wait_for_health(&channel, "", ServingStatus::Serving).await;
+    let appended = append(&channel, "s", event("1", "{}", "{}")).await.unwrap();
+    assert_eq!((appended.event.unwrap().sequence, appended.replayed), (1, false));
+    let ended = server.stop();
+    assert!(ended.status.success(), "{}", ended.log);
+    assert!(ended.log.contains("the database cannot be reached"), "{}", ended.log);
 }

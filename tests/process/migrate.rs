@@ -1,0 +1,60 @@
+//! `sessiond migrate`: what it would do, and that it does it, on a file and on a database.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    cluster::{Database, shared_server},
+    harness::{PROGRAM, Server, file_in},
+};
+
+fn migrate(store: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(["migrate", "--store", store]).args(more).env_remove("SESSIOND_STORE");
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn says(store: &str, more: &[&str]) -> Value {
+    let output = migrate(store, more);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_new_database_gets_its_tables_and_no_step_twice() {
+    if shared_server().is_none() {
+        return;
+    }
+    let database = Database::create();
+    let steps = json!(["create the tables"]);
+    for _ in 0..2 {
+        let tried = says(&database.url, &["--dry-run"]);
+        assert_eq!(tried, json!({"dry_run": true, "steps": steps}));
+    }
+    assert_eq!(says(&database.url, &[]), json!({"dry_run": false, "steps": steps}));
+    assert_eq!(says(&database.url, &["--dry-run"]), json!({"dry_run": true, "steps": []}));
+    assert!(Server::start_on(&database.url, &[]).stop().status.success());
+}
+
+#[test]
+fn a_file_of_this_version_needs_no_step() {
+    let folder = TempDir::new().unwrap();
+    let store = file_in(folder.path());
+    assert!(Server::start_on(&store, &[]).stop().status.success());
+    assert_eq!(says(&store, &["--dry-run"]), json!({"dry_run": true, "steps": []}));
+    assert_eq!(says(&store, &[]), json!({"dry_run": false, "steps": []}));
+}
+
+#[test]
+fn a_store_that_cannot_be_migrated_is_refused_without_its_password() {
+    let nowhere = "postgres://me:secret@127.0.0.1:1/none?sslmode=wrong";
+    for (store, wanted) in [(nowhere, "sslmode"), ("mysql://me:secret@h/d", "postgres://")] {
+        let output = migrate(store, &[]);
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{says}");
+        assert!(says.contains(wanted) && !says.contains("secret"), "{says}");
+    }
+}
