@@ -91,7 +91,7 @@ impl Load {
         load
     }
 
-    /// Waits for so many more events.
+    /// Waits until the writers have appended `events` more.
     async fn more(&self, events: u64) {
         let mut written = self.written.subscribe();
         let enough = *written.borrow() + events;

@@ -71,17 +71,15 @@ async fn send(
 ) -> Result<()> {
     let sender = match connection {
         Some(sender) => sender,
-        None => {
-            let sender = shared.connect().await?;
-            // A notification need not survive a crash.
-            sender.batch("SET synchronous_commit = off").await?;
-            connection.insert(sender)
-        }
+        None => connection.insert(shared.connect().await?),
     };
     for digests in scopes.chunks(DIGESTS) {
         let payload = payload(shared.replica, digests);
-        let parameters = [(&channel as _, Type::TEXT), (&payload as _, Type::TEXT)];
-        sender.all("SELECT pg_notify($1, $2)", &parameters).await?;
+        // A notification need not survive a crash. Set for the transaction alone: a pooler gives its connection to others.
+        let notify = format!(
+            "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {channel}, '{payload}'; COMMIT"
+        );
+        sender.batch(&notify).await?;
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
     }
 }
 
-/// The newest snapshot up to a version, with its version; version 0 without any key if there is none.
+/// The newest snapshot up to a version, with its version. A node without a snapshot had no key at version 0.
 pub(super) async fn snapshot_before(
     connection: &Connection,
     node: &Node,

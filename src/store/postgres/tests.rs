@@ -46,7 +46,7 @@ impl Clock for TestClock {
     }
 }
 
-/// The server that `tests/tools/postgres` has started. `None`, with the reason printed: there is none, which CI forbids.
+/// The server that `tests/tools/postgres` has started. `None`: the test is skipped, and the reason is printed. CI forbids that.
 #[expect(clippy::disallowed_methods, reason = "tests/tools/postgres names its server to tests")]
 fn server() -> Option<String> {
     let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());

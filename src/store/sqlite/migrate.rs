@@ -56,15 +56,9 @@ pub fn dry_run(path: &Path) -> Result<Vec<&'static str>, OpenError> {
 
 /// Migrates a file that no server has open. Returns the steps that were applied, as titles.
 pub fn migrate_file(path: &Path) -> Result<Vec<&'static str>, OpenError> {
-    let path = whole_path(path)?;
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let _lock = lock(&path)?;
-    let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
-    let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
-    migrate(&path, &mut connection, from, MIGRATIONS)?;
-    Ok(pending(from, MIGRATIONS).iter().map(|step| step.title).collect())
+    with_pending(path, MIGRATIONS, |path, connection, from| {
+        migrate(path, connection, from, MIGRATIONS)
+    })
 }
 
 /// Applies the steps that a file needs, in one transaction. The caller has locked the file.
@@ -96,6 +90,17 @@ pub(super) fn try_out(
     path: &Path,
     migrations: &[Migration],
 ) -> Result<Vec<&'static str>, OpenError> {
+    with_pending(path, migrations, |path, connection, from| {
+        apply(path, connection, pending(from, migrations), None)
+    })
+}
+
+/// Locks a file, which may be missing or empty, and does `work` on it, from its version on. Returns its pending steps, as titles.
+fn with_pending(
+    path: &Path,
+    migrations: &[Migration],
+    work: impl FnOnce(&Path, &mut Connection, i32) -> Result<(), OpenError>,
+) -> Result<Vec<&'static str>, OpenError> {
     let path = whole_path(path)?;
     if !path.exists() {
         return Ok(Vec::new());
@@ -103,9 +108,8 @@ pub(super) fn try_out(
     let _lock = lock(&path)?;
     let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
     let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
-    let steps = pending(from, migrations);
-    apply(&path, &mut connection, steps, None)?;
-    Ok(steps.iter().map(|step| step.title).collect())
+    work(&path, &mut connection, from)?;
+    Ok(pending(from, migrations).iter().map(|step| step.title).collect())
 }
 
 /// The steps that a file of a version needs.

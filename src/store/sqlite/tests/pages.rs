@@ -58,6 +58,6 @@ async fn a_lone_append_changes_few_pages() {
     let all = pages(&fixture, 3, &[("k", "3"), ("user:k", "3"), ("app:k", "3")]).await;
     let found =
         format!("{without:.1} without a change, {own:.1} of a key, {all:.1} of three scopes");
-    // 6.3, 6.2 and 9.9 to 10.6, as rows of scopes come to lie beside each other. One index more is a page more.
+    // About half a page less is found. One index more is a page more.
     assert!(without <= 5.8 && own <= 5.8 && all <= 9.2, "{found}");
 }
