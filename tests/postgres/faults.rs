@@ -111,9 +111,15 @@ impl Faulty {
     }
 }
 
-/// Of a transaction that writes.
+/// Of a transaction of a write. A notification follows some commits, when it pleases.
 fn is_begin(execution: &Execution) -> bool {
-    execution.sql.starts_with("BEGIN") && !execution.sql.contains("READ ONLY")
+    execution.sql.starts_with("BEGIN")
+        && !execution.sql.contains("READ ONLY")
+        && !is_notification(execution)
+}
+
+fn is_notification(execution: &Execution) -> bool {
+    execution.sql.contains("NOTIFY")
 }
 
 const PATH: &str = "a/u/s";
@@ -197,7 +203,8 @@ async fn a_statement_whose_answer_is_lost_is_not_applied_twice() {
 async fn a_write_that_always_fails_is_given_up_and_not_applied() {
     let Some(faulty) = Faulty::open().await else { return };
     faulty.append("first").await.unwrap();
-    faulty.proxy.plan(|execution| execution.is_commit().then_some(Fault::Fail("40001")));
+    let of_write = |it: &Execution| it.is_commit() && !is_notification(it);
+    faulty.proxy.plan(move |it| of_write(it).then_some(Fault::Fail("40001")));
     let error = faulty.append("second").await.unwrap_err();
     assert!(matches!(error, Error::StoreUnavailable(_)), "{error:?}");
     let begun = faulty.begun() as u64;
