@@ -40,6 +40,9 @@ pub struct BatchArgs {
     /// Return the merged state as of the last event.
     #[arg(long)]
     return_state: bool,
+    /// Also show the version of each key's last change.
+    #[arg(long, requires = "return_state")]
+    versions: bool,
     #[command(flatten)]
     precondition: PreconditionArgs,
 }
@@ -92,6 +95,7 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
         precondition: args.precondition.precondition(),
         return_state: args.return_state,
         json_form: JSON_FORM,
+        include_versions: args.versions,
     };
     let appended = server.events().append_events(request).await?;
     warn_of_dropped(&appended.get_ref().dropped_temp_keys);

@@ -107,6 +107,9 @@ pub struct AppendArgs {
     /// Return the merged state as of this event.
     #[arg(long)]
     return_state: bool,
+    /// Also show the version of each key's last change.
+    #[arg(long, requires = "return_state")]
+    versions: bool,
     #[command(flatten)]
     delta: DeltaArgs,
     #[command(flatten)]
@@ -187,6 +190,7 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
         precondition: args.precondition.precondition(),
         return_state: args.return_state,
         json_form: JSON_FORM,
+        include_versions: args.versions,
     })
 }
 

@@ -167,6 +167,9 @@ pub struct GetArgs {
     /// Omit the state.
     #[arg(long)]
     without_state: bool,
+    /// Also show the version of each key's last change.
+    #[arg(long, conflicts_with = "without_state")]
+    versions: bool,
 }
 
 #[derive(Debug, Args)]
@@ -282,6 +285,7 @@ fn create_request(args: CreateArgs) -> v1::CreateSessionRequest {
         session: Some(args.metadata.session()),
         allow_existing: args.allow_existing,
         json_form: JSON_FORM,
+        include_versions: false,
     }
 }
 
@@ -295,6 +299,7 @@ fn get_request(args: GetArgs) -> Result<v1::GetSessionRequest, Failure> {
         invocation_id: args.invocation,
         without_state: args.without_state,
         json_form: JSON_FORM,
+        include_versions: args.versions,
     })
 }
 

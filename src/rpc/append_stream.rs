@@ -57,7 +57,7 @@ struct Item {
     index: i64,
     bytes: usize,
     call: Call,
-    append: Result<(Append, Form), Error>,
+    append: Result<(Append, Reply), Error>,
 }
 
 /// The answer to an item, and the bytes that count for it until then.
@@ -162,10 +162,10 @@ impl Pipeline {
 async fn append(handlers: Handlers, item: Item) -> Answered {
     let Item { index, bytes, call, append } = item;
     let append = call.run(async {
-        let (append, form) = append?;
+        let (append, reply) = append?;
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::write(form).inner()))
+        Ok(encode::append_event(answer, dropped, Mode::write(reply).inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

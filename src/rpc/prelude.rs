@@ -1,7 +1,7 @@
 //! Names that most files of this layer use: those of the model. The contract's are under `v1`.
 
 pub use super::convert::{
-    Form, decode,
+    Form, Reply, decode,
     encode::{self, Mode},
 };
 pub use crate::{
@@ -18,7 +18,7 @@ pub use crate::{
         limits::MESSAGE_BYTES,
         page::{EventFilter, EventSelection},
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
-        session::{Expiration, ForkOrigin, Labels, SessionInfo, State, StateEntry},
+        session::{Expiration, ForkOrigin, Labels, SessionInfo, State},
         time::Time,
         token::{ChangeToken, EventToken, NameToken, SessionToken},
     },

@@ -41,12 +41,12 @@ macro_rules! service {
 }
 
 service! { SessionService |engine, context| {
-    create_session(CreateSessionRequest: (new, form)) -> CreateSessionResponse = {
+    create_session(CreateSessionRequest: (new, reply)) -> CreateSessionResponse = {
         let dropped = encode::dropped_temp_keys(new.state.iter().map(|(key, _)| key));
-        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, form))
+        Ok(encode::create_session(engine.create_session(context, new).await?, dropped, reply))
     };
-    get_session(GetSessionRequest: ((query, invocation), form)) -> GetSessionResponse =
-        encode::get_session(engine.get_session(context, query, invocation).await?, form);
+    get_session(GetSessionRequest: ((query, invocation), reply)) -> GetSessionResponse =
+        encode::get_session(engine.get_session(context, query, invocation).await?, reply);
     list_sessions(ListSessionsRequest: ((query, token), form)) -> ListSessionsResponse =
         encode::list_sessions(engine.list_sessions(context, query, token).await?, form);
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
@@ -60,14 +60,14 @@ service! { SessionService |engine, context| {
 }}
 
 service! { EventService |engine, context| {
-    append_event(AppendEventRequest: (append, form)) -> AppendEventResponse = {
+    append_event(AppendEventRequest: (append, reply)) -> AppendEventResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = engine.append_events(context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::write(form)))
+        Ok(encode::append_event(answer, dropped, Mode::write(reply)))
     };
-    append_events(AppendEventsRequest: (append, form)) -> AppendEventsResponse = {
+    append_events(AppendEventsRequest: (append, reply)) -> AppendEventsResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
-        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, form))
+        Ok(encode::append_events(engine.append_events(context, append).await?, dropped, reply))
     };
     list_events(ListEventsRequest: ((query, token), form)) -> ListEventsResponse =
         encode::list_events(engine.list_events(context, query, token).await?, form);
@@ -85,8 +85,8 @@ service! { EventService |engine, context| {
 }
 
 service! { StateService |engine, context| {
-    get_state(GetStateRequest: (query, invocation, versions, form)) -> GetStateResponse =
-        encode::get_state(engine.get_state(context, query, invocation).await?, versions, form);
+    get_state(GetStateRequest: ((query, invocation), reply)) -> GetStateResponse =
+        encode::get_state(engine.get_state(context, query, invocation).await?, reply);
     update_state(UpdateStateRequest: (update, form)) -> UpdateStateResponse =
         Ok(encode::update_state(engine.update_state(context, update).await?, form));
     list_key_changes(ListKeyChangesRequest: ((query, token), form)) -> ListKeyChangesResponse =

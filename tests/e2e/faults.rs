@@ -57,6 +57,7 @@ async fn everything_at_fault_is_reported_in_order(service: &Service) {
         }),
         return_state: true,
         json_form: 77,
+        include_versions: true,
     };
     let status = refused(service.append_events(request).await, Reason::MissingField);
     let wanted = [

@@ -4,8 +4,8 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        AppendEventRequest, AppendEventsRequest, KeyCheck, Precondition, RewindSessionRequest,
-        UpdateStateRequest, key_check::Condition,
+        AppendEventRequest, AppendEventsRequest, CreateSessionRequest, GetSessionRequest, KeyCheck,
+        Precondition, RewindSessionRequest, Session, UpdateStateRequest, key_check::Condition,
     },
 };
 use tonic::Status;
@@ -23,6 +23,7 @@ use crate::{
 on_each_store! {
     an_expected_sequence_holds_or_refuses
     each_condition_on_a_key_holds_or_refuses
+    versions_that_an_answer_has_hold_until_the_key_changes
     conditions_see_all_scopes
     values_are_compared_as_json_in_both_forms
     all_that_fail_is_reported_at_once
@@ -82,6 +83,59 @@ async fn each_condition_on_a_key_holds_or_refuses(service: &Service) {
             assert_eq!(list(&status, "keys"), [key]);
             assert!(!metadata(&status).contains_key("expected"));
         }
+    }
+}
+
+async fn versions_that_an_answer_has_hold_until_the_key_changes(service: &Service) {
+    let known = |session: Option<Session>| {
+        let mut versions: Vec<_> = session.unwrap().versions.into_iter().collect();
+        versions.sort();
+        versions
+    };
+    let versions = |wanted: &[(&str, i64)]| -> Vec<_> {
+        wanted.iter().map(|&(key, version)| (key.to_owned(), version)).collect()
+    };
+    let request = create("s1", r#"{"own":1,"app:a":1}"#);
+    let request = CreateSessionRequest { include_versions: true, ..request };
+    let created = service.create_session(request).await.unwrap();
+    assert_eq!(known(created.session), versions(&[("app:a", 1), ("own", 0)]));
+
+    let mut event = setting(r#"{"new":2,"user:u":1,"temp:t":1}"#);
+    (event.event_id, event.invocation_id) = ("e1".into(), "turn".into());
+    let (include_versions, return_state) = (true, true);
+    let request = AppendEventRequest { include_versions, return_state, ..append("s1", event) };
+    let answer = service.append_event(request.clone()).await.unwrap();
+    assert!(answer.session.as_ref().unwrap().state().get("temp:t").is_some());
+    let all = versions(&[("app:a", 1), ("new", 1), ("own", 0), ("user:u", 1)]);
+    assert_eq!(known(answer.session), all);
+    let batch = AppendEventsRequest {
+        events: vec![plain()],
+        include_versions,
+        return_state,
+        ..append_all("s1", vec![])
+    };
+    assert_eq!(known(service.append_events(batch).await.unwrap().session), all);
+
+    let get = GetSessionRequest { include_versions, ..get("s1") };
+    assert_eq!(known(service.get_session(get.clone()).await.unwrap().session), all);
+    let past = GetSessionRequest { as_of_sequence: Some(0), ..get.clone() };
+    let past = known(service.get_session(past).await.unwrap().session);
+    assert_eq!(past, versions(&[("app:a", 1), ("own", 0)]));
+
+    // Only if they are asked for, with the state that they belong to.
+    let without_state = GetSessionRequest { without_state: true, ..get.clone() };
+    let not_asked = GetSessionRequest { include_versions: false, ..get };
+    for request in [without_state, not_asked] {
+        assert_eq!(known(service.get_session(request).await.unwrap().session), []);
+    }
+    let replay = AppendEventRequest { return_state: false, ..request };
+    assert_eq!(known(service.append_event(replay).await.unwrap().session), []);
+
+    for (key, version) in all {
+        let as_read = || checking([check(&key, Condition::Version(version))]);
+        with(service, as_read()).await.unwrap();
+        service.append_event(append("s1", setting(&format!("{{{key:?}:9}}")))).await.unwrap();
+        refused(with(service, as_read()).await, Reason::KeyConflict);
     }
 }
 

@@ -58,6 +58,7 @@ async fn creation_takes_every_field(service: &Service) {
         state_form: Some(StateForm::State(structure(r#"{"a":1,"b":[null,true,"x",1.5,{}]}"#))),
         allow_existing: false,
         json_form: TEXT,
+        include_versions: true,
     };
     let CreateSessionResponse { session, created, dropped_temp_keys } =
         service.create_session(request).await.unwrap();
@@ -72,7 +73,10 @@ async fn creation_takes_every_field(service: &Service) {
     assert_eq!(session.state(), json!({"a": 1, "b": [null, true, "x", 1.5, {}]}));
     assert!(state_text(&session).contains("1") && !session.state_rounded);
     // As created, it is read; the other form says the same.
-    assert_eq!(service.get_session(get("s1")).await.unwrap().session, Some(session.clone()));
+    assert_eq!(session.versions, [("a".to_owned(), 0), ("b".to_owned(), 0)].into());
+    let with_versions = GetSessionRequest { include_versions: true, ..get("s1") };
+    let read = service.get_session(with_versions).await.unwrap().session;
+    assert_eq!(read, Some(session.clone()));
     let request = GetSessionRequest { json_form: STRUCT, ..get("s1") };
     let read = service.get_session(request).await.unwrap().session.unwrap();
     assert!(matches!(read.state_form, Some(session::StateForm::State(_))));

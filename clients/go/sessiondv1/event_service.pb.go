@@ -34,9 +34,11 @@ type AppendEventRequest struct {
 	// Return the merged state right after the commit.
 	ReturnState bool `protobuf:"varint,4,opt,name=return_state,json=returnState,proto3" json:"return_state,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonForm JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Fill `session.versions`, which needs `return_state`.
+	IncludeVersions bool `protobuf:"varint,6,opt,name=include_versions,json=includeVersions,proto3" json:"include_versions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AppendEventRequest) Reset() {
@@ -102,6 +104,13 @@ func (x *AppendEventRequest) GetJsonForm() JsonForm {
 		return x.JsonForm
 	}
 	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+func (x *AppendEventRequest) GetIncludeVersions() bool {
+	if x != nil {
+		return x.IncludeVersions
+	}
+	return false
 }
 
 // Response of AppendEvent.
@@ -191,9 +200,11 @@ type AppendEventsRequest struct {
 	// Return the merged state right after the commit.
 	ReturnState bool `protobuf:"varint,4,opt,name=return_state,json=returnState,proto3" json:"return_state,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonForm JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Fill `session.versions`, which needs `return_state`.
+	IncludeVersions bool `protobuf:"varint,6,opt,name=include_versions,json=includeVersions,proto3" json:"include_versions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AppendEventsRequest) Reset() {
@@ -259,6 +270,13 @@ func (x *AppendEventsRequest) GetJsonForm() JsonForm {
 		return x.JsonForm
 	}
 	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+func (x *AppendEventsRequest) GetIncludeVersions() bool {
+	if x != nil {
+		return x.IncludeVersions
+	}
+	return false
 }
 
 // Response of AppendEvents.
@@ -800,24 +818,26 @@ var File_sessiond_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fsessiond/v1/event_service.proto\x12\vsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto\"\xff\x01\n" +
+	"\x1fsessiond/v1/event_service.proto\x12\vsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto\"\xaa\x02\n" +
 	"\x12AppendEventRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12(\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.sessiond.v1.EventR\x05event\x12=\n" +
 	"\fprecondition\x18\x03 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\x12!\n" +
 	"\freturn_state\x18\x04 \x01(\bR\vreturnState\x122\n" +
-	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\xb7\x01\n" +
+	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12)\n" +
+	"\x10include_versions\x18\x06 \x01(\bR\x0fincludeVersions\"\xb7\x01\n" +
 	"\x13AppendEventResponse\x12(\n" +
 	"\x05event\x18\x01 \x01(\v2\x12.sessiond.v1.EventR\x05event\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12.\n" +
 	"\asession\x18\x03 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12*\n" +
-	"\x11dropped_temp_keys\x18\x04 \x03(\tR\x0fdroppedTempKeys\"\x82\x02\n" +
+	"\x11dropped_temp_keys\x18\x04 \x03(\tR\x0fdroppedTempKeys\"\xad\x02\n" +
 	"\x13AppendEventsRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12*\n" +
 	"\x06events\x18\x02 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12=\n" +
 	"\fprecondition\x18\x03 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\x12!\n" +
 	"\freturn_state\x18\x04 \x01(\bR\vreturnState\x122\n" +
-	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\xba\x01\n" +
+	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12)\n" +
+	"\x10include_versions\x18\x06 \x01(\bR\x0fincludeVersions\"\xba\x01\n" +
 	"\x14AppendEventsResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.sessiond.v1.EventR\x06events\x12.\n" +
 	"\asession\x18\x02 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12\x1a\n" +

@@ -99,9 +99,11 @@ type CreateSessionRequest struct {
 	// Return the existing session, unchanged, if there is one.
 	AllowExisting bool `protobuf:"varint,7,opt,name=allow_existing,json=allowExisting,proto3" json:"allow_existing,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,8,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonForm JsonForm `protobuf:"varint,8,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Fill `session.versions`.
+	IncludeVersions bool `protobuf:"varint,9,opt,name=include_versions,json=includeVersions,proto3" json:"include_versions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -199,6 +201,13 @@ func (x *CreateSessionRequest) GetJsonForm() JsonForm {
 		return x.JsonForm
 	}
 	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetIncludeVersions() bool {
+	if x != nil {
+		return x.IncludeVersions
+	}
+	return false
 }
 
 type isCreateSessionRequest_StateForm interface {
@@ -374,9 +383,11 @@ type GetSessionRequest struct {
 	// Leave the state out.
 	WithoutState bool `protobuf:"varint,5,opt,name=without_state,json=withoutState,proto3" json:"without_state,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,6,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	JsonForm JsonForm `protobuf:"varint,6,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Fill `session.versions`.
+	IncludeVersions bool `protobuf:"varint,7,opt,name=include_versions,json=includeVersions,proto3" json:"include_versions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetSessionRequest) Reset() {
@@ -449,6 +460,13 @@ func (x *GetSessionRequest) GetJsonForm() JsonForm {
 		return x.JsonForm
 	}
 	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+func (x *GetSessionRequest) GetIncludeVersions() bool {
+	if x != nil {
+		return x.IncludeVersions
+	}
+	return false
 }
 
 // Response of GetSession.
@@ -1162,7 +1180,7 @@ var File_sessiond_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"!sessiond/v1/session_service.proto\x12\vsessiond.v1\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto\"\xd4\x02\n" +
+	"!sessiond/v1/session_service.proto\x12\vsessiond.v1\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto\"\xff\x02\n" +
 	"\x14CreateSessionRequest\x12\x19\n" +
 	"\bapp_name\x18\x01 \x01(\tR\aappName\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\tR\x06userId\x12\x1d\n" +
@@ -1173,7 +1191,8 @@ const file_sessiond_v1_session_service_proto_rawDesc = "" +
 	"state_json\x18\x05 \x01(\tH\x00R\tstateJson\x12.\n" +
 	"\asession\x18\x06 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12%\n" +
 	"\x0eallow_existing\x18\a \x01(\bR\rallowExisting\x122\n" +
-	"\tjson_form\x18\b \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonFormB\f\n" +
+	"\tjson_form\x18\b \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12)\n" +
+	"\x10include_versions\x18\t \x01(\bR\x0fincludeVersionsB\f\n" +
 	"\n" +
 	"state_form\"\x8d\x01\n" +
 	"\x15CreateSessionResponse\x12.\n" +
@@ -1186,14 +1205,15 @@ const file_sessiond_v1_session_service_proto_rawDesc = "" +
 	"after_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tafterTime\x12%\n" +
 	"\x0eafter_sequence\x18\x03 \x01(\x03R\rafterSequence\x12'\n" +
 	"\x0finclude_rewound\x18\x04 \x01(\bR\x0eincludeRewoundB\t\n" +
-	"\a_recent\"\xaf\x02\n" +
+	"\a_recent\"\xda\x02\n" +
 	"\x11GetSessionRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x123\n" +
 	"\x06events\x18\x02 \x01(\v2\x1b.sessiond.v1.EventSelectionR\x06events\x12)\n" +
 	"\x0eas_of_sequence\x18\x03 \x01(\x03H\x00R\fasOfSequence\x88\x01\x01\x12#\n" +
 	"\rinvocation_id\x18\x04 \x01(\tR\finvocationId\x12#\n" +
 	"\rwithout_state\x18\x05 \x01(\bR\fwithoutState\x122\n" +
-	"\tjson_form\x18\x06 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonFormB\x11\n" +
+	"\tjson_form\x18\x06 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12)\n" +
+	"\x10include_versions\x18\a \x01(\bR\x0fincludeVersionsB\x11\n" +
 	"\x0f_as_of_sequence\"\x98\x01\n" +
 	"\x12GetSessionResponse\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12*\n" +

@@ -251,7 +251,11 @@ type Session struct {
 	// For filters. At most 64 labels; keys and values of at most 63 bytes.
 	Labels map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Output only. The origin of a forked session.
-	ForkedFrom    *ForkOrigin `protobuf:"bytes,13,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	ForkedFrom *ForkOrigin `protobuf:"bytes,13,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
+	// Output only. Of each stored key in the state, the version at which it was
+	// last written, as in GetStateResponse. Only if the request has
+	// `include_versions` and the state is here.
+	Versions      map[string]int64 `protobuf:"bytes,14,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +399,13 @@ func (x *Session) GetLabels() map[string]string {
 func (x *Session) GetForkedFrom() *ForkOrigin {
 	if x != nil {
 		return x.ForkedFrom
+	}
+	return nil
+}
+
+func (x *Session) GetVersions() map[string]int64 {
+	if x != nil {
+		return x.Versions
 	}
 	return nil
 }
@@ -1502,7 +1513,7 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\bapp_name\x18\x01 \x01(\tR\aappName\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\tR\x06userId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"\xea\x05\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\xe7\x06\n" +
 	"\aSession\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12/\n" +
 	"\x05state\x18\x02 \x01(\v2\x17.google.protobuf.StructH\x00R\x05state\x12\x1f\n" +
@@ -1522,10 +1533,14 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\fdisplay_name\x18\v \x01(\tR\vdisplayName\x128\n" +
 	"\x06labels\x18\f \x03(\v2 .sessiond.v1.Session.LabelsEntryR\x06labels\x128\n" +
 	"\vforked_from\x18\r \x01(\v2\x17.sessiond.v1.ForkOriginR\n" +
-	"forkedFrom\x1a9\n" +
+	"forkedFrom\x12>\n" +
+	"\bversions\x18\x0e \x03(\v2\".sessiond.v1.Session.VersionsEntryR\bversions\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\f\n" +
 	"\n" +
 	"state_formB\f\n" +
 	"\n" +
@@ -1630,7 +1645,7 @@ func file_sessiond_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_sessiond_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sessiond_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sessiond_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_sessiond_v1_types_proto_goTypes = []any{
 	(JsonForm)(0),                 // 0: sessiond.v1.JsonForm
 	(*SessionKey)(nil),            // 1: sessiond.v1.SessionKey
@@ -1647,43 +1662,45 @@ var file_sessiond_v1_types_proto_goTypes = []any{
 	(*Precondition)(nil),          // 12: sessiond.v1.Precondition
 	(*KeyCheck)(nil),              // 13: sessiond.v1.KeyCheck
 	nil,                           // 14: sessiond.v1.Session.LabelsEntry
-	(*structpb.Struct)(nil),       // 15: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*structpb.ListValue)(nil),    // 18: google.protobuf.ListValue
-	(*structpb.Value)(nil),        // 19: google.protobuf.Value
+	nil,                           // 15: sessiond.v1.Session.VersionsEntry
+	(*structpb.Struct)(nil),       // 16: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*structpb.ListValue)(nil),    // 19: google.protobuf.ListValue
+	(*structpb.Value)(nil),        // 20: google.protobuf.Value
 }
 var file_sessiond_v1_types_proto_depIdxs = []int32{
 	1,  // 0: sessiond.v1.Session.key:type_name -> sessiond.v1.SessionKey
-	15, // 1: sessiond.v1.Session.state:type_name -> google.protobuf.Struct
-	16, // 2: sessiond.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	16, // 3: sessiond.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	16, // 4: sessiond.v1.Session.last_event_time:type_name -> google.protobuf.Timestamp
-	16, // 5: sessiond.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
-	17, // 6: sessiond.v1.Session.ttl:type_name -> google.protobuf.Duration
+	16, // 1: sessiond.v1.Session.state:type_name -> google.protobuf.Struct
+	17, // 2: sessiond.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	17, // 3: sessiond.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	17, // 4: sessiond.v1.Session.last_event_time:type_name -> google.protobuf.Timestamp
+	17, // 5: sessiond.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
+	18, // 6: sessiond.v1.Session.ttl:type_name -> google.protobuf.Duration
 	14, // 7: sessiond.v1.Session.labels:type_name -> sessiond.v1.Session.LabelsEntry
 	4,  // 8: sessiond.v1.Session.forked_from:type_name -> sessiond.v1.ForkOrigin
-	1,  // 9: sessiond.v1.ForkOrigin.key:type_name -> sessiond.v1.SessionKey
-	16, // 10: sessiond.v1.Event.event_time:type_name -> google.protobuf.Timestamp
-	16, // 11: sessiond.v1.Event.commit_time:type_name -> google.protobuf.Timestamp
-	6,  // 12: sessiond.v1.Event.state_delta:type_name -> sessiond.v1.StateDelta
-	15, // 13: sessiond.v1.Event.body:type_name -> google.protobuf.Struct
-	15, // 14: sessiond.v1.StateDelta.set:type_name -> google.protobuf.Struct
-	7,  // 15: sessiond.v1.StateDelta.operations:type_name -> sessiond.v1.StateOperation
-	8,  // 16: sessiond.v1.StateOperation.increment:type_name -> sessiond.v1.Increment
-	9,  // 17: sessiond.v1.StateOperation.list_append:type_name -> sessiond.v1.ListAppend
-	10, // 18: sessiond.v1.StateOperation.set_if_absent:type_name -> sessiond.v1.SetIfAbsent
-	11, // 19: sessiond.v1.StateOperation.merge_patch:type_name -> sessiond.v1.MergePatch
-	18, // 20: sessiond.v1.ListAppend.values:type_name -> google.protobuf.ListValue
-	19, // 21: sessiond.v1.SetIfAbsent.value:type_name -> google.protobuf.Value
-	15, // 22: sessiond.v1.MergePatch.patch:type_name -> google.protobuf.Struct
-	13, // 23: sessiond.v1.Precondition.keys:type_name -> sessiond.v1.KeyCheck
-	19, // 24: sessiond.v1.KeyCheck.value:type_name -> google.protobuf.Value
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	15, // 9: sessiond.v1.Session.versions:type_name -> sessiond.v1.Session.VersionsEntry
+	1,  // 10: sessiond.v1.ForkOrigin.key:type_name -> sessiond.v1.SessionKey
+	17, // 11: sessiond.v1.Event.event_time:type_name -> google.protobuf.Timestamp
+	17, // 12: sessiond.v1.Event.commit_time:type_name -> google.protobuf.Timestamp
+	6,  // 13: sessiond.v1.Event.state_delta:type_name -> sessiond.v1.StateDelta
+	16, // 14: sessiond.v1.Event.body:type_name -> google.protobuf.Struct
+	16, // 15: sessiond.v1.StateDelta.set:type_name -> google.protobuf.Struct
+	7,  // 16: sessiond.v1.StateDelta.operations:type_name -> sessiond.v1.StateOperation
+	8,  // 17: sessiond.v1.StateOperation.increment:type_name -> sessiond.v1.Increment
+	9,  // 18: sessiond.v1.StateOperation.list_append:type_name -> sessiond.v1.ListAppend
+	10, // 19: sessiond.v1.StateOperation.set_if_absent:type_name -> sessiond.v1.SetIfAbsent
+	11, // 20: sessiond.v1.StateOperation.merge_patch:type_name -> sessiond.v1.MergePatch
+	19, // 21: sessiond.v1.ListAppend.values:type_name -> google.protobuf.ListValue
+	20, // 22: sessiond.v1.SetIfAbsent.value:type_name -> google.protobuf.Value
+	16, // 23: sessiond.v1.MergePatch.patch:type_name -> google.protobuf.Struct
+	13, // 24: sessiond.v1.Precondition.keys:type_name -> sessiond.v1.KeyCheck
+	20, // 25: sessiond.v1.KeyCheck.value:type_name -> google.protobuf.Value
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_sessiond_v1_types_proto_init() }
@@ -1740,7 +1757,7 @@ func file_sessiond_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sessiond_v1_types_proto_rawDesc), len(file_sessiond_v1_types_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,6 +82,7 @@ impl SessionService for SessiondSessionService {
             session: Some(v1::Session { labels, ..v1::Session::default() }),
             allow_existing: false,
             json_form: JsonForm::Text.into(),
+            include_versions: false,
         };
         let outcome = self
             .caller

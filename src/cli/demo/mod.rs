@@ -111,6 +111,7 @@ async fn create(server: &Server, app: &str, session: &Json) -> Result<bool, Fail
         }),
         allow_existing: true,
         json_form: JSON_FORM,
+        include_versions: false,
     };
     if !server.sessions().create_session(request).await?.into_inner().created {
         return Ok(false);

@@ -214,6 +214,7 @@ fn create_request(
         session: Some(session),
         allow_existing: true,
         json_form: JSON_FORM,
+        include_versions: false,
     })
 }
 
@@ -237,6 +238,7 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
         precondition: Some(v1::Precondition { expected_sequence, keys: Vec::new() }),
         return_state: false,
         json_form: JSON_FORM,
+        include_versions: false,
     };
     retry(async || server.events().append_event(request.clone()).await).await?;
     Ok(changes.len())

@@ -159,6 +159,7 @@ impl<'a> Sender<'a> {
                 events,
                 return_state: false,
                 json_form: JSON_FORM,
+                include_versions: false,
             };
             let call = async || self.server.events().append_events(request.clone()).await;
             match retry(call).await {

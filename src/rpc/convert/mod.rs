@@ -7,3 +7,16 @@ pub mod encode;
 
 /// The form of free-form JSON in an answer. [`decode`] makes the default explicit.
 pub use crate::proto::v1::JsonForm as Form;
+
+/// How state is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply {
+    pub form: Form,
+    pub with_versions: bool,
+}
+
+impl From<Form> for Reply {
+    fn from(form: Form) -> Self {
+        Self { form, with_versions: false }
+    }
+}

@@ -62,6 +62,11 @@ pub struct Session {
     /// Output only. The origin of a forked session.
     #[prost(message, optional, tag = "13")]
     pub forked_from: ::core::option::Option<ForkOrigin>,
+    /// Output only. Of each stored key in the state, the version at which it was
+    /// last written, as in GetStateResponse. Only if the request has
+    /// `include_versions` and the state is here.
+    #[prost(map = "string, int64", tag = "14")]
+    pub versions: ::std::collections::HashMap<::prost::alloc::string::String, i64>,
     /// Everything that is visible from this session: the application's keys with
     /// their `app:` prefix, the user's with `user:`, its own without a prefix, and
     /// `temp:` keys when an invocation was named. Merged app -> user -> session.
@@ -428,6 +433,9 @@ pub struct CreateSessionRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "8")]
     pub json_form: i32,
+    /// Fill `session.versions`.
+    #[prost(bool, tag = "9")]
+    pub include_versions: bool,
     /// Initial state.
     #[prost(oneof = "create_session_request::StateForm", tags = "4, 5")]
     pub state_form: ::core::option::Option<create_session_request::StateForm>,
@@ -499,6 +507,9 @@ pub struct GetSessionRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "6")]
     pub json_form: i32,
+    /// Fill `session.versions`.
+    #[prost(bool, tag = "7")]
+    pub include_versions: bool,
 }
 /// Response of GetSession.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -988,6 +999,9 @@ pub struct AppendEventRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "5")]
     pub json_form: i32,
+    /// Fill `session.versions`, which needs `return_state`.
+    #[prost(bool, tag = "6")]
+    pub include_versions: bool,
 }
 /// Response of AppendEvent.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1025,6 +1039,9 @@ pub struct AppendEventsRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "5")]
     pub json_form: i32,
+    /// Fill `session.versions`, which needs `return_state`.
+    #[prost(bool, tag = "6")]
+    pub include_versions: bool,
 }
 /// Response of AppendEvents.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -35,8 +35,8 @@ pub struct Faulted(());
 /// A part of a request, unless it is at fault.
 pub type Decoded<T> = Result<T, Faulted>;
 
-/// A request with the form that its answer is asked in.
-pub type Asked<T> = Decoded<(T, Form)>;
+/// A request with what it says about its answer.
+pub type Asked<T, R = Form> = Decoded<(T, R)>;
 
 /// Reads a request; all its faults together are one error.
 pub fn decode<Q, T>(

@@ -18,7 +18,10 @@ use crate::{
     },
 };
 
-pub fn create_session(at: At<'_>, request: v1::CreateSessionRequest) -> Asked<CreateSession> {
+pub fn create_session(
+    at: At<'_>,
+    request: v1::CreateSessionRequest,
+) -> Asked<CreateSession, Reply> {
     use v1::create_session_request::StateForm::{State, StateJson};
     read!(at: v1::CreateSessionRequest {
         app_name, user_id, session_id,
@@ -28,7 +31,7 @@ pub fn create_session(at: At<'_>, request: v1::CreateSessionRequest) -> Asked<Cr
             Some(StateJson(text)) => entries_of_text(at.field("state_json"), text),
         },
         session = session.unwrap_or_default().read(at.field("session")),
-        allow_existing, json_form
+        allow_existing, json_form, include_versions
     } = request);
     let Settings { display_name, labels, expiration } = session;
     let session_id = Option::unwrap_or_else(session_id, new_session_id);
@@ -40,18 +43,19 @@ pub fn create_session(at: At<'_>, request: v1::CreateSessionRequest) -> Asked<Cr
         expiration,
         on_existing: if allow_existing { OnExisting::Return } else { OnExisting::Refuse },
     };
-    Ok((new, json_form))
+    Ok((new, Reply { form: json_form, with_versions: include_versions }))
 }
 
 pub fn get_session(
     at: At<'_>,
     request: v1::GetSessionRequest,
-) -> Asked<(SessionQuery, Option<InvocationId>)> {
+) -> Asked<(SessionQuery, Option<InvocationId>), Reply> {
     read!(at: v1::GetSessionRequest {
-        key, events, as_of_sequence, invocation_id, without_state, json_form
+        key, events, as_of_sequence, invocation_id, without_state, json_form, include_versions
     } = request);
     let (session, as_of, with_state) = (key, as_of_sequence, !without_state);
-    Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), json_form))
+    let reply = Reply { form: json_form, with_versions: include_versions };
+    Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), reply))
 }
 
 pub fn list_sessions(
@@ -158,19 +162,23 @@ pub fn rewind_session(at: At<'_>, request: v1::RewindSessionRequest) -> Asked<Re
 }
 
 /// AppendEvent, and an item of AppendEventStream.
-pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append> {
+pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append, Reply> {
     read!(at: v1::AppendEventRequest {
-        key, event = at.field("event").required(event), precondition, return_state, json_form
+        key, event = at.field("event").required(event), precondition, return_state, json_form,
+        include_versions
     } = request);
     let (session, events) = (key, vec![event]);
-    Ok((Append { session, events, precondition, request: None, return_state }, json_form))
+    let reply = Reply { form: json_form, with_versions: include_versions };
+    Ok((Append { session, events, precondition, request: None, return_state }, reply))
 }
 
-pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Append> {
+pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Append, Reply> {
     read!(at: v1::AppendEventsRequest {
-        key, events = batch(at.field("events"), events), precondition, return_state, json_form
+        key, events = batch(at.field("events"), events), precondition, return_state, json_form,
+        include_versions
     } = request);
-    Ok((Append { session: key, events, precondition, request: None, return_state }, json_form))
+    let reply = Reply { form: json_form, with_versions: include_versions };
+    Ok((Append { session: key, events, precondition, request: None, return_state }, reply))
 }
 
 pub fn list_events(
@@ -188,16 +196,16 @@ pub fn list_events(
     Ok(((SessionQuery { events: Some(selection), ..session }, page_token), json_form))
 }
 
-/// GetState, with whether to answer versions.
 pub fn get_state(
     at: At<'_>,
     request: v1::GetStateRequest,
-) -> Decoded<(StateQuery, Option<InvocationId>, bool, Form)> {
+) -> Asked<(StateQuery, Option<InvocationId>), Reply> {
     read!(at: v1::GetStateRequest {
         scope, keys, invocation_id, include_versions, json_form
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
-    Ok((StateQuery { scope, keys }, invocation_id, include_versions, json_form))
+    let reply = Reply { form: json_form, with_versions: include_versions };
+    Ok(((StateQuery { scope, keys }, invocation_id), reply))
 }
 
 pub fn update_state(at: At<'_>, request: v1::UpdateStateRequest) -> Asked<StateUpdate> {
@@ -314,7 +322,7 @@ impl Read<Settings> for v1::Session {
             display_name, labels;
             // What only answers hold, and state, which has its own requests.
             key, state_form, state_rounded, last_sequence, create_time, update_time,
-            last_event_time, forked_from,
+            last_event_time, forked_from, versions,
         } = self);
         Ok(Settings { display_name, labels, expiration })
     }

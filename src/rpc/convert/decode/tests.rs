@@ -19,7 +19,7 @@ use crate::{
     engine,
     proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
     rpc::convert::{
-        Form,
+        Form, Reply,
         decode::{self, BareIds},
     },
     store,
@@ -34,14 +34,14 @@ macro_rules! requests {
     )*};
 }
 requests! {
-    create_session(CreateSessionRequest) -> (store::CreateSession, Form);
+    create_session(CreateSessionRequest) -> (store::CreateSession, Reply);
     list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Form);
     update_session(UpdateSessionRequest) -> store::SessionUpdate;
     delete_session(DeleteSessionRequest) -> (SessionKey, bool);
     fork_session(ForkSessionRequest) -> (store::ForkSession, Form);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Form);
     list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Form);
-    get_state(GetStateRequest) -> (store::StateQuery, Option<InvocationId>, bool, Form);
+    get_state(GetStateRequest) -> ((store::StateQuery, Option<InvocationId>), Reply);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Form);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Form);
     render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);
@@ -52,21 +52,21 @@ requests! {
 fn get_session(
     request: v1::GetSessionRequest,
     bare: BareIds,
-) -> Result<((store::SessionQuery, Option<InvocationId>), Form), Error> {
+) -> Result<((store::SessionQuery, Option<InvocationId>), Reply), Error> {
     decode::decode(request, bare, decode::get_session)
 }
 
 fn append_event(
     request: v1::AppendEventRequest,
     bare: BareIds,
-) -> Result<(store::Append, Form), Error> {
+) -> Result<(store::Append, Reply), Error> {
     decode::decode(request, bare, decode::append_event)
 }
 
 fn append_events(
     request: v1::AppendEventsRequest,
     bare: BareIds,
-) -> Result<(store::Append, Form), Error> {
+) -> Result<(store::Append, Reply), Error> {
     decode::decode(request, bare, decode::append_events)
 }
 

@@ -1,7 +1,7 @@
 //! The answer of each call, within the size that every client receives in the form in which it is sent. A page ends when the answer is
 //! full, and its token continues behind it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use prost::{Message, length_delimiter_len};
 use tonic::Status;
@@ -23,17 +23,17 @@ const ANSWER_BYTES: usize = MESSAGE_BYTES - 4096;
 pub fn create_session(
     created: Created,
     dropped: Vec<String>,
-    form: Form,
+    reply: Reply,
 ) -> v1::CreateSessionResponse {
     let Created { info, state, created } = created;
-    let (_, session) = written(&[], &info, Some(&state), Mode::write(form));
+    let (_, session) = written(&[], &info, Some(&state), Mode::write(reply));
     v1::CreateSessionResponse { session: Some(session), created, dropped_temp_keys: dropped }
 }
 
 /// The session, and as many events as fit beside it.
-pub fn get_session(answer: SessionAnswer, form: Form) -> Result<v1::GetSessionResponse, Error> {
+pub fn get_session(answer: SessionAnswer, reply: Reply) -> Result<v1::GetSessionResponse, Error> {
     let SessionAnswer { info, state, events: list } = answer;
-    let mode = Mode::read(form);
+    let mode = Mode::read(reply);
     let session = fitting(session(&info, state.as_ref(), mode)?)?;
     let events = page(&list.items, field_bytes(&session), |it| event(it, mode))?;
     let next_page_token = list.next_page_token(events.len()).unwrap_or_default();
@@ -76,11 +76,11 @@ pub fn append_event(answer: Appended, dropped: Vec<String>, mode: Mode) -> v1::A
 pub fn append_events(
     answer: Appended,
     dropped: Vec<String>,
-    form: Form,
+    reply: Reply,
 ) -> v1::AppendEventsResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.iter().map(|it| it.replayed).collect();
-    let (events, session) = written(&events, &info, state.as_ref(), Mode::write(form));
+    let (events, session) = written(&events, &info, state.as_ref(), Mode::write(reply));
     let session = Some(session);
     v1::AppendEventsResponse { events, session, replayed, dropped_temp_keys: dropped }
 }
@@ -112,20 +112,13 @@ pub fn list_events(list: List<Event>, form: Form) -> Result<v1::ListEventsRespon
     Ok(v1::ListEventsResponse { events, next_page_token })
 }
 
-pub fn get_state(
-    state: State,
-    with_versions: bool,
-    form: Form,
-) -> Result<v1::GetStateResponse, Error> {
+pub fn get_state(state: State, reply: Reply) -> Result<v1::GetStateResponse, Error> {
     use v1::get_state_response::StateForm;
+    let mode = Mode::read(reply);
     let json = Cow::Owned(state.to_json());
     let (state_form, state_rounded) =
-        Mode::read(form).encode(json, object, StateForm::State, StateForm::StateJson)?;
-    let State(entries) = state;
-    // `temp:` keys are not stored, so they have no version.
-    let stored = entries.into_iter().filter(|entry| with_versions && entry.key.scope().is_some());
-    let version = |StateEntry { key, value: _, version }| (key.to_string(), signed(version));
-    let versions = stored.map(version).collect();
+        mode.encode(json, object, StateForm::State, StateForm::StateJson)?;
+    let versions = versions(&state, mode);
     fitting(v1::GetStateResponse { state_form: Some(state_form), state_rounded, versions })
 }
 
@@ -282,7 +275,8 @@ fn written(
     let bytes = field_bytes(&session) + events.iter().map(field_bytes).sum::<usize>();
     let mut excess = bytes.saturating_sub(ANSWER_BYTES);
     if excess > 0 {
-        excess = excess.saturating_sub(saved(&mut session, |it| it.state_form = None));
+        let without = |it: &mut v1::Session| (it.state_form, it.versions) = (None, HashMap::new());
+        excess = excess.saturating_sub(saved(&mut session, without));
     }
     for event in events.iter_mut().rev() {
         if excess == 0 {

@@ -26,6 +26,8 @@ pub type Built<T> = Result<(T, bool), Error>;
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
     pub form: Form,
+    /// Whether state comes with the versions of its keys.
+    pub with_versions: bool,
     /// Whether a value that is larger than an answer as `Struct` is an error. Otherwise it is sent as text, as one that is nested too
     /// deep for `Struct` always is.
     pub is_strict: bool,
@@ -35,13 +37,14 @@ pub struct Mode {
 
 impl Mode {
     /// That of a read's answer.
-    pub fn read(form: Form) -> Self {
-        Self { form, is_strict: true, depth: 0 }
+    pub fn read(reply: impl Into<Reply>) -> Self {
+        let Reply { form, with_versions } = reply.into();
+        Self { form, with_versions, is_strict: true, depth: 0 }
     }
 
     /// That of the answer to a write or a watch.
-    pub fn write(form: Form) -> Self {
-        Self { form, is_strict: false, depth: 0 }
+    pub fn write(reply: impl Into<Reply>) -> Self {
+        Self { is_strict: false, ..Self::read(reply) }
     }
 
     /// That of a message within this one.

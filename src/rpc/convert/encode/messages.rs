@@ -1,6 +1,9 @@
 //! Events, sessions and their parts, each as a message within that of the `mode`.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+};
 
 use prost_types::Timestamp;
 
@@ -79,8 +82,16 @@ pub fn session(
         let (form, rounded) =
             mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
         (session.state_form, session.state_rounded) = (Some(form), rounded);
+        session.versions = versions(state, mode);
     }
     Ok(session)
+}
+
+/// The versions of stored keys, if the `mode` has them.
+pub fn versions(state: &State, mode: Mode) -> HashMap<String, i64> {
+    // `temp:` keys are not stored, so they have no version.
+    let stored = state.0.iter().filter(|it| mode.with_versions && it.key.scope().is_some());
+    stored.map(|it| (it.key.to_string(), signed(it.version))).collect()
 }
 
 /// A session without its state.
@@ -115,6 +126,7 @@ pub fn session_envelope(info: &SessionInfo) -> v1::Session {
         display_name: display_name.to_string(),
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
+        versions: HashMap::new(),
     }
 }
 

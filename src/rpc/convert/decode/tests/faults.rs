@@ -77,7 +77,7 @@ fn a_scope_is_a_node_of_the_tree() {
             user_id: user.into(),
             session_id: session.into(),
         });
-        get_state(GetStateRequest { scope, ..Default::default() }).map(|(get, ..)| get.scope)
+        get_state(GetStateRequest { scope, ..Default::default() }).map(|((get, _), _)| get.scope)
     };
     assert!(matches!(scope("a", "", ""), Ok(Scope::Application(_))));
     assert!(matches!(scope("a", "u", ""), Ok(Scope::User(..))));

@@ -108,7 +108,7 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
         let object = |levels| unlimited(&of(levels).to_json());
         let alone = assert_read(
             1..MAX_NESTING - arrays,
-            |levels| encode::get_state(of(levels), false, Form::Struct),
+            |levels| encode::get_state(of(levels), Form::Struct.into()),
             |response| {
                 matches!(response.state_form, Some(v1::get_state_response::StateForm::State(_)))
             },
@@ -122,7 +122,7 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
             |levels| {
                 let (info, events) = (info(), List::default());
                 let answer = SessionAnswer { info, state: Some(of(levels)), events };
-                encode::get_session(answer, Form::Struct)
+                encode::get_session(answer, Form::Struct.into())
             },
             |response| {
                 let state = &response.session.as_ref().unwrap().state_form;

@@ -21,7 +21,7 @@ use crate::{
     },
     rpc::{
         convert::{
-            Form,
+            Form, Reply,
             encode::{self, Mode},
         },
         status::status,
@@ -42,7 +42,8 @@ fn a_session_says_everything_about_itself() {
     info.display_name = crate::domain::id::DisplayName::new("name").unwrap();
     info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
     let created = Created { info, state: state([("a", json("1.0"))]), created: true };
-    let response = encode::create_session(created, vec!["temp:x".into()], Form::Text);
+    let reply = Reply { form: Form::Text, with_versions: true };
+    let response = encode::create_session(created, vec!["temp:x".into()], reply);
     let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
     let expected = v1::Session {
         key: Some(key.clone()),
@@ -56,6 +57,7 @@ fn a_session_says_everything_about_itself() {
         display_name: "name".into(),
         labels: [("k".to_owned(), "v".to_owned())].into(),
         forked_from: Some(v1::ForkOrigin { key: Some(key), sequence: 3 }),
+        versions: [("a".to_owned(), 3)].into(),
     };
     assert_eq!((response.session, response.created), (Some(expected), true));
 }

@@ -16,7 +16,7 @@ use crate::{
     engine::{List, SessionAnswer, WatchItem},
     proto::v1::{event::BodyForm, session::StateForm},
     rpc::convert::{
-        Form,
+        Form, Reply,
         encode::{self, Mode},
     },
     store::{Appended, AppendedEvent, StateUpdated},
@@ -74,7 +74,7 @@ fn a_single_item_that_never_fits_is_refused_by_a_read() {
     assert_eq!(small_first.events.len(), 1);
     let get = |form| {
         let state = state([("k", zeros(400_000))]);
-        encode::get_state(state, true, form)
+        encode::get_state(state, Reply { form, with_versions: true })
     };
     assert_eq!(get(Form::Struct).unwrap_err(), Error::AnswerTooLarge);
     assert_eq!(get(Form::Text).unwrap().versions["k"], 3);
@@ -85,7 +85,7 @@ fn events_take_what_the_state_beside_them_leaves() {
     let get = |state_zeros, bodies: Vec<Json>| {
         let state = Some(state([("k", zeros(state_zeros))]));
         let answer = SessionAnswer { info: info(), state, events: list(bodies) };
-        encode::get_session(answer, Form::Struct)
+        encode::get_session(answer, Form::Struct.into())
     };
     let megabytes = |many| vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); many];
     let answer = get(2 * ZEROS_OF_A_MEGABYTE, megabytes(4)).unwrap();
@@ -131,12 +131,14 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let response = encode::append_events(answer, vec![], Form::Text);
+        let reply = Reply { form: Form::Text, with_versions: true };
+        let response = encode::append_events(answer, vec![], reply);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
         assert!(response.events.iter().all(|event| event.body_form.is_some()));
         let session = response.session.unwrap();
         assert_eq!(session.last_sequence, 7);
+        assert_eq!(session.versions.len(), usize::from(session.state_form.is_some()));
         session.state_form.is_some()
     };
     assert!(append(1_000_000));
@@ -146,7 +148,8 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
 #[test]
 fn a_batch_turns_to_text_where_it_is_too_large_as_messages() {
     let bodies = vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 12];
-    let response = encode::append_events(appended(bodies.clone(), None), vec![], Form::Struct);
+    let response =
+        encode::append_events(appended(bodies.clone(), None), vec![], Form::Struct.into());
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     let texts = response.events.iter().filter(|event| {
         matches!(&event.body_form, Some(BodyForm::BodyJson(text)) if text == bodies[0].as_str())
@@ -172,7 +175,7 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
     let events =
         events.map(|event| AppendedEvent { event: event.into(), replayed: false }).collect();
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let response = encode::append_events(answer, vec![], Form::Text);
+    let response = encode::append_events(answer, vec![], Form::Text.into());
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);
     assert!(response.events[..999].iter().all(|event| event.body_form.is_some()));
@@ -186,7 +189,7 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
     let update = StateUpdated { state: state(), replayed: true };
     let response = encode::update_state(update, Form::Text);
     assert_eq!((response.state_form, response.replayed), (None, true));
-    let error = encode::get_state(state(), false, Form::Text).unwrap_err();
+    let error = encode::get_state(state(), Form::Text.into()).unwrap_err();
     assert_eq!(error, Error::AnswerTooLarge);
     // A watch leaves nothing out.
     let snapshot = || WatchItem::Snapshot { state: state(), last_sequence: 1 };
@@ -212,7 +215,7 @@ fn a_thousand_envelopes_of_the_longest_names_fit() {
         state: None,
         request_replayed: false,
     };
-    let response = encode::append_events(answer, vec![], Form::Struct);
+    let response = encode::append_events(answer, vec![], Form::Struct.into());
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     assert_eq!(response.events.len(), 1000);
 }
