@@ -37,6 +37,9 @@ pub struct Config {
     #[command(flatten)]
     pub postgres: PostgresArgs,
 
+    #[command(flatten)]
+    pub tls: TlsArgs,
+
     /// Verify the store before serving, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
     pub verify: bool,
@@ -90,6 +93,28 @@ pub struct Config {
     /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
+}
+
+/// TLS of a TCP address.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// PEM file with the server's certificate, and those that lead to its authority
+    #[arg(long, env = "SESSIOND_TLS_CERT", value_name = "PATH", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's private key
+    #[arg(long, env = "SESSIOND_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// PEM file with the authorities of clients: only clients with a certificate of theirs may connect
+    #[arg(long, env = "SESSIOND_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+
+    /// Interval in seconds at which these files are read again
+    #[arg(long, env = "SESSIOND_RELOAD_INTERVAL", default_value_t = 10, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub reload_interval: u64,
 }
 
 /// What only a store on PostgreSQL has.

@@ -112,28 +112,32 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
 fn greet(running: &Running, store: &str) {
     let address = running.address();
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
-    let (unix, place) = match address.strip_prefix("unix:") {
-        Some(path) => ("-unix -authority localhost ", path),
-        None => ("", address),
+    let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
+    {
+        (Some(path), _) => ("-plaintext -unix -authority localhost", path),
+        (_, Some(host)) => ("-cacert ca.pem", host),
+        _ => ("-plaintext", address),
     };
     let mut out = io::stdout().lock();
     let text = format!("sessiond listens on {address} and stores in {store}\n");
     let text = text
         + &if out.is_terminal() {
-            let server = if address == DEFAULT_ADDRESS {
-                String::new()
-            } else {
-                format!(" --server {address}")
+            let server = match address {
+                DEFAULT_ADDRESS => String::new(),
+                _ if address.starts_with("https://") => {
+                    format!(" --server {address} --tls-ca ca.pem")
+                }
+                _ => format!(" --server {address}"),
             };
             format!(
                 "Try these one after the other (Ctrl-C stops the server):\n\
-             grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"session_id\":\"first\",\"allow_existing\":true}}' {place} sessiond.v1.SessionService/CreateSession\n\
+             grpcurl {security} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"session_id\":\"first\",\"allow_existing\":true}}' {place} sessiond.v1.SessionService/CreateSession\n\
              sessiond event append{server} --session first --author user --body '{{\"content\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"Hello\"}}]}}}}' --set topic='\"greeting\"'\n\
              python3 -c 'import asyncio; from sessiond_adk import SessiondSessionService as S; print(asyncio.run(S(\"{address}\").get_session(app_name=\"my_app\", user_id=\"alice\", session_id=\"first\")))'\n"
             )
         } else {
             format!(
-                "try: grpcurl -plaintext {unix}-d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
+                "try: grpcurl {security} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
             )
         };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -5,6 +5,7 @@
 mod connections;
 mod front;
 mod health;
+mod tls;
 
 use std::{
     future::Future,
@@ -16,7 +17,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
-    config::Config,
+    config::{Config, Listen},
     engine::{Engine, EngineOptions, new_store_id},
     rpc::{self, BareIds},
     store::{self, StoreOptions},
@@ -24,6 +25,7 @@ use crate::{
 use connections::Listener;
 use front::Front;
 use health::Phase;
+use tls::Tls;
 
 /// A server that takes calls.
 pub struct Running {
@@ -31,6 +33,7 @@ pub struct Running {
     engine: Arc<Engine>,
     phase: watch::Sender<Phase>,
     serving: AbortOnDropHandle<()>,
+    reloading: Option<AbortOnDropHandle<()>>,
     in_flight: TaskTracker,
     drain_timeout: Duration,
 }
@@ -38,13 +41,21 @@ pub struct Running {
 /// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened. An error is one or two sentences: what
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
-    let listener = Listener::bind(&config.listen, config.insecure).await?;
-    let address = listener.address();
+    let tls = Tls::load(&config.tls)?;
+    if tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
+        return Err("--tls-cert is for a TCP address. Drop it: the permissions of a Unix socket's folder protect it.".into());
+    }
+    let listener = Listener::bind(&config.listen, config.insecure || tls.is_some()).await?;
+    let scheme = if tls.is_some() { "https://" } else { "" };
+    let address = format!("{scheme}{}", listener.address());
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
     let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone());
-    let serving = tokio::spawn(connections::serve(listener, front, phase.subscribe()));
+    let serving = tokio::spawn(connections::serve(listener, tls.clone(), front, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
+    let reload_interval = Duration::from_secs(config.tls.reload_interval);
+    let reloading =
+        tls.map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow(reload_interval))));
 
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
     let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
@@ -68,11 +79,11 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
     phase.send_replace(Phase::from(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, phase, serving, in_flight, drain_timeout })
+    Ok(Running { address, engine, phase, serving, reloading, in_flight, drain_timeout })
 }
 
 impl Running {
-    /// The address, as `--server` takes it: `127.0.0.1:50051` with the real port, or `unix:/path`.
+    /// The address, as `--server` takes it: `127.0.0.1:50051` with the real port, `https://…` with TLS, or `unix:/path`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -94,7 +105,9 @@ impl Running {
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
     async fn drain(self) -> bool {
-        let Self { address: _, engine, phase, mut serving, in_flight, drain_timeout } = self;
+        let Self { address: _, engine, phase, mut serving, reloading, in_flight, drain_timeout } =
+            self;
+        drop(reloading);
         tracing::info!(timeout = ?drain_timeout, "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();

@@ -7,6 +7,9 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
+#[path = "certificates/mod.rs"]
+mod certificates;
+
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},
@@ -16,6 +19,8 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use certificates::Authority;
 
 const README: &str = include_str!("../README.md");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
@@ -34,9 +39,14 @@ impl Server {
     }
 
     fn start_on(listen: &str, folder: &Path) -> Self {
+        Self::start_with(folder, &["--listen", listen])
+    }
+
+    fn start_with(folder: &Path, arguments: &[&str]) -> Self {
         let store = format!("sqlite:{}", folder.join("readme.db").display());
         let mut child = Command::new(PROGRAM)
-            .args(["serve", "--listen", listen, "--store", &store])
+            .args(["serve", "--store", &store])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -126,6 +136,40 @@ fn the_line_to_try_works_wherever_the_server_listens() {
         assert_eq!(created["created"], Value::Bool(true));
         assert_eq!(created["session"]["state"]["app:theme"], "dark");
     }
+}
+
+#[test]
+fn the_commands_with_tls_work() {
+    let Some(grpcurl) = grpcurl() else { return };
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path(), "ca.pem");
+    for (name, names) in [("server", &["127.0.0.1"][..]), ("agent", &[])] {
+        let (certificate, key) = authority.issue(name, names);
+        fs::write(folder.path().join(format!("{name}.pem")), certificate).unwrap();
+        fs::write(folder.path().join(format!("{name}.key")), key).unwrap();
+    }
+    let path = |name| folder.path().join(name).display().to_string();
+    let [certificate, key, authorities] = ["server.pem", "server.key", "ca.pem"].map(path);
+    let encrypted = ["--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key];
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let run = |script: &str| {
+        let output = sh(script, folder.path(), &[&grpcurl, program], "");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}\n{errors}");
+    };
+    let server = Server::start_with(folder.path(), &encrypted);
+    run(&server.to_try);
+    drop(server);
+
+    let mutual = [&encrypted[..], &["--tls-client-ca", &authorities]].concat();
+    let server = Server::start_with(folder.path(), &mutual);
+    let address = server.address.strip_prefix("https://").unwrap();
+    let block = blocks().into_iter().find(|(_, text)| text.contains("-cacert"));
+    run(&block.unwrap().1.replace("127.0.0.1:50051", address));
+    // Without its certificate the same commands are refused.
+    let without = block.unwrap().1.replace(" -cert agent.pem -key agent.key", "");
+    let first = without.lines().next().unwrap().replace("127.0.0.1:50051", address);
+    assert!(!sh(&first, folder.path(), &[&grpcurl], "").status.success());
 }
 
 #[test]

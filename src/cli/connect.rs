@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tonic::{
     Response, Status,
-    transport::{Channel, Endpoint, Uri},
+    transport::{Channel, Uri},
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     failure::{Failure, root_cause},
     output::Format,
     time,
+    tls::TlsArgs,
 };
 use crate::proto::v1::{
     self, admin_service_client::AdminServiceClient, event_service_client::EventServiceClient,
@@ -36,12 +37,14 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
-    /// Address of the server: HOST:PORT, http://HOST:PORT or unix:/PATH.
+    /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH.
     #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = HEADING, value_parser = parse_address)]
     pub server: String,
     /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.
     #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING, value_parser = time::parse_seconds)]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Output format: json, table or yaml; by default table on a terminal and json otherwise.
     #[arg(
         long,
@@ -71,11 +74,14 @@ pub struct Group<A: Subcommand> {
     pub action: A,
 }
 
-/// Returns the form that the transport takes, `http://…` or `unix:…`. An empty text is the default, as in
+/// Returns the form that the transport takes, `http://…`, `https://…` or `unix:…`. An empty text is the default, as in
 /// `SESSIOND_SERVER=`.
 fn parse_address(text: &str) -> Result<String, String> {
-    let wrong =
-        |fault| Err(format!("`{text}` {fault}. Write HOST:PORT, http://HOST:PORT or unix:/PATH"));
+    let wrong = |fault| {
+        Err(format!(
+            "`{text}` {fault}. Write HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        ))
+    };
     if text.is_empty() {
         return Ok(DEFAULT_SERVER.to_owned());
     }
@@ -83,11 +89,9 @@ fn parse_address(text: &str) -> Result<String, String> {
         let is_empty = path.trim_start_matches('/').is_empty();
         return if is_empty { wrong("has no path") } else { Ok(text.to_owned()) };
     }
-    if text.starts_with("https://") {
-        return wrong("needs TLS, which the client does not support");
-    }
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri = url.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("http"));
+    let uri =
+        url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
     let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     match uri.map(|uri| uri.port_u16()) {
         None => wrong("is not an address"),
@@ -103,10 +107,11 @@ pub struct Server {
 
 impl Server {
     pub async fn connect(
-        ConnectArgs { server, timeout, output: _ }: &ConnectArgs,
+        ConnectArgs { server, timeout, tls, output: _ }: &ConnectArgs,
     ) -> Result<Self, Failure> {
+        let endpoint = tls.endpoint(server)?;
         let connect = async {
-            let endpoint = Endpoint::from_shared(server.clone())?
+            let endpoint = endpoint
                 .connect_timeout(CONNECT_TIMEOUT)
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .keep_alive_while_idle(true);
@@ -117,9 +122,12 @@ impl Server {
         };
         let channel = connect.await.map_err(|error| {
             let cause = root_cause(&error);
-            Failure::Unreachable(format!(
-                "cannot connect to {server}: {cause}. Start it with `sessiond serve`, or pass --server"
-            ))
+            let advice = if server.starts_with("https://") {
+                "Start it with `sessiond serve --tls-cert`, or check --server, --tls-ca and --tls-cert"
+            } else {
+                "Start it with `sessiond serve`, or pass --server"
+            };
+            Failure::Unreachable(format!("cannot connect to {server}: {cause}. {advice}"))
         })?;
         Ok(Self { channel })
     }
@@ -224,6 +232,7 @@ mod tests {
             ("127.0.0.1:1", "http://127.0.0.1:1"),
             ("[::1]:50051", "http://[::1]:50051"),
             ("http://db.internal:80", "http://db.internal:80"),
+            ("https://db.internal:443", "https://db.internal:443"),
             ("unix:/run/s.sock", "unix:/run/s.sock"),
             ("unix:///run/s.sock", "unix:///run/s.sock"),
             ("", DEFAULT_SERVER),
@@ -235,16 +244,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_the_forms_that_are() {
-        for text in [
-            "localhost",
-            "https://h:1",
-            "unix:",
-            "unix://",
-            "ftp://h:1",
-            ":1",
-            "a b:1",
-            "h:99999999",
-        ] {
+        for text in ["localhost", "unix:", "unix://", "ftp://h:1", ":1", "a b:1", "h:99999999"] {
             let error = parse_address(text).unwrap_err();
             assert!(error.contains("HOST:PORT"), "{text}: {error}");
         }
@@ -255,7 +255,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("unix:{}", dir.path().join("none.sock").display());
         let timeout = Duration::from_secs(1);
-        let args = ConnectArgs { server: path.clone(), timeout, output: None };
+        let args =
+            ConnectArgs { server: path.clone(), timeout, tls: TlsArgs::default(), output: None };
         let text = Server::connect(&args).await.unwrap_err().text();
         assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");

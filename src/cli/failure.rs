@@ -42,6 +42,7 @@ impl Failure {
             Self::Usage(_) => ExitCode::from(2),
             Self::Unreachable(_) => ExitCode::from(3),
             Self::Refused(_) if self.is_lost() => ExitCode::from(3),
+            Self::Refused(status) if is_misunderstanding(status) => ExitCode::from(3),
             Self::Refused(_) | Self::Failed(_) | Self::Reported => ExitCode::FAILURE,
             Self::OutputClosed => ExitCode::SUCCESS,
         }
@@ -132,10 +133,21 @@ fn describe(status: &Status) -> String {
             let _ = write!(text, "\n  {name}: {value}");
         }
     }
+    if is_misunderstanding(status) {
+        text.push_str(
+            "\n  If the server has TLS, write https://HOST:PORT. If it asks for a certificate, pass --tls-cert and --tls-key.",
+        );
+    }
     if let Some(delay) = details.retry_info().and_then(|info| info.retry_delay) {
         let _ = write!(text, "\n  retry in {} ms", delay.as_millis());
     }
     text
+}
+
+/// Whether the connection ended before the server understood a word of it.
+fn is_misunderstanding(status: &Status) -> bool {
+    let code = matches!(status.code(), Code::Unknown | Code::Cancelled | Code::Internal);
+    code && status.source().is_some() && status.get_details_error_info().is_none()
 }
 
 /// Whether the message has the value already, as a word of its own.

@@ -25,6 +25,7 @@ mod show;
 mod state;
 mod terminal;
 mod time;
+mod tls;
 mod watch;
 
 use std::process::ExitCode;

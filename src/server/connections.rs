@@ -18,16 +18,18 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join, split},
     net::{TcpListener, UnixListener, UnixStream, lookup_host, tcp, unix},
     sync::watch,
     time::{sleep, timeout},
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::{either::Either, task::TaskTracker};
 
 use super::{
     front::Front,
     health::{Phase, draining},
+    tls::Tls,
 };
 use crate::config::Listen;
 
@@ -47,7 +49,7 @@ const KEEPALIVE_TIMEOUT_SECS: u64 = 20;
 /// The bytes that every HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Seconds that a client has to send them: clients do so at once, even without a request.
+/// Seconds that a client has to send them, and to begin TLS before: clients do so at once, even without a request.
 const PREFACE_TIMEOUT_SECS: u64 = 30;
 
 /// How long the loop pauses after a connection could not be accepted, which mostly means that no file descriptor is left.
@@ -58,7 +60,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// Accepts connections until the shutdown, then waits until the last of them has ended.
-pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phase>) {
+pub async fn serve(
+    listener: Listener,
+    tls: Option<Tls>,
+    front: Front,
+    phase: watch::Receiver<Phase>,
+) {
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
@@ -68,8 +75,11 @@ pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phas
         };
         match accepted {
             Ok(halves) => {
-                let watcher = connections.watcher();
-                tokio::spawn(connection(halves, front.clone(), phase.clone(), watcher));
+                let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
+                match tls.as_ref().map(Tls::acceptor) {
+                    None => tokio::spawn(connection(halves, front, phase, watcher)),
+                    Some(tls) => tokio::spawn(encrypted(tls, halves, front, phase, watcher)),
+                };
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection");
@@ -90,6 +100,27 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
         if in_flight.is_empty() {
             return;
         }
+    }
+}
+
+/// A connection within TLS.
+async fn encrypted(
+    tls: TlsAcceptor,
+    (reader, writer): Halves,
+    front: Front,
+    phase: watch::Receiver<Phase>,
+    watcher: Watcher,
+) {
+    let handshake =
+        timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(join(reader, writer)));
+    let accepted = tokio::select! {
+        () = draining(phase.clone()) => return,
+        accepted = handshake => accepted,
+    };
+    match accepted {
+        Ok(Ok(stream)) => connection(split(stream), front, phase, watcher).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
+        Err(_) => tracing::debug!("a client did not begin TLS in time"),
     }
 }
 
@@ -176,9 +207,10 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    pub async fn bind(listen: &Listen, insecure: bool) -> Result<Self, String> {
+    /// `is_open`: it may be reached from other machines.
+    pub async fn bind(listen: &Listen, is_open: bool) -> Result<Self, String> {
         match listen {
-            Listen::Tcp(address) => bind_tcp(address, insecure).await,
+            Listen::Tcp(address) => bind_tcp(address, is_open).await,
             Listen::Unix(path) => bind_unix(path).await,
         }
     }
@@ -208,7 +240,7 @@ impl Listener {
     }
 }
 
-async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, String> {
+async fn bind_tcp(address: &str, is_open: bool) -> Result<Listener, String> {
     let addresses: Vec<SocketAddr> = lookup_host(address)
         .await
         .map_err(|_| {
@@ -218,10 +250,10 @@ async fn bind_tcp(address: &str, insecure: bool) -> Result<Listener, String> {
         })?
         .collect();
     if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
-        && !insecure
+        && !is_open
     {
         return Err(format!(
-            "Refusing to listen on {open} without TLS. Listen on 127.0.0.1 or a Unix socket, or pass --insecure to override."
+            "Refusing to listen on {open} without TLS. Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override."
         ));
     }
     let listener =

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+#[path = "../certificates/mod.rs"]
+mod certificates;
 #[path = "../cluster/mod.rs"]
 mod cluster;
 mod clusters;

@@ -2,11 +2,10 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use sessiond::{
     domain::token::StoreId,
     store::{
@@ -16,37 +15,13 @@ use sessiond::{
 };
 use tempfile::TempDir;
 
-use crate::cluster::{Cluster, Stop, query};
-
-/// An authority with its certificate in a file.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    file: PathBuf,
-}
-
-impl Authority {
-    fn new(folder: &Path, name: &str) -> Self {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        let file = folder.join(name);
-        fs::write(&file, params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { issuer: Issuer::new(params, key), file }
-    }
-
-    /// A certificate and its key, as PEM.
-    fn issue(&self, common_name: &str, names: &[&str]) -> (String, String) {
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-}
+use crate::{
+    certificates::{Authority, Pair},
+    cluster::{Cluster, Stop, query},
+};
 
 /// Starts the server again with a certificate, and with settings beyond.
-async fn serve_with(cluster: &Cluster, certificate: &(String, String), settings: &[&str]) {
+async fn serve_with(cluster: &Cluster, certificate: &Pair, settings: &[&str]) {
     cluster.write("server.crt", &certificate.0);
     cluster.write("server.key", &certificate.1);
     let folder = cluster.folder().display();

@@ -7,6 +7,8 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
+#[path = "../certificates/mod.rs"]
+mod certificates;
 #[path = "../cluster/mod.rs"]
 mod cluster;
 mod commands;
@@ -24,3 +26,4 @@ mod replicas;
 mod shell;
 mod store_files;
 mod terminal;
+mod tls;

@@ -255,6 +255,7 @@ mod tests {
             connect: ConnectArgs {
                 server: String::new(),
                 timeout: std::time::Duration::ZERO,
+                tls: Default::default(),
                 output: None,
             },
             files: Vec::new(),
