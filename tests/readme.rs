@@ -149,7 +149,8 @@ fn the_commands_with_tls_work() {
         fs::write(folder.path().join(format!("{name}.key")), key).unwrap();
     }
     let path = |name| folder.path().join(name).display().to_string();
-    let [certificate, key, authorities] = ["server.pem", "server.key", "ca.pem"].map(path);
+    let [certificate, key] = ["server.pem", "server.key"].map(path);
+    let authorities = authority.file.display().to_string();
     let encrypted = ["--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key];
     let program = Path::new(PROGRAM).parent().unwrap();
     let run = |script: &str| {
