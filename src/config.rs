@@ -37,6 +37,10 @@ pub struct Config {
     #[command(flatten)]
     pub postgres: PostgresArgs,
 
+    /// Address of the admin listener, HOST:PORT or unix:PATH: /livez, /readyz and /version over HTTP
+    #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
+    pub admin_listen: Option<Listen>,
+
     #[command(flatten)]
     pub tls: TlsArgs,
 

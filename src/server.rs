@@ -2,6 +2,7 @@
 //!
 //! Tests start the server through here as well, with a future of their own as the signal.
 
+mod admin;
 mod connections;
 mod front;
 mod health;
@@ -34,6 +35,8 @@ pub struct Running {
     phase: watch::Sender<Phase>,
     serving: AbortOnDropHandle<()>,
     reloading: Option<AbortOnDropHandle<()>>,
+    /// Answers until the end, so that a probe sees the drain.
+    admin: Option<AbortOnDropHandle<()>>,
     in_flight: TaskTracker,
     drain_timeout: Duration,
 }
@@ -42,17 +45,18 @@ pub struct Running {
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
     let tls = Tls::load(&config.tls)?;
-    if tls.is_some() && matches!(config.listen, Listen::Unix(_)) {
-        return Err("--tls-cert is for a TCP address. Drop it: the permissions of a Unix socket's folder protect it.".into());
-    }
-    let listener = Listener::bind(&config.listen, config.insecure || tls.is_some()).await?;
-    let scheme = if tls.is_some() { "https://" } else { "" };
-    let address = format!("{scheme}{}", listener.address());
+    let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
+    let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
     let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone());
-    let serving = tokio::spawn(connections::serve(listener, tls.clone(), front, phase.subscribe()));
+    let serving = tokio::spawn(connections::serve(listener, front, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
+    let admin = admin.map(|listener| {
+        tracing::info!(address = listener.address(), "admin listener");
+        let routes = admin::routes(phase.subscribe());
+        AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
+    });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
     let reloading =
         tls.map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow(reload_interval))));
@@ -77,9 +81,35 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
-    phase.send_replace(Phase::from(*engine.condition().borrow()));
+    phase.send_replace(Phase::Open(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, phase, serving, reloading, in_flight, drain_timeout })
+    Ok(Running { address, engine, phase, serving, reloading, admin, in_flight, drain_timeout })
+}
+
+struct Listeners {
+    calls: Listener,
+    admin: Option<Listener>,
+}
+
+/// Without TLS only loopback is open, unless `--insecure` says that this is meant for calls.
+async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
+    let Config { listen, admin_listen, insecure, .. } = config;
+    let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
+    if tls.is_some() && !is_tcp(listen) && !admin_listen.as_ref().is_some_and(is_tcp) {
+        return Err(
+            "--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket."
+                .into(),
+        );
+    }
+    let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
+    let calls = Listener::bind(listen, tls, (!insecure).then_some(advice)).await?;
+    let advice =
+        "Pass --tls-cert and --tls-key, or give --admin-listen 127.0.0.1 or a Unix socket.";
+    let admin = match admin_listen {
+        Some(listen) => Some(Listener::bind(listen, tls, Some(advice)).await?),
+        None => None,
+    };
+    Ok(Listeners { calls, admin })
 }
 
 impl Running {
@@ -105,9 +135,16 @@ impl Running {
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
     async fn drain(self) -> bool {
-        let Self { address: _, engine, phase, mut serving, reloading, in_flight, drain_timeout } =
-            self;
-        drop(reloading);
+        let Self {
+            address: _,
+            engine,
+            phase,
+            mut serving,
+            reloading,
+            admin,
+            in_flight,
+            drain_timeout,
+        } = self;
         tracing::info!(timeout = ?drain_timeout, "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
@@ -132,6 +169,7 @@ impl Running {
                 tracing::error!("stopped: the shutdown timeout passed with calls still in flight");
             }
         }
+        drop((reloading, admin));
         matches!(drained, Ok(Ok(())))
     }
 }

@@ -53,19 +53,14 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFACE_TIMEOUT_SECS: u64 = 30;
 
 /// How long the loop pauses after a connection could not be accepted, which mostly means that no file descriptor is left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// At a shutdown, how long a connection without requests may take to end: time for the last answers to arrive, and for clients to
 /// learn that no more calls are taken. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// Accepts connections until the shutdown, then waits until the last of them has ended.
-pub async fn serve(
-    listener: Listener,
-    tls: Option<Tls>,
-    front: Front,
-    phase: watch::Receiver<Phase>,
-) {
+pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phase>) {
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
@@ -74,9 +69,9 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok(halves) => {
+            Ok((halves, tls)) => {
                 let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
-                match tls.as_ref().map(Tls::acceptor) {
+                match tls {
                     None => tokio::spawn(connection(halves, front, phase, watcher)),
                     Some(tls) => tokio::spawn(encrypted(tls, halves, front, phase, watcher)),
                 };
@@ -172,8 +167,13 @@ fn http() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// A bound listener.
-pub enum Listener {
+/// A bound listener, with TLS if it speaks that.
+pub struct Listener {
+    socket: Socket,
+    tls: Option<Tls>,
+}
+
+enum Socket {
     /// With the address that it is bound to.
     Tcp(TcpListener, SocketAddr),
     Unix(UnixListener, SocketFile),
@@ -207,40 +207,50 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// `is_open`: it may be reached from other machines.
-    pub async fn bind(listen: &Listen, is_open: bool) -> Result<Self, String> {
+    /// Binds an address. TLS is for TCP alone. `advice`: without TLS only loopback is allowed, and this says what to do about it.
+    pub async fn bind(
+        listen: &Listen,
+        tls: Option<&Tls>,
+        advice: Option<&str>,
+    ) -> Result<Self, String> {
         match listen {
-            Listen::Tcp(address) => bind_tcp(address, is_open).await,
-            Listen::Unix(path) => bind_unix(path).await,
+            Listen::Tcp(address) => {
+                let socket = bind_tcp(address, advice.filter(|_| tls.is_none())).await?;
+                Ok(Self { socket, tls: tls.cloned() })
+            }
+            Listen::Unix(path) => Ok(Self { socket: bind_unix(path).await?, tls: None }),
         }
     }
 
     /// The address, as clients write it.
     pub fn address(&self) -> String {
-        match self {
-            Self::Tcp(_, address) => address.to_string(),
-            Self::Unix(_, file) => format!("unix:{}", file.path.display()),
+        match &self.socket {
+            Socket::Tcp(_, address) if self.tls.is_some() => format!("https://{address}"),
+            Socket::Tcp(_, address) => address.to_string(),
+            Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 
-    pub async fn accept(&self) -> io::Result<Halves> {
-        Ok(match self {
-            Self::Tcp(listener, _) => {
+    /// The next connection, and how TLS begins on it.
+    pub async fn accept(&self) -> io::Result<(Halves, Option<TlsAcceptor>)> {
+        let halves = match &self.socket {
+            Socket::Tcp(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
                 let _ = stream.set_nodelay(true);
                 let (reader, writer) = stream.into_split();
                 (Either::Left(reader), Either::Left(writer))
             }
-            Self::Unix(listener, _) => {
+            Socket::Unix(listener, _) => {
                 let (reader, writer) = listener.accept().await?.0.into_split();
                 (Either::Right(reader), Either::Right(writer))
             }
-        })
+        };
+        Ok((halves, self.tls.as_ref().map(Tls::acceptor)))
     }
 }
 
-async fn bind_tcp(address: &str, is_open: bool) -> Result<Listener, String> {
+async fn bind_tcp(address: &str, advice: Option<&str>) -> Result<Socket, String> {
     let addresses: Vec<SocketAddr> = lookup_host(address)
         .await
         .map_err(|_| {
@@ -250,16 +260,14 @@ async fn bind_tcp(address: &str, is_open: bool) -> Result<Listener, String> {
         })?
         .collect();
     if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
-        && !is_open
+        && let Some(advice) = advice
     {
-        return Err(format!(
-            "Refusing to listen on {open} without TLS. Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override."
-        ));
+        return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
     }
     let listener =
         TcpListener::bind(&addresses[..]).await.map_err(|error| bind_error(address, &error))?;
     let bound = listener.local_addr().map_err(|error| bind_error(address, &error))?;
-    Ok(Listener::Tcp(listener, bound))
+    Ok(Socket::Tcp(listener, bound))
 }
 
 fn bind_error(address: &str, error: &io::Error) -> String {
@@ -278,7 +286,7 @@ fn bind_error(address: &str, error: &io::Error) -> String {
 }
 
 /// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path) -> Result<Listener, String> {
+async fn bind_unix(path: &Path) -> Result<Socket, String> {
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -292,7 +300,7 @@ async fn bind_unix(path: &Path) -> Result<Listener, String> {
         std::fs::remove_file(path).map_err(|error| bind_error(&name, &error))?;
     }
     let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, &error))?;
-    Ok(Listener::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
+    Ok(Socket::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
 }
 
 #[cfg(test)]
@@ -303,6 +311,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::store::Condition;
 
     #[tokio::test]
     async fn requests_are_over_when_none_was_left_for_a_while() {
@@ -342,7 +351,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "the test looks how long a connection lived")]
     async fn a_connection_without_a_preface_is_closed() {
         pause();
-        let phase = watch::Sender::new(Phase::Serving);
+        let phase = watch::Sender::new(Phase::Open(Condition::Ready));
         let front = || Front::new(Default::default(), phase.subscribe(), TaskTracker::new());
         let watcher = || GracefulShutdown::new().watcher();
         let began = Instant::now();

@@ -20,22 +20,9 @@ use crate::{
 pub enum Phase {
     /// The store is not open yet.
     Starting,
-    Serving,
-    /// The disk is full: reads and deletions go on.
-    WritesRefused,
-    /// The database file is lost, and a restart is needed; or the database cannot be reached.
-    Failed,
+    /// The store is open, in this condition.
+    Open(Condition),
     Draining,
-}
-
-impl From<Condition> for Phase {
-    fn from(condition: Condition) -> Self {
-        match condition {
-            Condition::Ready => Self::Serving,
-            Condition::DiskFull => Self::WritesRefused,
-            Condition::FileLost | Condition::Unreachable => Self::Failed,
-        }
-    }
 }
 
 /// The name by which health tells whether the store takes writes, beside the names of services.
@@ -44,7 +31,7 @@ const WRITES: &str = "sessiond.writes";
 /// Changes the phase with the condition of the store, until a shutdown.
 pub async fn follow(mut condition: watch::Receiver<Condition>, phase: &watch::Sender<Phase>) {
     loop {
-        let now = Phase::from(*condition.borrow_and_update());
+        let now = Phase::Open(*condition.borrow_and_update());
         phase.send_if_modified(|phase| {
             *phase != Phase::Draining && std::mem::replace(phase, now) != now
         });
@@ -72,8 +59,8 @@ pub struct PhaseHealth(pub watch::Receiver<Phase>);
 fn response(request: &HealthCheckRequest, phase: Phase) -> Option<HealthCheckResponse> {
     let HealthCheckRequest { service } = request;
     let status = match phase {
-        Phase::Serving => ServingStatus::Serving,
-        Phase::WritesRefused if service != WRITES => ServingStatus::Serving,
+        Phase::Open(Condition::Ready) => ServingStatus::Serving,
+        Phase::Open(Condition::DiskFull) if service != WRITES => ServingStatus::Serving,
         _ => ServingStatus::NotServing,
     };
     let known = service.is_empty() || service == WRITES || SERVICE_NAMES.contains(&&**service);

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
+mod admin;
 #[path = "../certificates/mod.rs"]
 mod certificates;
 #[path = "../cluster/mod.rs"]

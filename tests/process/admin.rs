@@ -1,0 +1,65 @@
+//! The admin listener: probes over HTTP, in each condition of the server.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+};
+
+use tempfile::TempDir;
+use tonic_health::pb::health_check_response::ServingStatus;
+
+use crate::harness::{Server, append, create, event, serve, wait_for_health};
+
+/// Sends a request; the status and the body of the answer.
+fn send(socket: &Path, method: &str, path: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_answer_in_each_condition_and_say_why_they_are_not_ready() {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let listen = format!("unix:{}", socket.display());
+    let server = Server::start_with(folder.path(), &["--admin-listen", &listen]);
+    let get = |path| send(&socket, "GET", path);
+    assert_eq!(get("/livez"), (200, "ok\n".to_owned()));
+    assert_eq!(get("/readyz"), (200, "ok\n".to_owned()));
+    assert_eq!(get("/version"), (200, concat!(env!("CARGO_PKG_VERSION"), "\n").to_owned()));
+    assert_eq!(get("/").0, 404);
+    assert_eq!(send(&socket, "POST", "/readyz").0, 405);
+
+    // A request that never ends keeps nobody else waiting.
+    let mut slow = UnixStream::connect(&socket).unwrap();
+    slow.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
+    assert_eq!(get("/livez").0, 200);
+
+    let channel = server.channel().await;
+    create(&channel, "s", "{}").await;
+    fs::remove_file(folder.path().join("test.db")).unwrap();
+    append(&channel, "s", event("one", "{}", "{}")).await.unwrap_err();
+    wait_for_health(&channel, "", ServingStatus::NotServing).await;
+    let (status, body) = get("/readyz");
+    assert_eq!(status, 503);
+    assert!(body.contains("file lost") && body.contains("Restart"), "{body}");
+    assert_eq!(get("/livez").0, 200);
+    drop((channel, slow));
+    server.stop();
+    assert!(!socket.exists(), "the socket goes with its server");
+}
+
+#[test]
+fn the_admin_listener_is_not_open_to_other_machines() {
+    let folder = TempDir::new().unwrap();
+    let ended =
+        Server::run(serve(folder.path()).args(["--admin-listen", "0.0.0.0:0", "--insecure"]));
+    let log = ended.err().expect("it does not start").log;
+    assert!(log.contains("0.0.0.0") && log.contains("--admin-listen 127.0.0.1"), "{log}");
+}
