@@ -37,6 +37,16 @@ struct WatchedScope {
 /// Follows one scope. It turns changed with every wake.
 pub type Subscription = watch::Receiver<u64>;
 
+impl Watched {
+    fn wake(&self, scopes: impl IntoIterator<Item = Digest>) {
+        for digest in scopes {
+            if let Some(found) = self.scopes.get(&digest) {
+                found.wakes.send_modify(|wakes| *wakes += 1);
+            }
+        }
+    }
+}
+
 impl Notifier {
     pub fn subscribe(&self, scope: &Scope) -> Subscription {
         let digest = Digest::of_scope(scope);
@@ -56,19 +66,16 @@ impl Notifier {
 
     /// Wakes the watchers of every scope that a committed group changed.
     pub fn wake(&self, changes: &ChangeSet) {
-        if !self.lock().scopes.is_empty() {
-            self.wake_all(changes.watched().map(|scope| Digest::of_scope(&scope)));
+        let watched = self.lock();
+        // Mostly nobody watches: then no scope of the group needs its digest.
+        if !watched.scopes.is_empty() {
+            watched.wake(changes.watched().map(|scope| Digest::of_scope(&scope)));
         }
     }
 
     /// Wakes the watchers of scopes that somebody else changed.
     pub fn wake_all(&self, scopes: impl IntoIterator<Item = Digest>) {
-        let watched = self.lock();
-        for digest in scopes {
-            if let Some(found) = watched.scopes.get(&digest) {
-                found.wakes.send_modify(|wakes| *wakes += 1);
-            }
-        }
+        self.lock().wake(scopes);
     }
 
     /// The scopes that have watchers.
