@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-use crate::store::PostgresSettings;
+use crate::store::postgres::PostgresSettings;
 
 /// Runs the server until SIGTERM or SIGINT.
 #[derive(Args, Clone, Debug)]

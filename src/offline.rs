@@ -115,7 +115,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
         }
         Command::Migrate(MigrateArgs { store, dry_run, postgres }) => {
             let steps =
-                store::migrate(store, new_store_id(), &postgres.settings(), *dry_run).await?;
+                store::migrate(store, new_store_id(), postgres.settings(), *dry_run).await?;
             told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;
             Ok(ExitCode::SUCCESS)
         }

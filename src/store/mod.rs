@@ -38,7 +38,7 @@ pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
 pub use context::{CallId, Principal, RequestContext, trace_id};
 pub use notifier::{Notifier, Subscription};
-pub use open::{PostgresSettings, StoreOptions, migrate, open, public_url};
+pub use open::{StoreOptions, migrate, open, public_url};
 pub(crate) use query::Budget;
 pub use query::{
     ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,

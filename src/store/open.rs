@@ -1,11 +1,11 @@
 //! Opens and migrates a store by its URL.
 
-use std::{num::NonZeroU64, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{num::NonZeroU64, str::FromStr, sync::Arc};
 
 use super::{
     Store, SystemClock,
     memory::MemoryStore,
-    postgres::{self, PostgresOptions},
+    postgres::{self, PostgresOptions, PostgresSettings},
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
 };
 use crate::domain::token::StoreId;
@@ -22,24 +22,6 @@ pub struct StoreOptions {
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
     pub postgres: PostgresSettings,
-}
-
-/// What only PostgreSQL has. See [`PostgresOptions`].
-#[derive(Clone, Debug)]
-pub struct PostgresSettings {
-    pub password_file: Option<PathBuf>,
-    pub writers: usize,
-    pub statement_timeout: Duration,
-    pub unnamed_statements: bool,
-}
-
-impl Default for PostgresSettings {
-    fn default() -> Self {
-        let PostgresOptions {
-            password_file, writers, statement_timeout, unnamed_statements, ..
-        } = PostgresOptions::new("", StoreId([0; 16]));
-        Self { password_file, writers, statement_timeout, unnamed_statements }
-    }
 }
 
 /// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
@@ -88,19 +70,6 @@ pub fn public_url(url: &str) -> String {
     }
 }
 
-impl PostgresSettings {
-    fn options(&self, url: &str, new_id: StoreId) -> PostgresOptions {
-        let Self { password_file, writers, statement_timeout, unnamed_statements } = self.clone();
-        PostgresOptions {
-            password_file,
-            writers,
-            statement_timeout,
-            unnamed_statements,
-            ..PostgresOptions::new(url, new_id)
-        }
-    }
-}
-
 /// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     Ok(match kind(url)? {
@@ -118,8 +87,9 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             );
         }
         Kind::Postgres(url) => {
-            let StoreOptions { readers, new_id, verify: _, crash, postgres } = options;
-            let options = PostgresOptions { readers, crash, ..postgres.options(url, new_id) };
+            let StoreOptions { readers, new_id, verify: _, crash, postgres: settings } = options;
+            let options =
+                PostgresOptions { readers, crash, settings, ..PostgresOptions::new(url, new_id) };
             Arc::new(postgres::open(options).await.map_err(|error| error.to_string())?)
         }
     })
@@ -129,7 +99,7 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
 pub async fn migrate(
     url: &str,
     new_id: StoreId,
-    settings: &PostgresSettings,
+    settings: PostgresSettings,
     is_dry_run: bool,
 ) -> Result<Vec<&'static str>, String> {
     match kind(url)? {
@@ -139,7 +109,7 @@ pub async fn migrate(
             migrate(path.as_ref()).map_err(|error| error.to_string())
         }
         Kind::Postgres(url) => {
-            let options = settings.options(url, new_id);
+            let options = PostgresOptions { settings, ..PostgresOptions::new(url, new_id) };
             postgres::migrate(options, is_dry_run).await.map_err(|error| error.to_string())
         }
     }

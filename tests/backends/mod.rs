@@ -15,7 +15,7 @@ use sessiond::{
     store::{
         Clock, Store,
         memory::MemoryStore,
-        postgres::{self, PostgresOptions},
+        postgres::{self, PostgresOptions, PostgresSettings},
         sqlite::{self, SqliteOptions},
     },
 };
@@ -169,8 +169,8 @@ pub const POSTGRES_BEHIND_A_POOLER: Backend = Backend {
     name: "postgres behind a pooler",
     open: |folder, clock| {
         Box::pin(async move {
-            let options = postgres_options(pooled_database_of(&folder), 2, clock);
-            let options = PostgresOptions { unnamed_statements: true, ..options };
+            let mut options = postgres_options(pooled_database_of(&folder), 2, clock);
+            options.settings.unnamed_statements = true;
             Arc::new(postgres::open(options).await.unwrap()) as Arc<dyn Store>
         })
     },
@@ -183,7 +183,7 @@ pub const POSTGRES_BEHIND_A_POOLER: Backend = Backend {
 fn postgres_options(url: String, writers: usize, clock: Arc<dyn Clock>) -> PostgresOptions {
     PostgresOptions {
         readers: 2,
-        writers,
+        settings: PostgresSettings { writers, ..PostgresSettings::default() },
         clock: Some(clock),
         // A look at versions wakes watchers needlessly, which some cases count.
         look_every: Duration::from_secs(86_400),

@@ -32,7 +32,7 @@ impl Faulty {
         let database = Database::create();
         let proxy = Proxy::start(&database.url).await;
         let mut options = PostgresOptions::new(&*proxy.url, StoreId([7; 16]));
-        (options.readers, options.writers, options.look_every) = (1, 1, NEVER);
+        (options.readers, options.settings.writers, options.look_every) = (1, 1, NEVER);
         let store: Arc<dyn Store> = Arc::new(postgres::open(options).await.unwrap());
         store.create_session(&context(), create(PATH, &[])).await.unwrap();
         Some(Self { store, proxy, _database: database })

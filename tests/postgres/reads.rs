@@ -36,8 +36,8 @@ async fn store() -> Option<(Database, Arc<dyn Store>)> {
     shared_server()?;
     let database = Database::create();
     let mut options = PostgresOptions::new(&database.url, StoreId([7; 16]));
-    (options.readers, options.writers) = (1, 1);
-    options.statement_timeout = PATIENCE;
+    (options.readers, options.settings.writers) = (1, 1);
+    options.settings.statement_timeout = PATIENCE;
     let store: Arc<dyn Store> = Arc::new(postgres::open(options).await.unwrap());
     store.create_session(&RequestContext::internal(), create("a/u/s", &[])).await.unwrap();
     Some((database, store))

@@ -27,17 +27,24 @@ const NEVER: Duration = Duration::from_secs(86_400);
 
 async fn open(url: &str, change: impl FnOnce(&mut PostgresOptions)) -> Arc<dyn Store> {
     let mut options = PostgresOptions::new(url, StoreId([7; 16]));
-    (options.readers, options.writers) = (2, 2);
+    (options.readers, options.settings.writers) = (2, 2);
     change(&mut options);
     Arc::new(postgres::open(options).await.unwrap())
 }
 
 /// Replicas on a new database, which goes with the first value.
 async fn replicas(count: usize) -> (Database, Vec<Arc<dyn Store>>) {
+    replicas_with(count, |_| ()).await
+}
+
+async fn replicas_with(
+    count: usize,
+    change: fn(&mut PostgresOptions),
+) -> (Database, Vec<Arc<dyn Store>>) {
     let database = Database::create();
     let mut replicas = Vec::new();
     for _ in 0..count {
-        replicas.push(open(&database.url, |_| ()).await);
+        replicas.push(open(&database.url, change).await);
     }
     (database, replicas)
 }
@@ -215,8 +222,12 @@ async fn one_address_is_created_once() {
 }
 
 /// Watchers see every event once and in order on every replica.
-async fn watchers_see_everything(replicas: Vec<Arc<dyn Store>>) {
+async fn watchers_see_everything(count: usize, change: fn(&mut PostgresOptions)) {
     const EVENTS: u64 = 60;
+    if shared_server().is_none() {
+        return;
+    }
+    let (_database, replicas) = replicas_with(count, change).await;
     new_session(&replicas[0], "a/u/s").await;
     let mut watchers = JoinSet::new();
     for replica in &replicas {
@@ -257,29 +268,13 @@ async fn watchers_see_everything(replicas: Vec<Arc<dyn Store>>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_on_every_replica_are_woken_by_notifications() {
-    if shared_server().is_none() {
-        return;
-    }
-    let database = Database::create();
-    let mut replicas = Vec::new();
-    for _ in 0..3 {
-        replicas.push(open(&database.url, |options| options.look_every = NEVER).await);
-    }
-    watchers_see_everything(replicas).await;
+    watchers_see_everything(3, |options| options.look_every = NEVER).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_on_every_replica_need_no_notification() {
-    if shared_server().is_none() {
-        return;
-    }
-    let database = Database::create();
-    let mut replicas = Vec::new();
-    for _ in 0..2 {
-        // As behind a pooler, which does not listen.
-        replicas.push(open(&database.url, |options| options.unnamed_statements = true).await);
-    }
-    watchers_see_everything(replicas).await;
+    // As behind a pooler, which does not listen.
+    watchers_see_everything(2, |options| options.settings.unnamed_statements = true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -346,7 +341,7 @@ async fn an_applications_key_holds_up_only_those_who_touch_it() {
         return;
     }
     let database = Database::create();
-    let replica = open(&database.url, |options| options.writers = 1).await;
+    let replica = open(&database.url, |options| options.settings.writers = 1).await;
     new_session(&replica, "a/u/s").await;
     put(&replica, append("a/u/s", [event("first", add("app:n", 1))])).await.unwrap();
     let (holder, connection) =
@@ -386,7 +381,7 @@ async fn a_notification_leaves_no_setting_on_a_pooled_connection() {
     let channel = format!("sessiond_{:032x}", u128::from_be_bytes(id.0));
     listener.batch_execute(&format!("LISTEN {channel}")).await.unwrap();
     let change = |options: &mut PostgresOptions| {
-        (options.unnamed_statements, options.new_id) = (true, id);
+        (options.settings.unnamed_statements, options.new_id) = (true, id);
     };
     let store = open(&url, change).await;
     new_session(&store, "a/u/s").await;

@@ -46,10 +46,9 @@ async fn open(cluster: &Cluster, url: &str, password_file: Option<&Path>) -> Res
     // Connections of an earlier store may still be ending.
     static OPENED: AtomicU32 = AtomicU32::new(0);
     let name = format!("store{}", OPENED.fetch_add(1, Ordering::Relaxed));
-    let options = PostgresOptions {
-        password_file: password_file.map(Path::to_owned),
-        ..PostgresOptions::new(format!("{url}&application_name={name}"), StoreId([7; 16]))
-    };
+    let url = format!("{url}&application_name={name}");
+    let mut options = PostgresOptions::new(url, StoreId([7; 16]));
+    options.settings.password_file = password_file.map(Path::to_owned);
     let store = postgres::open(options).await.map_err(|error| error.to_string())?;
     let store: &dyn Store = &store;
     // Connections are made when they are needed.

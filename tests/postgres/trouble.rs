@@ -33,8 +33,8 @@ const WRITERS: usize = 6;
 
 async fn open(url: &str) -> Arc<dyn Store> {
     let mut options = PostgresOptions::new(url, StoreId([7; 16]));
-    (options.readers, options.writers) = (2, 2);
-    options.statement_timeout = Duration::from_secs(5);
+    (options.readers, options.settings.writers) = (2, 2);
+    options.settings.statement_timeout = Duration::from_secs(5);
     Arc::new(postgres::open(options).await.unwrap())
 }
 
@@ -184,7 +184,7 @@ async fn a_read_survives_the_loss_of_its_connection() {
 async fn a_statement_that_takes_too_long_is_certainly_not_applied() {
     let Some(cluster) = Cluster::start(&[]) else { return };
     let mut options = PostgresOptions::new(cluster.url(), StoreId([7; 16]));
-    options.statement_timeout = Duration::from_millis(300);
+    options.settings.statement_timeout = Duration::from_millis(300);
     let store: Arc<dyn Store> = Arc::new(postgres::open(options).await.unwrap());
     let context = RequestContext::internal();
     store.create_session(&context, create("a/u/s", &[])).await.unwrap();

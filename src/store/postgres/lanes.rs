@@ -37,7 +37,7 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Starts the tasks. They connect when the first request comes.
     pub(super) fn start(shared: &Arc<Shared>) -> Self {
-        let count = shared.options.writers.max(1);
+        let count = shared.options.settings.writers.max(1);
         let max_requests = shared.options.queue_requests.div_ceil(count);
         let full =
             Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };

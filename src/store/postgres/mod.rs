@@ -52,6 +52,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use options::PostgresOptions;
+pub use options::{PostgresOptions, PostgresSettings};
 pub use refused::OpenError;
 pub use store::{PostgresStore, migrate, open, public_url};

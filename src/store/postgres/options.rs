@@ -5,23 +5,40 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use super::prelude::*;
 use crate::store::{Clock, sqlite::Crash};
 
-/// Options of a store on PostgreSQL.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    /// `postgres://user@host:port/database?sslmode=…`
-    pub url: String,
+/// What users may set that only this store has.
+#[derive(Clone, Debug)]
+pub struct PostgresSettings {
     /// A file with the password, if the URL has none.
     pub password_file: Option<PathBuf>,
-    /// Identity of the store if the database is empty.
-    pub new_id: StoreId,
-    /// Connections that read, at least 1.
-    pub readers: usize,
     /// Connections that write, at least 1.
     pub writers: usize,
     /// Time after which the database ends a statement.
     pub statement_timeout: Duration,
     /// Prepare no statement, for a pooler that gives every transaction another connection.
     pub unnamed_statements: bool,
+}
+
+impl Default for PostgresSettings {
+    fn default() -> Self {
+        Self {
+            password_file: None,
+            writers: 4,
+            statement_timeout: Duration::from_secs(10),
+            unnamed_statements: false,
+        }
+    }
+}
+
+/// Options of a store on PostgreSQL.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user@host:port/database?sslmode=…`
+    pub url: String,
+    pub settings: PostgresSettings,
+    /// Identity of the store if the database is empty.
+    pub new_id: StoreId,
+    /// Connections that read, at least 1.
+    pub readers: usize,
     /// Writes that may wait for a connection. Beyond that callers are refused with OVERLOADED.
     pub queue_requests: usize,
     /// Writes of one commit at most.
@@ -39,12 +56,9 @@ impl PostgresOptions {
     pub fn new(url: impl Into<String>, new_id: StoreId) -> Self {
         Self {
             url: url.into(),
-            password_file: None,
+            settings: PostgresSettings::default(),
             new_id,
             readers: 4,
-            writers: 4,
-            statement_timeout: Duration::from_secs(10),
-            unnamed_statements: false,
             queue_requests: 4096,
             group_requests: 512,
             look_every: Duration::from_secs(1),

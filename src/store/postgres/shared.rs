@@ -8,7 +8,7 @@ use super::{
     address::{Address, AddressError},
     clock::DatabaseClock,
     connection::Connection,
-    options::PostgresOptions,
+    options::{PostgresOptions, PostgresSettings},
     outbox::Outbox,
     prelude::*,
 };
@@ -30,7 +30,7 @@ impl Shared {
     pub(super) fn new(options: PostgresOptions) -> Result<Self, AddressError> {
         Ok(Self {
             replica: fastrand::u64(..),
-            address: Address::parse(&options.url, options.password_file.as_deref())?,
+            address: Address::parse(&options.url, options.settings.password_file.as_deref())?,
             notifier: Notifier::default(),
             outbox: Outbox::default(),
             clock: Arc::new(DatabaseClock::new(options.clock.clone(), Time::default())),
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
-        let PostgresOptions { statement_timeout, unnamed_statements, .. } = &self.options;
+        let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let client = self.address.connect(sender).await?;
         Connection::new(client, statement_timeout.as_millis(), *unnamed_statements).await
     }

@@ -70,7 +70,7 @@ pub(super) async fn open_with(
         tokio::spawn(notify::look(Arc::clone(&shared))),
     ];
     // A pooler would give what is listened for to whoever has the connection then.
-    if !shared.options.unnamed_statements {
+    if !shared.options.settings.unnamed_statements {
         watchers.push(tokio::spawn(notify::listen(Arc::clone(&shared), id)));
     }
     let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();

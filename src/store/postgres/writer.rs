@@ -150,7 +150,7 @@ impl Writer {
 
     /// The time that a round trip may take.
     fn limit(&self) -> Duration {
-        self.shared.options.statement_timeout.saturating_add(NETWORK)
+        self.shared.options.settings.statement_timeout.saturating_add(NETWORK)
     }
 
     /// Begins a transaction and loads.

@@ -47,8 +47,9 @@ async fn a_transaction_that_ended_without_a_commit_is_decided_again() {
 }
 
 /// Options under which waiting ends soon.
-fn soon(options: PostgresOptions) -> PostgresOptions {
-    PostgresOptions { statement_timeout: Duration::from_millis(100), ..options }
+fn soon(mut options: PostgresOptions) -> PostgresOptions {
+    options.settings.statement_timeout = Duration::from_millis(100);
+    options
 }
 
 #[tokio::test(flavor = "multi_thread")]
