@@ -7,7 +7,7 @@
 //! ```text
 //! main ─> server ─> rpc ─> engine ─> store ─> commit ─> domain      a layer knows those to its right, never to its left
 //!   ├──> cli ────────────────────────────────────────> domain       and the generated client
-//!   └──> offline ─────────> engine ─> store                          for stores that no server has open
+//!   └──> offline ─────────> engine ─> store                          for stores that no server has open, and the progress bar of cli
 //! ```
 //!
 //! | layer | what it does | what it knows beyond the layers to its right |
@@ -19,7 +19,7 @@
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
-//! | [`offline`] | verifies and compacts database files that are not served, and migrates stores | [`store::sqlite`], [`config`] |
+//! | [`offline`] | verifies and compacts database files that are not served, and migrates stores | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
 //! # One append, file by file
 //!

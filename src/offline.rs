@@ -10,11 +10,15 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::{
+    cli::progress::Progress as Bar,
     config::PostgresArgs,
     engine::new_store_id,
     store::{
         self,
-        sqlite::{OpenError, compact, verify::verify},
+        sqlite::{
+            OpenError, compact,
+            verify::{Finding, Observer, Part, Progress, verify},
+        },
     },
 };
 
@@ -92,12 +96,11 @@ fn path(text: &str) -> Result<PathBuf, String> {
 pub async fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Verify(VerifyArgs { file }) => {
-            let mut printed = Ok(());
-            let summary = verify(file, &mut |finding| {
-                if printed.is_ok() {
-                    printed = print(finding);
-                }
-            });
+            let mut shown = Shown { printed: Ok(()), bar: None };
+            let summary = verify(file, &mut shown);
+            let Shown { printed, bar } = shown;
+            // It leaves the terminal before anything else is printed.
+            drop(bar);
             let summary = summary.map_err(|error| error.to_string())?;
             told(printed.and_then(|()| print(&summary)))?;
             Ok(if summary.findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -119,6 +122,44 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Prints findings, and shows on a terminal how far the work is.
+struct Shown {
+    printed: io::Result<()>,
+    bar: Option<(Part, Bar)>,
+}
+
+impl Observer for Shown {
+    fn found(&mut self, finding: &Finding) {
+        if self.printed.is_ok() {
+            self.printed = match &self.bar {
+                Some((_, bar)) => bar.pause(|| print(finding)),
+                None => print(finding),
+            };
+        }
+    }
+
+    fn progress(&mut self, Progress { part, rows, total }: Progress) {
+        if let Some((shown, bar)) = &self.bar
+            && *shown == part
+        {
+            return bar.set(rows);
+        }
+        // The bar of the part before goes first: they have the same line.
+        self.bar = None;
+        let label = match part {
+            Part::Structure => "verifying the structure",
+            Part::Sessions => "verifying sessions",
+            Part::ApplicationsAndUsers => "verifying applications and users",
+            Part::References => "verifying references",
+        };
+        let bar = match total {
+            Some(total) => Bar::new(label, total),
+            None => Bar::spinner(label),
+        };
+        self.bar = Some((part, bar));
     }
 }
 

@@ -18,7 +18,7 @@ mod lookup;
 mod message;
 mod output;
 mod parse;
-mod progress;
+pub(crate) mod progress;
 mod resume;
 mod session;
 mod show;

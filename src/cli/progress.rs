@@ -36,6 +36,11 @@ impl Progress {
         self.0.inc(1);
     }
 
+    /// Shows this many items as done.
+    pub fn set(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
     /// Hides the bar while something is printed.
     pub fn pause<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)

@@ -22,6 +22,7 @@ mod files;
 mod harness;
 mod leftovers;
 mod migrate;
+mod pty;
 mod refuse;
 mod replicas;
 mod shell;

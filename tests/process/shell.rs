@@ -74,8 +74,10 @@ impl Shell {
         fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    pub fn stop(self) {
+    /// Stops the server. Its files go with the folder.
+    pub fn stop(self) -> TempDir {
         assert!(self.server.stop().status.success());
+        self.folder
     }
 }
 

@@ -1,116 +1,17 @@
 //! Output that appears on a terminal only, in a pseudo-terminal.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, ExitStatus},
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::Instant,
+    io::{BufRead as _, BufReader},
+    process::Command,
 };
 
-use anstream::adapter::strip_str;
-use rustix::{
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
-};
 use serde_json::json;
 
 use crate::{
-    harness::{PATIENCE, PROGRAM},
+    harness::PROGRAM,
+    pty::Terminal,
     shell::{Shell, with},
 };
-
-/// A program whose output goes to a pseudo-terminal.
-struct Terminal {
-    child: Child,
-    output: Receiver<String>,
-    /// Everything that came so far, with its colours.
-    raw: String,
-}
-
-impl Terminal {
-    /// Runs the command on a terminal with this number of columns.
-    fn run(command: &mut Command, columns: u16) -> Self {
-        let controller =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let path = ptsname(&controller, Vec::new()).unwrap();
-        let terminal =
-            OpenOptions::new().read(true).write(true).open(path.to_str().unwrap()).unwrap();
-        let size = Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&controller, size).unwrap();
-        let child = command
-            .env("TERM", "xterm-256color")
-            .env_remove("CLICOLOR")
-            .env_remove("CLICOLOR_FORCE")
-            .stdin(terminal.try_clone().unwrap())
-            .stdout(terminal.try_clone().unwrap())
-            .stderr(terminal)
-            .spawn()
-            .unwrap();
-        // The command keeps the terminal open for as long as it has its handles.
-        command.stdin(std::process::Stdio::null());
-        command.stdout(std::process::Stdio::null());
-        command.stderr(std::process::Stdio::null());
-        let (sender, output) = mpsc::channel();
-        let mut controller = File::from(controller);
-        thread::spawn(move || {
-            let mut pending = Vec::new();
-            let mut bytes = [0; 4096];
-            // Linux ends a terminal that nobody has open with an error.
-            while let Ok(number) = controller.read(&mut bytes)
-                && number > 0
-            {
-                pending.extend(&bytes[..number]);
-                let valid = match std::str::from_utf8(&pending) {
-                    Ok(text) => text.len(),
-                    Err(error) => error.valid_up_to(),
-                };
-                let rest = pending.split_off(valid);
-                let text = String::from_utf8(std::mem::replace(&mut pending, rest)).unwrap();
-                if sender.send(text).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, output, raw: String::new() }
-    }
-
-    /// The text that came, without colours and cursor movements.
-    fn text(&self) -> String {
-        strip_str(&self.raw).to_string().replace('\r', "")
-    }
-
-    /// Waits until the text is there.
-    fn wait_for(&mut self, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.text().contains(text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let more = self.output.recv_timeout(left);
-            self.raw += &more.unwrap_or_else(|_| panic!("no {text:?} in {}", self.text()));
-        }
-    }
-
-    fn wait(mut self) -> (ExitStatus, String, String) {
-        while let Ok(more) = self.output.recv_timeout(PATIENCE) {
-            self.raw += &more;
-        }
-        let status = self.child.wait().unwrap();
-        (status, self.text(), self.raw)
-    }
-
-    fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-        while let Ok(more) = self.output.recv_timeout(PATIENCE) {
-            self.raw += &more;
-        }
-        self.child.wait().unwrap();
-        self.text()
-    }
-}
 
 fn shown(shell: &Shell, arguments: &[&str], columns: u16) -> (String, String) {
     let (status, text, raw) = Terminal::run(&mut shell.command(arguments), columns).wait();
@@ -243,14 +144,20 @@ fn a_watch_goes_on_by_its_cursor_after_a_restart() {
     shell.stop();
 }
 
-#[test]
-fn progress_shows_on_a_terminal_and_leaves_nothing() {
+/// A server, and in its folder a session file with 3,000 events.
+fn with_long_file() -> Shell {
     let shell = Shell::new();
     let events: Vec<_> = (0..3000)
         .map(|at| json!({"id": format!("e{at}"), "author": "a", "timestamp": at}))
         .collect();
     let file = json!({"id": "long", "appName": "a", "userId": "u", "state": {}, "events": events});
     shell.write("long.json", &file.to_string());
+    shell
+}
+
+#[test]
+fn progress_shows_on_a_terminal_and_leaves_nothing() {
+    let shell = with_long_file();
     let (text, raw) = shown(&shell, &["import", "long.json"], 100);
     assert!(raw.contains("/3,000"), "a bar counts the events: {raw:?}");
     assert!(text.contains("SHARED KEYS SET"), "then the report: {text}");
@@ -259,6 +166,32 @@ fn progress_shows_on_a_terminal_and_leaves_nothing() {
     let (_, raw) = shown(&shell, &["bench", "append", "--in-flight", "2", "--count", "50"], 100);
     assert!(raw.contains("measuring append"), "{raw:?}");
     shell.stop();
+}
+
+#[test]
+fn verify_shows_its_progress_on_a_terminal() {
+    let shell = with_long_file();
+    shell.run(&["import", "long.json"]);
+    let folder = shell.stop();
+    let verify = || {
+        let mut verify = Command::new(PROGRAM);
+        verify.args(["verify", "test.db"]).current_dir(folder.path());
+        verify
+    };
+    let (status, text, raw) = Terminal::run(&mut verify(), 100).wait();
+    assert!(status.success(), "{text}");
+    assert!(raw.contains("verifying the structure"), "{raw:?}");
+    assert!(raw.contains("verifying sessions [") && raw.contains("/6,000"), "{raw:?}");
+    assert!(text.ends_with("\"findings\":0}\n"), "then the summary: {text}");
+    let piped = verify().output().unwrap();
+    assert_eq!(String::from_utf8(piped.stderr).unwrap(), "", "no bar in a log");
+    let tables = rusqlite::Connection::open(folder.path().join("test.db")).unwrap();
+    tables.execute("DELETE FROM event WHERE event_id = 'e30'", ()).unwrap();
+    drop(tables);
+    let (status, _, raw) = Terminal::run(&mut verify(), 100).wait();
+    assert!(!status.success());
+    // Its line is cleared before a finding is printed.
+    assert!(raw.contains("\u{1b}[2K{\"check\":\"sequence\""), "{raw:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ struct Boundary {
     says: &'static str,
 }
 
-const BOUNDARIES: [Boundary; 3] = [
+const BOUNDARIES: [Boundary; 4] = [
     Boundary {
         words: &["rusqlite", "libsqlite3_sys"],
         folders: &["src/store/sqlite"],
@@ -27,6 +27,11 @@ const BOUNDARIES: [Boundary; 3] = [
         words: &["tonic", "prost", "hyper", "tower"],
         folders: &["src/rpc", "src/server", "src/proto", "src/cli", "src/main"],
         says: "the wire stays in rpc, server, proto and cli",
+    },
+    Boundary {
+        words: &["indicatif"],
+        folders: &["src/cli"],
+        says: "progress bars stay in src/cli; report progress to an observer",
     },
 ];
 

@@ -31,7 +31,7 @@ const KNOWS: [(&str, &[&str]); 12] = [
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
     ("cli", &["domain", "proto"]),
-    ("offline", &["engine", "store", "config"]),
+    ("offline", &["cli", "engine", "store", "config"]),
     ("config", &["store", "domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),

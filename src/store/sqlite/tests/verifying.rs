@@ -1,7 +1,7 @@
 //! Damage: what `verify` finds in a file, and what reads and writes say of it.
 
 use super::{
-    verify::{Check, Finding, Summary, verify},
+    verify::{Check, Finding, Observer, Part, Progress, Summary, verify},
     *,
 };
 use crate::domain::error::Damage;
@@ -37,12 +37,34 @@ async fn filled() -> Fixture {
     fixture
 }
 
+/// What a run told, with the first and the last progress of each part.
+#[derive(Default)]
+struct Told {
+    findings: Vec<Finding>,
+    parts: Vec<(Progress, Progress)>,
+}
+
+impl Observer for Told {
+    fn found(&mut self, finding: &Finding) {
+        self.findings.push(finding.clone());
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        match self.parts.last_mut() {
+            Some((first, last)) if first.part == progress.part => {
+                assert_eq!((progress.rows, progress.total), (last.rows + 1, first.total));
+                *last = progress;
+            }
+            _ => self.parts.push((progress, progress)),
+        }
+    }
+}
+
 fn verified(fixture: &Fixture) -> (Vec<Finding>, Summary) {
-    let mut findings = Vec::new();
-    let summary = verify(&fixture.options.path, &mut |found| findings.push(found.clone()));
-    let summary = summary.unwrap();
-    assert_eq!(summary.findings, findings.len() as u64);
-    (findings, summary)
+    let mut told = Told::default();
+    let summary = verify(&fixture.options.path, &mut told).unwrap();
+    assert_eq!(summary.findings, told.findings.len() as u64);
+    (told.findings, summary)
 }
 
 #[tokio::test]
@@ -55,6 +77,25 @@ async fn verify_finds_nothing_in_a_whole_file() {
     assert_eq!(summary, expected);
     // It has not changed, and can be opened.
     assert_eq!(open(fixture.options.clone()).await.unwrap().close().await, ());
+}
+
+#[tokio::test]
+async fn verify_tells_how_far_it_is() {
+    let fixture = filled().await;
+    let mut told = Told::default();
+    let summary = verify(&fixture.options.path, &mut told).unwrap();
+    // Those of both sessions in the log of the application, and those of "s" in the user's.
+    let changes = (EVENTS + 5) + EVENTS;
+    for ((first, last), (part, total)) in told.parts.iter().zip([
+        (Part::Structure, None),
+        (Part::Sessions, Some(2 * summary.events)),
+        (Part::ApplicationsAndUsers, Some(changes)),
+        (Part::References, None),
+    ]) {
+        assert_eq!(*first, Progress { part, rows: 0, total });
+        assert_eq!(*last, Progress { part, rows: total.unwrap_or(0), total });
+    }
+    assert_eq!(told.parts.len(), 4);
 }
 
 #[tokio::test]
@@ -258,10 +299,10 @@ async fn a_write_that_meets_damage_costs_no_other_write() {
 async fn a_file_in_use_is_neither_verified_nor_compacted() {
     let fixture = Fixture::new().await;
     let path = &fixture.options.path;
-    assert!(matches!(verify(path, &mut |_| {}), Err(OpenError::InUse { .. })));
+    assert!(matches!(verify(path, &mut Told::default()), Err(OpenError::InUse { .. })));
     assert!(matches!(compact(path), Err(OpenError::InUse { .. })));
     let missing = fixture.folder.path().join("missing.db");
-    assert!(verify(&missing, &mut |_| {}).is_err() && compact(&missing).is_err());
+    assert!(verify(&missing, &mut Told::default()).is_err() && compact(&missing).is_err());
     assert!(!missing.exists());
 }
 

@@ -5,10 +5,9 @@
 mod report;
 mod rows;
 mod scope;
+mod serving;
 
 use std::path::Path;
-
-use tracing::{error, info};
 
 use super::{
     connection::{Tables, connect, is_disk_full},
@@ -18,36 +17,24 @@ use super::{
     schema::SCHEMA_VERSION,
 };
 use report::Report;
-pub use report::{Check, Finding, Summary};
+pub use report::{Check, Finding, Observer, Part, Progress, Summary};
+pub(super) use serving::before_serving;
 
 /// A part of the work. An error ends it: the file cannot be read there.
 type Step = fn(&Tables, &mut Report<'_>) -> Result<(), Error>;
 
-/// Verifies a file that no server has open. `found` takes each finding as soon as it is there.
-pub fn verify(path: &Path, found: &mut dyn FnMut(&Finding)) -> Result<Summary, OpenError> {
+/// Verifies a file that no server has open.
+pub fn verify(path: &Path, observer: &mut dyn Observer) -> Result<Summary, OpenError> {
     let path = whole_path(path)?;
     if !path.exists() {
         return Err(OpenError::failed(&path, "there is no such file"));
     }
     let _lock = lock(&path)?;
-    verify_locked(&path, found)
-}
-
-/// Verifies a file that is about to be served, and logs what was found. Errors: [`OpenError::Findings`].
-pub(super) fn before_serving(path: &Path) -> Result<(), OpenError> {
-    let summary = verify_locked(path, &mut |Finding { check, place, position, message }| {
-        error!(?check, ?place, position, message, "the database is damaged");
-    })?;
-    let Summary { sessions, applications_and_users, events, findings } = summary;
-    info!(sessions, applications_and_users, events, findings, "the database was verified");
-    match findings {
-        0 => Ok(()),
-        _ => Err(OpenError::Findings { path: path.into(), findings }),
-    }
+    verify_locked(&path, observer)
 }
 
 /// Verifies a file that the caller has locked.
-fn verify_locked(path: &Path, found: &mut dyn FnMut(&Finding)) -> Result<Summary, OpenError> {
+fn verify_locked(path: &Path, observer: &mut dyn Observer) -> Result<Summary, OpenError> {
     let of = |error: rusqlite::Error| match is_disk_full(&error) {
         true => OpenError::DiskFull(path.into()),
         false => OpenError::of(path, &error),
@@ -60,7 +47,7 @@ fn verify_locked(path: &Path, found: &mut dyn FnMut(&Finding)) -> Result<Summary
         None => return Ok(Summary::default()),
     }
     let tables = Tables::checker(connection).map_err(of)?;
-    let mut report = Report::new(found);
+    let mut report = Report::new(observer);
     let steps: [Step; 4] =
         [rows::structure, scope::sessions, scope::wider_scopes, rows::references];
     for step in steps {

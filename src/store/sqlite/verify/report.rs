@@ -56,15 +56,55 @@ pub struct Summary {
     pub findings: u64,
 }
 
-/// Passes findings on and counts them.
-pub(super) struct Report<'f> {
-    found: &'f mut dyn FnMut(&Finding),
+/// A part of a run. They follow in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Structure,
+    Sessions,
+    ApplicationsAndUsers,
+    References,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub part: Part,
+    /// Rows of logs that this part has read.
+    pub rows: u64,
+    /// Rows that this part will read. A damaged file may have more or fewer. `None`: nobody knows.
+    pub total: Option<u64>,
+}
+
+/// Follows a run.
+pub trait Observer {
+    /// Takes a finding as soon as it is there.
+    fn found(&mut self, finding: &Finding);
+
+    /// Called at the beginning of each part and after each row of a log.
+    fn progress(&mut self, progress: Progress);
+}
+
+/// Passes findings and progress on, and counts.
+pub(super) struct Report<'o> {
+    observer: &'o mut dyn Observer,
+    progress: Progress,
     pub(super) summary: Summary,
 }
 
-impl<'f> Report<'f> {
-    pub(super) fn new(found: &'f mut dyn FnMut(&Finding)) -> Self {
-        Self { found, summary: Summary::default() }
+impl<'o> Report<'o> {
+    pub(super) fn new(observer: &'o mut dyn Observer) -> Self {
+        let progress = Progress { part: Part::Structure, rows: 0, total: None };
+        Self { observer, progress, summary: Summary::default() }
+    }
+
+    pub(super) fn begin(&mut self, part: Part, total: Option<u64>) {
+        self.progress = Progress { part, rows: 0, total };
+        self.observer.progress(self.progress);
+    }
+
+    pub(super) fn row(&mut self) {
+        self.progress.rows += 1;
+        self.observer.progress(self.progress);
     }
 
     pub(super) fn add(
@@ -75,7 +115,8 @@ impl<'f> Report<'f> {
         message: impl Into<String>,
     ) {
         self.summary.findings += 1;
-        (self.found)(&Finding { check, place: place.cloned(), position, message: message.into() });
+        let (place, message) = (place.cloned(), message.into());
+        self.observer.found(&Finding { check, place, position, message });
     }
 
     pub(super) fn unreadable(&mut self, place: Option<&Place>, error: &Error) {

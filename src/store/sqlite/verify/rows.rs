@@ -2,7 +2,7 @@
 
 use super::{
     super::{connection::Tables, prelude::*},
-    report::{Check, Report},
+    report::{Check, Part, Report},
 };
 
 /// Findings of SQLite's own check: beyond these the file is better restored than read.
@@ -10,6 +10,7 @@ const STRUCTURE_FINDINGS: usize = 100;
 
 /// SQLite's own check: pages, indexes against their tables, unique columns and types.
 pub(super) fn structure(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    report.begin(Part::Structure, None);
     let check = format!("PRAGMA integrity_check({STRUCTURE_FINDINGS})");
     tables.each(&check, (), |row| {
         let message: String = row.get(0)?;
@@ -38,6 +39,7 @@ const LOGS: [(&str, &str, &str); 2] =
 
 /// Rows of nodes that are not there, rows of no log, and numbers that were not given out.
 pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    report.begin(Part::References, None);
     for (table, node, wide) in OF_NODES {
         // The nodes of a table come from its index or its key, one step each.
         let scopes = if wide { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };

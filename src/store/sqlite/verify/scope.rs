@@ -9,11 +9,13 @@ use super::{
         row::{self, EVENT_COLUMNS},
         snapshot::{self, CHANGES, Past},
     },
-    report::{Check, Place, Report},
+    report::{Check, Part, Place, Report},
 };
 
 /// Every session: its events, their ids and bodies, and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    // Each log is read for its state and again for its ids.
+    report.begin(Part::Sessions, rows(tables, "2 * last_sequence", "session"));
     let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
         FROM session s LEFT JOIN scope a ON a.id = s.app_scope
         WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
@@ -41,6 +43,7 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
 
 /// Every application and every user: their changes and their state.
 pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
     let next = "SELECT id, app, user, version, state_bytes FROM scope WHERE id > ?1
         ORDER BY id LIMIT 1";
     let mut after: NodeId = 0;
@@ -60,6 +63,12 @@ pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Rows of all logs, by what the rows of their scopes say. Damage makes it unknown, and is found later.
+fn rows(tables: &Tables, of_scope: &str, table: &str) -> Option<u64> {
+    let total = format!("SELECT coalesce(sum({of_scope}), 0) FROM {table}");
+    tables.value(&total, ()).ok().flatten()
 }
 
 /// A scope, and what its row says of it.
@@ -82,6 +91,7 @@ impl Subject {
         let (mut at, mut is_whole) = (0, true);
         let columns = format!("{}, {CHANGES}", self.log.version());
         tables.every_row(self.log, &columns, &mut |row| {
+            report.row();
             let version = row.get(0)?;
             if version > self.last {
                 at = version;
@@ -177,6 +187,7 @@ impl Subject {
         let key = "SELECT 1 FROM event_key WHERE session = ?1 AND id_hash = ?2 AND sequence = ?3";
         let mut keys = 0;
         tables.every_row(self.log, &columns, &mut |row| {
+            report.row();
             let event = row::event(row, false)?;
             let (at, hash): (Sequence, i64) = (event.sequence, row.get(row::FINGERPRINT + 1)?);
             report.summary.events += 1;

@@ -1,0 +1,87 @@
+//! Verifying a file before it is served. Findings and progress go to the log.
+
+use std::{path::Path, time::Duration};
+
+use tokio::time::Instant;
+use tracing::{error, info};
+
+use super::{
+    super::file::OpenError,
+    report::{Finding, Observer, Progress, Summary},
+    verify_locked,
+};
+
+/// Time between two lines of progress: a file that takes minutes has some dozens of them.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Verifies a file that the caller has locked, and logs what was found. Errors: [`OpenError::Findings`].
+pub(in super::super) fn before_serving(path: &Path) -> Result<(), OpenError> {
+    let summary = verify_locked(path, &mut Log { due: now() + PROGRESS_EVERY })?;
+    let Summary { sessions, applications_and_users, events, findings } = summary;
+    info!(sessions, applications_and_users, events, findings, "the database was verified");
+    match findings {
+        0 => Ok(()),
+        _ => Err(OpenError::Findings { path: path.into(), findings }),
+    }
+}
+
+struct Log {
+    /// When progress is logged next.
+    due: Instant,
+}
+
+impl Observer for Log {
+    fn found(&mut self, finding: &Finding) {
+        let Finding { check, place, position, message } = finding;
+        error!(?check, ?place, position, message, "the database is damaged");
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let now = now();
+        if now >= self.due {
+            self.due = now + PROGRESS_EVERY;
+            let Progress { part, rows, total } = progress;
+            info!(?part, rows, total, "verifying the database");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no commit is timed here, but the lines of a log")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Seek as _},
+        sync::Arc,
+    };
+
+    use serde_json::{Value, json};
+
+    use super::{super::report::Part, *};
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_logged_every_few_seconds() {
+        let mut log = Log { due: now() + PROGRESS_EVERY };
+        let mut file = tempfile::tempfile().unwrap();
+        let writer = Arc::new(file.try_clone().unwrap());
+        let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        for rows in 0..120 {
+            log.progress(Progress { part: Part::Sessions, rows, total: Some(120) });
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let fields: Vec<_> = lines.map(|line| line["fields"].clone()).collect();
+        let line = |rows: u64| {
+            let message = "verifying the database";
+            json!({ "message": message, "part": "Sessions", "rows": rows, "total": 120 })
+        };
+        assert_eq!(fields, [line(50), line(100)]);
+    }
+}
