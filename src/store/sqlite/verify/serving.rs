@@ -16,7 +16,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Verifies a file that the caller has locked, and logs what was found. Errors: [`OpenError::Findings`].
 pub(in super::super) fn before_serving(path: &Path) -> Result<(), OpenError> {
-    let summary = verify_locked(path, &mut Log { due: now() + PROGRESS_EVERY })?;
+    let summary = verify_locked(path, &mut Log { due: now() })?;
     let Summary { sessions, applications_and_users, events, findings } = summary;
     info!(sessions, applications_and_users, events, findings, "the database was verified");
     match findings {
@@ -64,7 +64,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_logged_every_few_seconds() {
-        let mut log = Log { due: now() + PROGRESS_EVERY };
+        let mut log = Log { due: now() };
         let mut file = tempfile::tempfile().unwrap();
         let writer = Arc::new(file.try_clone().unwrap());
         let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();
@@ -82,6 +82,6 @@ mod tests {
             let message = "verifying the database";
             json!({ "message": message, "part": "Sessions", "rows": rows, "total": 120 })
         };
-        assert_eq!(fields, [line(50), line(100)]);
+        assert_eq!(fields, [line(0), line(50), line(100)]);
     }
 }
