@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use sessiond::{
     domain::{
         Sequence,
@@ -216,4 +217,25 @@ async fn reads_that_wait_are_bounded_in_number_and_in_time() {
     assert!(!reading.is_finished());
     drop(lock);
     timeout(PATIENCE, reading).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_waits_for_reads_that_have_begun() {
+    let Some((database, store)) = store().await else { return };
+    put(&store, [event("1", nothing())]).await;
+    let lock = lock_events(&database).await;
+    let reading = read_in_task(&store);
+    blocked(&database).await;
+    // It has begun, and waits for the only connection.
+    let mut waiting = Box::pin(page(&store, everything()));
+    assert!((&mut waiting).now_or_never().is_none());
+    let mut closing = Box::pin(store.close());
+    assert!(timeout(Duration::from_millis(200), &mut closing).await.is_err(), "it does not wait");
+    let late = page(&store, everything()).await;
+    assert!(matches!(late, Err(Error::Draining)), "{late:?}");
+    drop(lock);
+    let ended = timeout(PATIENCE, async { tokio::join!(reading, waiting, closing) });
+    let (first, second, ()) = ended.await.expect("the store closes");
+    assert_eq!(sequences(&first.unwrap().unwrap().events.unwrap()), [1]);
+    assert_eq!(sequences(&second.unwrap()), [1]);
 }

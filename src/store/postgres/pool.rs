@@ -215,7 +215,7 @@ impl Pool {
         reader.begun(now)
     }
 
-    /// Refuses new reads.
+    /// Closes the connections. No read uses one any more.
     pub(super) fn close(&self) {
         self.pool.close();
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::FutureExt;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::{names::Names, pool::Pool, prelude::*, shared::Shared};
 use crate::store::{
@@ -13,13 +14,45 @@ use crate::store::{
 /// The reads of a store.
 pub(super) struct Reads {
     pool: Pool,
+    /// Reads that have begun and not ended. Closed: no further one may begin.
+    in_flight: TaskTracker,
 }
 
 impl Reads {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self { pool: Pool::new(Arc::clone(shared), shared.options.readers)? })
+        let pool = Pool::new(Arc::clone(shared), shared.options.readers)?;
+        Ok(Self { pool, in_flight: TaskTracker::new() })
     }
 
+    /// Begins a read.
+    pub(super) fn begin(&self) -> Result<Read<'_>, Error> {
+        // The token comes first: a close that does not see it is seen here.
+        let token = self.in_flight.token();
+        match self.in_flight.is_closed() {
+            true => Err(Error::Draining),
+            false => Ok(Read { pool: &self.pool, _in_flight: token }),
+        }
+    }
+
+    /// Refuses new reads. Those that have begun go on, also those that wait for a connection.
+    pub(super) fn refuse(&self) {
+        self.in_flight.close();
+    }
+
+    /// Closes the connections when the last read has ended, after [`Self::refuse`].
+    pub(super) async fn close(&self) {
+        self.in_flight.wait().await;
+        self.pool.close();
+    }
+}
+
+/// A read that closing waits for.
+pub(super) struct Read<'p> {
+    pool: &'p Pool,
+    _in_flight: TaskTrackerToken,
+}
+
+impl Read<'_> {
     pub(super) async fn read_session(&self, mut query: SessionQuery) -> Result<SessionView, Error> {
         let read = self.pool.read(&mut query, |reader, query| reader.read_session(query).boxed());
         let (mut view, search) = read.await?;
@@ -97,9 +130,5 @@ impl Reads {
 
     pub(super) async fn read_changes(&self, mut query: WatchQuery) -> Result<WatchPage, Error> {
         self.pool.read(&mut query, |reader, query| reader.read_changes(query).boxed()).await
-    }
-
-    pub(super) fn close(&self) {
-        self.pool.close();
     }
 }

@@ -147,38 +147,39 @@ impl Store for PostgresStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.reads.read_session(query).await
+        self.reads.begin()?.read_session(query).await
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        self.reads.list_sessions(query).await
+        self.reads.begin()?.list_sessions(query).await
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        self.reads.list_applications(query).await
+        self.reads.begin()?.list_applications(query).await
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        self.reads.list_users(query).await
+        self.reads.begin()?.list_users(query).await
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.reads.read_state(query).await
+        self.reads.begin()?.read_state(query).await
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.reads.list_key_changes(query).await
+        self.reads.begin()?.list_key_changes(query).await
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.reads.read_changes(query).await
+        self.reads.begin()?.read_changes(query).await
     }
 
     async fn close(&self) {
+        self.reads.refuse();
         self.lanes.close().await;
-        self.reads.close();
+        self.reads.close().await;
     }
 }
