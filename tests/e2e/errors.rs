@@ -15,6 +15,7 @@ use sessiond::{
 use tonic::Status;
 
 use crate::{
+    deadlines::append_due,
     harness::{Service, on_each_store},
     judge::{REASONS, metadata, refused, violations},
     make::{
@@ -82,7 +83,6 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
             "STORE_UNAVAILABLE",
             "FILE_LOST",
             "OUTCOME_UNKNOWN",
-            "EXPIRED_IN_QUEUE",
             "DAMAGED",
             "INTERNAL"
         ],
@@ -112,9 +112,7 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
             );
         }
         Reason::ExpiredInQueue => {
-            return Err(
-                "a client gives up at the same moment; the table of statuses and the stores are tested for it",
-            );
+            refusal(append_due(service, "1n", append("s1", plain())).await, &[])
         }
         Reason::Internal => {
             return Err("needs a defect; the table of statuses is tested for its fixed text");

@@ -1,6 +1,9 @@
 //! A server under test: started in process on a port of its own, called over a real socket, stopped and drained in the end.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Parser;
 use prost::Message;
@@ -159,6 +162,11 @@ impl Service {
         let (directory, arguments) = self.halt().await;
         change(&directory.path().join(FILE));
         Self::run(directory, arguments).await
+    }
+
+    /// The file of its store, if that is SQLite.
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join(FILE)
     }
 
     /// Where it listens.

@@ -16,6 +16,7 @@ mod admin;
 mod answers;
 mod catching_up;
 mod cursors;
+mod deadlines;
 mod endings;
 mod errors;
 mod expiry;
