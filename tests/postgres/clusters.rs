@@ -2,7 +2,11 @@
 
 use std::{
     collections::BTreeSet,
+    io::{BufRead as _, BufReader, Read as _},
+    net::TcpStream,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    process::{Command, Stdio},
 };
 
 use futures_util::future::join_all;
@@ -177,4 +181,35 @@ fn a_cluster_ends_with_a_test_that_panics() {
     assert!(ended.is_err());
     assert!(!folder.exists());
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[test]
+fn a_script_that_is_killed_leaves_no_server() {
+    if shared_server().is_none() {
+        return;
+    }
+    let tell = "echo $SESSIOND_TEST_POSTGRES_HOME $SESSIOND_TEST_POSTGRES $SESSIOND_TEST_PGBOUNCER
+        exec sleep 120";
+    let mut script = Command::new("tests/tools/postgres")
+        .args(["sh", "-c", tell])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(script.stdout.take().unwrap());
+    let told = stdout.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with('/'));
+    let told = told.expect("the command runs");
+    let (home, urls) = told.split_once(' ').unwrap();
+    let addresses: Vec<_> =
+        urls.split(' ').map(|url| url.split(['@', '/']).nth(3).unwrap()).collect();
+    for address in &addresses {
+        TcpStream::connect(address).unwrap();
+    }
+    script.kill().unwrap();
+    script.wait().unwrap();
+    // The command and what cleans up have it open until they end.
+    stdout.read_to_string(&mut String::new()).unwrap();
+    assert!(!Path::new(home).exists());
+    for address in &addresses {
+        assert!(TcpStream::connect(address).is_err(), "{address}");
+    }
 }
