@@ -25,7 +25,7 @@ from . import types_pb2 as sessiond_dot_v1_dot_types__pb2
 
 
 DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(
-    b'\n\x1fsessiond/v1/event_service.proto\x12\x0bsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto"\xce\x01\n\x12\x41ppendEventRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12!\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.Event\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x14\n\x0creturn_state\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\x8c\x01\n\x13\x41ppendEventResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Event\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x12%\n\x07session\x18\x03 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x19\n\x11\x64ropped_temp_keys\x18\x04 \x03(\t"\xd0\x01\n\x13\x41ppendEventsRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.sessiond.v1.Event\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x14\n\x0creturn_state\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\x8e\x01\n\x14\x41ppendEventsResponse\x12"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.sessiond.v1.Event\x12%\n\x07session\x18\x02 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x10\n\x08replayed\x18\x03 \x03(\x08\x12\x19\n\x11\x64ropped_temp_keys\x18\x04 \x03(\t"K\n\x18\x41ppendEventStreamRequest\x12/\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1f.sessiond.v1.AppendEventRequest"\x9a\x01\n\x19\x41ppendEventStreamResponse\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x34\n\x08\x61ppended\x18\x02 \x01(\x0b\x32 .sessiond.v1.AppendEventResponseH\x00\x12-\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1a.sessiond.v1.AppendFailureH\x00\x42\t\n\x07outcome"\x92\x02\n\rAppendFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12:\n\x08metadata\x18\x04 \x03(\x0b\x32(.sessiond.v1.AppendFailure.MetadataEntry\x12\x35\n\x10\x66ield_violations\x18\x05 \x03(\x0b\x32\x1b.sessiond.v1.FieldViolation\x12.\n\x0bretry_delay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"D\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t"\xf5\x01\n\x11ListEventsRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12.\n\tselection\x18\x04 \x01(\x0b\x32\x1b.sessiond.v1.EventSelection\x12\x12\n\ndescending\x18\x05 \x01(\x08\x12\x0e\n\x06\x61uthor\x18\x06 \x01(\t\x12\x15\n\rinvocation_id\x18\x07 \x01(\t\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"Q\n\x12ListEventsResponse\x12"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.sessiond.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xf1\x02\n\x0c\x45ventService\x12P\n\x0b\x41ppendEvent\x12\x1f.sessiond.v1.AppendEventRequest\x1a .sessiond.v1.AppendEventResponse\x12S\n\x0c\x41ppendEvents\x12 .sessiond.v1.AppendEventsRequest\x1a!.sessiond.v1.AppendEventsResponse\x12\x66\n\x11\x41ppendEventStream\x12%.sessiond.v1.AppendEventStreamRequest\x1a&.sessiond.v1.AppendEventStreamResponse(\x01\x30\x01\x12R\n\nListEvents\x12\x1e.sessiond.v1.ListEventsRequest\x1a\x1f.sessiond.v1.ListEventsResponse"\x03\x90\x02\x01\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
+    b'\n\x1fsessiond/v1/event_service.proto\x12\x0bsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a!sessiond/v1/session_service.proto\x1a\x17sessiond/v1/types.proto"\xe8\x01\n\x12\x41ppendEventRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12!\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.Event\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x14\n\x0creturn_state\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm\x12\x18\n\x10include_versions\x18\x06 \x01(\x08"\x8c\x01\n\x13\x41ppendEventResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Event\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x12%\n\x07session\x18\x03 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x19\n\x11\x64ropped_temp_keys\x18\x04 \x03(\t"\xea\x01\n\x13\x41ppendEventsRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12"\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x12.sessiond.v1.Event\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x14\n\x0creturn_state\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm\x12\x18\n\x10include_versions\x18\x06 \x01(\x08"\x8e\x01\n\x14\x41ppendEventsResponse\x12"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.sessiond.v1.Event\x12%\n\x07session\x18\x02 \x01(\x0b\x32\x14.sessiond.v1.Session\x12\x10\n\x08replayed\x18\x03 \x03(\x08\x12\x19\n\x11\x64ropped_temp_keys\x18\x04 \x03(\t"K\n\x18\x41ppendEventStreamRequest\x12/\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1f.sessiond.v1.AppendEventRequest"\x9a\x01\n\x19\x41ppendEventStreamResponse\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x34\n\x08\x61ppended\x18\x02 \x01(\x0b\x32 .sessiond.v1.AppendEventResponseH\x00\x12-\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1a.sessiond.v1.AppendFailureH\x00\x42\t\n\x07outcome"\x92\x02\n\rAppendFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12:\n\x08metadata\x18\x04 \x03(\x0b\x32(.sessiond.v1.AppendFailure.MetadataEntry\x12\x35\n\x10\x66ield_violations\x18\x05 \x03(\x0b\x32\x1b.sessiond.v1.FieldViolation\x12.\n\x0bretry_delay\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"D\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t"\xf5\x01\n\x11ListEventsRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12.\n\tselection\x18\x04 \x01(\x0b\x32\x1b.sessiond.v1.EventSelection\x12\x12\n\ndescending\x18\x05 \x01(\x08\x12\x0e\n\x06\x61uthor\x18\x06 \x01(\t\x12\x15\n\rinvocation_id\x18\x07 \x01(\t\x12(\n\tjson_form\x18\x08 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"Q\n\x12ListEventsResponse\x12"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.sessiond.v1.Event\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xf1\x02\n\x0c\x45ventService\x12P\n\x0b\x41ppendEvent\x12\x1f.sessiond.v1.AppendEventRequest\x1a .sessiond.v1.AppendEventResponse\x12S\n\x0c\x41ppendEvents\x12 .sessiond.v1.AppendEventsRequest\x1a!.sessiond.v1.AppendEventsResponse\x12\x66\n\x11\x41ppendEventStream\x12%.sessiond.v1.AppendEventStreamRequest\x1a&.sessiond.v1.AppendEventStreamResponse(\x01\x30\x01\x12R\n\nListEvents\x12\x1e.sessiond.v1.ListEventsRequest\x1a\x1f.sessiond.v1.ListEventsResponse"\x03\x90\x02\x01\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
 )
 
 _globals = globals()
@@ -41,27 +41,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_EVENTSERVICE"].methods_by_name["ListEvents"]._loaded_options = None
     _globals["_EVENTSERVICE"].methods_by_name["ListEvents"]._serialized_options = b"\220\002\001"
     _globals["_APPENDEVENTREQUEST"]._serialized_start = 141
-    _globals["_APPENDEVENTREQUEST"]._serialized_end = 347
-    _globals["_APPENDEVENTRESPONSE"]._serialized_start = 350
-    _globals["_APPENDEVENTRESPONSE"]._serialized_end = 490
-    _globals["_APPENDEVENTSREQUEST"]._serialized_start = 493
-    _globals["_APPENDEVENTSREQUEST"]._serialized_end = 701
-    _globals["_APPENDEVENTSRESPONSE"]._serialized_start = 704
-    _globals["_APPENDEVENTSRESPONSE"]._serialized_end = 846
-    _globals["_APPENDEVENTSTREAMREQUEST"]._serialized_start = 848
-    _globals["_APPENDEVENTSTREAMREQUEST"]._serialized_end = 923
-    _globals["_APPENDEVENTSTREAMRESPONSE"]._serialized_start = 926
-    _globals["_APPENDEVENTSTREAMRESPONSE"]._serialized_end = 1080
-    _globals["_APPENDFAILURE"]._serialized_start = 1083
-    _globals["_APPENDFAILURE"]._serialized_end = 1357
-    _globals["_APPENDFAILURE_METADATAENTRY"]._serialized_start = 1310
-    _globals["_APPENDFAILURE_METADATAENTRY"]._serialized_end = 1357
-    _globals["_FIELDVIOLATION"]._serialized_start = 1359
-    _globals["_FIELDVIOLATION"]._serialized_end = 1427
-    _globals["_LISTEVENTSREQUEST"]._serialized_start = 1430
-    _globals["_LISTEVENTSREQUEST"]._serialized_end = 1675
-    _globals["_LISTEVENTSRESPONSE"]._serialized_start = 1677
-    _globals["_LISTEVENTSRESPONSE"]._serialized_end = 1758
-    _globals["_EVENTSERVICE"]._serialized_start = 1761
-    _globals["_EVENTSERVICE"]._serialized_end = 2130
+    _globals["_APPENDEVENTREQUEST"]._serialized_end = 373
+    _globals["_APPENDEVENTRESPONSE"]._serialized_start = 376
+    _globals["_APPENDEVENTRESPONSE"]._serialized_end = 516
+    _globals["_APPENDEVENTSREQUEST"]._serialized_start = 519
+    _globals["_APPENDEVENTSREQUEST"]._serialized_end = 753
+    _globals["_APPENDEVENTSRESPONSE"]._serialized_start = 756
+    _globals["_APPENDEVENTSRESPONSE"]._serialized_end = 898
+    _globals["_APPENDEVENTSTREAMREQUEST"]._serialized_start = 900
+    _globals["_APPENDEVENTSTREAMREQUEST"]._serialized_end = 975
+    _globals["_APPENDEVENTSTREAMRESPONSE"]._serialized_start = 978
+    _globals["_APPENDEVENTSTREAMRESPONSE"]._serialized_end = 1132
+    _globals["_APPENDFAILURE"]._serialized_start = 1135
+    _globals["_APPENDFAILURE"]._serialized_end = 1409
+    _globals["_APPENDFAILURE_METADATAENTRY"]._serialized_start = 1362
+    _globals["_APPENDFAILURE_METADATAENTRY"]._serialized_end = 1409
+    _globals["_FIELDVIOLATION"]._serialized_start = 1411
+    _globals["_FIELDVIOLATION"]._serialized_end = 1479
+    _globals["_LISTEVENTSREQUEST"]._serialized_start = 1482
+    _globals["_LISTEVENTSREQUEST"]._serialized_end = 1727
+    _globals["_LISTEVENTSRESPONSE"]._serialized_start = 1729
+    _globals["_LISTEVENTSRESPONSE"]._serialized_end = 1810
+    _globals["_EVENTSERVICE"]._serialized_start = 1813
+    _globals["_EVENTSERVICE"]._serialized_end = 2182
 # @@protoc_insertion_point(module_scope)

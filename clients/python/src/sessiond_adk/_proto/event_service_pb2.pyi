@@ -32,10 +32,13 @@ class AppendEventRequest(_message.Message):
     PRECONDITION_FIELD_NUMBER: _builtins.int
     RETURN_STATE_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    INCLUDE_VERSIONS_FIELD_NUMBER: _builtins.int
     return_state: _builtins.bool
     """Return the merged state right after the commit."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
+    include_versions: _builtins.bool
+    """Fill `session.versions`, which needs `return_state`."""
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
@@ -56,12 +59,15 @@ class AppendEventRequest(_message.Message):
         precondition: _types_pb2.Precondition | None = ...,
         return_state: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        include_versions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "key", b"key", "precondition", b"precondition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
         "event",
         b"event",
+        "include_versions",
+        b"include_versions",
         "json_form",
         b"json_form",
         "key",
@@ -133,10 +139,13 @@ class AppendEventsRequest(_message.Message):
     PRECONDITION_FIELD_NUMBER: _builtins.int
     RETURN_STATE_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    INCLUDE_VERSIONS_FIELD_NUMBER: _builtins.int
     return_state: _builtins.bool
     """Return the merged state right after the commit."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
+    include_versions: _builtins.bool
+    """Fill `session.versions`, which needs `return_state`."""
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
@@ -157,12 +166,15 @@ class AppendEventsRequest(_message.Message):
         precondition: _types_pb2.Precondition | None = ...,
         return_state: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        include_versions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "precondition", b"precondition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
         "events",
         b"events",
+        "include_versions",
+        b"include_versions",
         "json_form",
         b"json_form",
         "key",

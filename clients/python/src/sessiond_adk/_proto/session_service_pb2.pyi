@@ -61,6 +61,7 @@ class CreateSessionRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     ALLOW_EXISTING_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    INCLUDE_VERSIONS_FIELD_NUMBER: _builtins.int
     app_name: _builtins.str
     """Required."""
     user_id: _builtins.str
@@ -73,6 +74,8 @@ class CreateSessionRequest(_message.Message):
     """Return the existing session, unchanged, if there is one."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
+    include_versions: _builtins.bool
+    """Fill `session.versions`."""
     @_builtins.property
     def state(self) -> _struct_pb2.Struct:
         """As a Struct."""
@@ -94,6 +97,7 @@ class CreateSessionRequest(_message.Message):
         session: _types_pb2.Session | None = ...,
         allow_existing: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        include_versions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "session", b"session", "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
@@ -104,6 +108,8 @@ class CreateSessionRequest(_message.Message):
         b"allow_existing",
         "app_name",
         b"app_name",
+        "include_versions",
+        b"include_versions",
         "json_form",
         b"json_form",
         "session",
@@ -229,6 +235,7 @@ class GetSessionRequest(_message.Message):
     INVOCATION_ID_FIELD_NUMBER: _builtins.int
     WITHOUT_STATE_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    INCLUDE_VERSIONS_FIELD_NUMBER: _builtins.int
     as_of_sequence: _builtins.int
     """The session as it was right after this event: its events up to there, and
     the application's, the user's and its own state at that commit; 0: as it
@@ -240,6 +247,8 @@ class GetSessionRequest(_message.Message):
     """Leave the state out."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
+    include_versions: _builtins.bool
+    """Fill `session.versions`."""
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
@@ -257,6 +266,7 @@ class GetSessionRequest(_message.Message):
         invocation_id: _builtins.str = ...,
         without_state: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        include_versions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "_as_of_sequence", b"_as_of_sequence", "as_of_sequence", b"as_of_sequence", "events", b"events", "key", b"key"
@@ -269,6 +279,8 @@ class GetSessionRequest(_message.Message):
         b"as_of_sequence",
         "events",
         b"events",
+        "include_versions",
+        b"include_versions",
         "invocation_id",
         b"invocation_id",
         "json_form",

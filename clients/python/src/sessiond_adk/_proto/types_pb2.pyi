@@ -155,6 +155,26 @@ class Session(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class VersionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     KEY_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     STATE_JSON_FIELD_NUMBER: _builtins.int
@@ -168,6 +188,7 @@ class Session(_message.Message):
     DISPLAY_NAME_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
     state_json: _builtins.str
     """State as JSON text: one object."""
     state_rounded: _builtins.bool
@@ -214,6 +235,13 @@ class Session(_message.Message):
     def forked_from(self) -> Global___ForkOrigin:
         """Output only. The origin of a forked session."""
 
+    @_builtins.property
+    def versions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Output only. Of each stored key in the state, the version at which it was
+        last written, as in GetStateResponse. Only if the request has
+        `include_versions` and the state is here.
+        """
+
     def __init__(
         self,
         *,
@@ -230,6 +258,7 @@ class Session(_message.Message):
         display_name: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         forked_from: Global___ForkOrigin | None = ...,
+        versions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "create_time",
@@ -287,6 +316,8 @@ class Session(_message.Message):
         b"ttl",
         "update_time",
         b"update_time",
+        "versions",
+        b"versions",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_expiration: _TypeAlias = _typing.Literal["expire_time", "ttl"]  # noqa: Y015
