@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from conftest import Server
 from google.adk.errors import StaleSessionError
-from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 from proxy import Proxy
 from support import KEY, MANY_ATTEMPTS, delta_event, ids, read, text_event
 
 from sessiond_adk import Delta, Increment, Operation, Remove, SessiondSessionService, SessiondStaleError, SetIfAbsent
 from sessiond_adk.proto import event_service_pb2, session_service_pb2
+from sessiond_adk.state import SessionState
 
 STATE = {"a": 1, "b": 1, "gone": 1, "user:u": 1, "app:x": 1}
 
@@ -99,53 +99,48 @@ async def test_value_that_was_changed_and_changed_back_is_a_change(conflict: Ses
         assert refused.value.keys == (key,)
 
 
-async def test_versions_of_keys_that_the_object_created_or_wrote(conflict: SessiondSessionService) -> None:
-    """Without a read, the versions of the session's own keys are known."""
-    session = await conflict.create_session(**KEY, state={"created": 1})
-    await conflict.append_event(session, delta_event({"written": 1}))
-    await conflict.append_event(session, delta_event({}), operations=[Increment("counted")])
+@pytest.mark.parametrize("prefix", ["", "user:", "app:"])
+async def test_versions_of_keys_that_the_object_created_or_wrote(conflict: SessiondSessionService, prefix: str) -> None:
+    """They are known without a read, so the own value is a change if others have written it since."""
+    created, written, counted = (prefix + name for name in ("created", "written", "counted"))
+    session = await conflict.create_session(**KEY, state={created: 1})
+    await conflict.append_event(session, delta_event({written: 1}))
+    await conflict.append_event(session, delta_event({}), operations=[Increment(counted)])
     other = await read(conflict)
     for value in (2, 1):
-        await conflict.append_event(other, delta_event({"created": value, "written": value, "counted": value}))
-    for key in ("created", "written", "counted"):
+        await conflict.append_event(other, delta_event({created: value, written: value, counted: value}))
+    for key in (created, written, counted):
         with pytest.raises(SessiondStaleError) as refused:
             await conflict.append_event(session, delta_event({key: 3}))
         assert refused.value.keys == (key,)
 
 
-async def test_key_that_changes_during_a_read(
-    server: Server, conflict: SessiondSessionService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Versions and session come from two calls. A change in between must not pass for the version that was read."""
-    await conflict.create_session(**KEY, state={"a": 1, "b": 1})
-    async with SessiondSessionService(server.address) as others:
-        other = await read(others)
-        call = conflict._client.call
-
-        async def call_with_a_change_before_the_session(method: Any, request: Any) -> Any:
-            if isinstance(request, session_service_pb2.GetSessionRequest):
-                await others.append_event(other, delta_event({"a": 2}))
-                await others.append_event(other, delta_event({"b": 2}))
-                await others.append_event(other, delta_event({"b": 1}))
-            return await call(method, request)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(conflict._client, "call", call_with_a_change_before_the_session)
-            session = await read(conflict)
-        assert session.state == {"a": 2, "b": 1}
-        # The object shows the new value, so writing from it is no conflict. Of `b`, the version is too old.
-        await conflict.append_event(session, delta_event({"a": 3}))
-        with pytest.raises(SessiondStaleError):
-            await conflict.append_event(session, delta_event({"b": 3}))
+@pytest.mark.parametrize("key", ["k", "user:k", "app:k"])
+async def test_append_of_another_key_brings_the_values_of_others(conflict: SessiondSessionService, key: str) -> None:
+    """The object then shows their value, so writing from it is no conflict until they write the key again."""
+    await conflict.create_session(**KEY, state={key: 1})
+    session, other = await read(conflict), await read(conflict)
+    await conflict.append_event(other, delta_event({key: 2}))
+    await conflict.append_event(session, delta_event({"mine": 1}))
+    assert session.state[key] == 2
+    late = session.model_copy(deep=True)
+    await conflict.append_event(session, delta_event({key: 3}))
+    # Back to the value that the copy shows.
+    await conflict.append_event(session, delta_event({key: 2}))
+    with pytest.raises(SessiondStaleError) as refused:
+        await conflict.append_event(late, delta_event({key: 4}))
+    assert refused.value.keys == (key,)
 
 
 async def test_value_that_is_set_and_not_committed_conflicts_later(conflict: SessiondSessionService) -> None:
     """Another append of the same object must not make the change of others look like one that the agent has seen."""
     await conflict.create_session(**KEY, state={"a": 1, "gone": 1})
+    await conflict.change(await read(conflict), Delta({"back": 1}))
     session, other = await read(conflict), await read(conflict)
-    await conflict.change(other, Delta({"a": 2, "new": 2}, [Remove("gone")]))
+    await conflict.change(other, Delta({"a": 2, "new": 2, "back": 2}, [Remove("gone")]))
+    await conflict.change(other, Delta({"back": 1}))
     # As tools do it, before their event is appended.
-    mine = {"a": 10, "gone": 10, "new": 10}
+    mine = {"a": 10, "gone": 10, "new": 10, "back": 10}
     session.state.update(mine)
     await conflict.append_event(session, delta_event({"b": 1}))
     assert session.state == {**mine, "b": 1}
@@ -213,12 +208,21 @@ async def test_lost_response_is_no_conflict(server: Server) -> None:
         Proxy(server.address) as proxy,
         SessiondSessionService(proxy.address, retry=MANY_ATTEMPTS, stale="conflict") as conflict,
     ):
-        session = await conflict.create_session(**KEY, state={"a": 1})
+        proxy.lose_responses(1)
+        session = await conflict.create_session(**KEY, state={"a": 1, "app:y": 1})
         for value in (2, 3):
             proxy.lose_responses(1)
             await conflict.append_event(session, delta_event({"a": value, "app:x": value}))
-        assert proxy.lost == 2
+        assert proxy.lost == 3
         assert session == await read(conflict)
+        # What the lost responses said about versions has been read since.
+        other = await read(conflict)
+        for value in (0, 3):
+            await conflict.append_event(other, delta_event({"a": value, "app:x": value, "app:y": value}))
+        await conflict.append_event(other, delta_event({"app:y": 1}))
+        with pytest.raises(SessiondStaleError) as refused:
+            await conflict.append_event(session, delta_event({"a": 4, "app:x": 4, "app:y": 4}))
+        assert sorted(refused.value.keys) == ["a", "app:x", "app:y"]
 
 
 async def test_object_that_this_package_has_not_read_must_be_current(conflict: SessiondSessionService) -> None:
@@ -248,15 +252,13 @@ async def test_copies_of_a_session_keep_their_versions(conflict: SessiondSession
 async def test_response_without_state(conflict: SessiondSessionService, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server leaves out a state that is too large. The object still knows what it has written."""
     session = await conflict.create_session(**KEY, state={"gone": 1})
-    call = conflict._client.call
 
-    async def call_without_state(method: Any, request: Any) -> Any:
-        response = await call(method, request)
+    def without_state(response: Any) -> None:
         if isinstance(response, event_service_pb2.AppendEventResponse):
             response.session.ClearField("state_json")
-        return response
+            response.session.ClearField("versions")
 
-    monkeypatch.setattr(conflict._client, "call", call_without_state)
+    watch_calls(conflict, monkeypatch, without_state)
     for value in range(3):
         await conflict.append_event(session, delta_event({"a": value, "user:a": value}))
     await conflict.remove(session, "gone")
@@ -267,13 +269,67 @@ async def test_response_without_state(conflict: SessiondSessionService, monkeypa
     assert refused.value.keys == ("a",)
 
 
-async def test_merge_does_not_ask_for_versions(server: Server) -> None:
-    """They cost a second call in each read."""
-    for stale, expected in (("merge", {}), ("error", {}), ("conflict", {"a": 1, "b": 0})):
+async def test_values_are_compared_if_the_server_sends_no_versions(
+    conflict: SessiondSessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older server does not know the field that asks for them."""
+
+    def without_versions(response: Any) -> None:
+        if not isinstance(response, event_service_pb2.ListEventsResponse):
+            response.session.ClearField("versions")
+
+    watch_calls(conflict, monkeypatch, without_versions)
+    created = await conflict.create_session(**KEY, state={"a": 1, "app:x": 1})
+    session, other = await read(conflict), await read(conflict)
+    await conflict.append_event(session, delta_event({"a": 2, "app:x": 2}))
+    await conflict.append_event(session, delta_event({"a": 3, "app:x": 3}))
+    for outdated in (created, other):
+        with pytest.raises(SessiondStaleError) as refused:
+            await conflict.append_event(outdated, delta_event({"a": 4, "app:x": 4}))
+        assert sorted(refused.value.keys) == ["a", "app:x"]
+    await conflict.append_event(session, delta_event({"a": 1, "app:x": 1}))
+    await conflict.append_event(created, delta_event({"a": 5, "app:x": 5}))
+
+
+async def test_versions_come_with_the_calls_that_are_made_anyway(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other appends than those of `stale="conflict"` do not pay for them."""
+    for stale in ("merge", "error", "conflict"):
         async with SessiondSessionService(f"sessiond://{server.address}?stale={stale}") as service:
+            calls = watch_calls(service, monkeypatch)
             key = {**KEY, "session_id": stale}
             session = await service.create_session(**key, state={"a": 0, "b": 0})
-            await service.append_event(session, Event(author="x", actions=delta_event({"a": 1}).actions))
+            await service.append_event(session, delta_event({"a": 1}))
+            await service.refresh(session)
             found = await service.get_session(**key)
-            assert found is not None
-            assert found.state.versions == expected  # type: ignore[attr-defined]
+        assert [type(request) for request in calls] == [
+            session_service_pb2.CreateSessionRequest,
+            event_service_pb2.AppendEventRequest,
+            session_service_pb2.GetSessionRequest,
+            session_service_pb2.GetSessionRequest,
+        ]
+        assert [request.include_versions for request in calls] == [stale == "conflict"] * 4
+        for one in (session, found):
+            assert one is not None
+            assert isinstance(one.state, SessionState)
+            versions = {name: seen.version for name, seen in one.state.seen.items()}
+            assert versions == ({"a": 1, "b": 0} if stale == "conflict" else {"a": None, "b": None})
+
+
+def watch_calls(
+    service: SessiondSessionService,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Any], None] = lambda response: None,
+) -> list[Any]:
+    """The requests of the calls from now on. `change` changes each response."""
+    call, requests = service._client.call, list[Any]()
+
+    async def watched(method: Any, request: Any) -> Any:
+        requests.append(request)
+        response = await call(method, request)
+        change(response)
+        return response
+
+    monkeypatch.setattr(service._client, "call", watched)
+    return requests

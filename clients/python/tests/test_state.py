@@ -11,6 +11,7 @@ import pytest
 from google.adk.sessions.session import Session
 
 from sessiond_adk.state import (
+    SeenValue,
     SessionState,
     apply_stored_state,
     encode_values,
@@ -59,12 +60,12 @@ def merged(
     apply_stored_state(state, stored, 2, own=own, own_texts=encode_values(own))
     if isinstance(state, SessionState):
         assert state.sequence == 2
-        seen = {key: item.text for key, item in stored.items() if not key.startswith("temp:")}
+        seen = {key: item.seen for key, item in stored.items() if not key.startswith("temp:")}
         for key in caller.keys() - own.keys():
             # Of a value that is not committed, the stored value that the caller saw before stays.
             if before is not None and key in before and caller[key] != before[key]:
-                seen[key] = json.dumps(before[key])
-        assert state.texts == seen
+                seen[key] = SeenValue(json.dumps(before[key]))
+        assert state.seen == seen
     return dict(state)
 
 
@@ -98,6 +99,28 @@ def test_changes_of_others_are_applied(
     assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
 
 
+def test_versions_are_those_of_the_values_that_the_caller_has_seen() -> None:
+    before = {"a": 1, "back": 2, "gone": 3, "mine": 4, "mine_back": 5, "written": 6, "operated": 7}
+    state = SessionState(split_object(json.dumps(before), dict.fromkeys(before, 1)), 1)
+    uncommitted = {"mine": 40, "mine_back": 50, "new": 60, "operated": 70}
+    state.update({**uncommitted, "written": 61})
+    now = {"a": 10, "back": 2, "mine": 41, "mine_back": 5, "new": 61, "written": 61, "operated": 8, "added": 9}
+    apply_stored_state(
+        state,
+        split_object(json.dumps(now), dict.fromkeys(now, 2)),
+        2,
+        own={"written": 61},
+        own_texts={"written": "61"},
+        written={"written", "operated"},
+    )
+    assert state == {**now, **uncommitted}
+    seen = {key: SeenValue(json.dumps(value), 2) for key, value in now.items()}
+    # The caller has set these before it saw what others have written.
+    seen |= {"mine": SeenValue("4", 1), "mine_back": SeenValue("5", 1)}
+    del seen["new"]
+    assert state.seen == seen
+
+
 def test_own_writes_keep_the_callers_objects() -> None:
     mine = [1, (2, 3)]
     found = merged({"a": 0}, {"a": 0}, {"a": mine}, own={"a": mine})
@@ -117,7 +140,7 @@ def test_shared_temp_key_stays_with_the_caller_after_its_end() -> None:
 
 def test_copies_keep_the_stored_texts() -> None:
     session = Session(id="s", app_name="a", user_id="u")
-    session.state = SessionState(split_object('{"a":[1]}'), 7)
+    session.state = SessionState(split_object('{"a":[1]}', {"a": 3}), 7)
     copies = [
         copy.copy(session.state),
         copy.deepcopy(session.state),
@@ -128,7 +151,7 @@ def test_copies_keep_the_stored_texts() -> None:
     ]
     for one in copies:
         assert isinstance(one, SessionState)
-        assert (one, one.sequence, one.texts) == ({"a": [1]}, 7, {"a": "[1]"})
+        assert (one, one.sequence, one.seen) == ({"a": [1]}, 7, {"a": SeenValue("[1]", 3)})
     assert copies[1]["a"] is not session.state["a"]
     assert session.model_dump()["state"] == {"a": [1]}
     assert json.loads(session.model_dump_json())["state"] == {"a": [1]}

@@ -36,7 +36,7 @@ class Appender:
 
     @property
     def checks_keys(self) -> bool:
-        """Whether appends need the versions of keys, which a read then asks for."""
+        """Whether appends need the versions of keys, which the calls before them then ask for."""
         return self._stale == "conflict"
 
     @asynccontextmanager
@@ -86,6 +86,7 @@ class Appender:
             read_at: int | None = None
             if self._stale == "conflict" and isinstance(session.state, SessionState):
                 request.precondition.keys.extend(_unchanged_keys(session.state, encoded, operations))
+                request.include_versions = True
             elif self._stale != "merge":
                 # The keys of a session that this package has not read are unknown, so it must be current.
                 read_at = await self._sequence_read(session, key, event)
@@ -106,7 +107,7 @@ class Appender:
             stored = await self._find_stored(request.key, encoded)
             if stored is None:
                 raise
-            session = await read_stored_session(self._client, request.key)
+            session = await read_stored_session(self._client, request.key, include_versions=request.include_versions)
             return event_service_pb2.AppendEventResponse(event=stored, replayed=True, session=session)
 
     async def _sequence_read(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
@@ -170,13 +171,14 @@ def _unchanged_keys(
     for key in dict.fromkeys([*encoded.texts, *removed]):
         if is_temp(key):
             continue
-        if key not in state.texts:
+        seen = state.seen.get(key)
+        if seen is None:
             yield types_pb2.KeyCheck(key=key, exists=False)
-        elif key in state.versions:
-            yield types_pb2.KeyCheck(key=key, version=state.versions[key])
+        elif seen.version is not None:
+            yield types_pb2.KeyCheck(key=key, version=seen.version)
         else:
-            # Appends do not return versions.
-            yield types_pb2.KeyCheck(key=key, value_json=state.texts[key])
+            # From an answer without versions: that of an older server, of a fork, or of an append without its state.
+            yield types_pb2.KeyCheck(key=key, value_json=seen.text)
 
 
 def _add_results(event: Event, operations: Sequence[Operation], stored_delta: Mapping[str, Any]) -> None:
@@ -211,16 +213,21 @@ def _update_caller(
     if read_at is not None:
         reached, contained = (sequence if sequence == read_at + 1 else read_at), sequence <= read_at
     current = reached == stored.last_sequence
-    written = {key: item.text for key, item in split_object(response.event.state_delta.set_json or "{}").items()}
+    written = split_object(response.event.state_delta.set_json or "{}")
     removed = response.event.state_delta.remove
     if not current and (contained or reached != sequence):
         # The session contains the event already, or events before it are missing.
         return
     if current and stored.HasField("state_json"):
-        apply_stored_state(session.state, split_object(stored.state_json), reached, own=delta, own_texts=encoded.texts)
-        # After a replay, the state is that of now and not that of the event.
-        if isinstance(session.state, SessionState) and not response.replayed:
-            session.state.record_written(written, removed, sequence)
+        apply_stored_state(
+            session.state,
+            split_object(stored.state_json, stored.versions),
+            reached,
+            own=delta,
+            own_texts=encoded.texts,
+            # After a replay, the state is that of now and not that of the event.
+            written=() if response.replayed else {*written, *removed},
+        )
     else:
         # The response has no state (for one, if it is too large). The event's own changes are known.
         session.state.update(kept)

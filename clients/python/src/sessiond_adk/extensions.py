@@ -55,7 +55,7 @@ class Extensions:
     ) -> Session | None:
         """The session now, with what appends from it need. None if it does not exist."""
         return await read_session(
-            self._client, app_name, user_id, session_id, config, with_versions=self._appender.checks_keys
+            self._client, app_name, user_id, session_id, config, include_versions=self._appender.checks_keys
         )
 
     # Operations through a session object. Each appends an event, as every change of a session's state does.

@@ -7,9 +7,9 @@ from google.adk.sessions.session import Session
 
 from . import errors
 from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
-from .client import TEXT, Client, scope_of, session_key
+from .client import TEXT, Client, session_key
 from .sessions import decode_session, select_events, trimmed
-from .state import SessionState, StoredValue, split_object
+from .state import StoredValue, split_object
 
 
 async def read_session(
@@ -20,12 +20,12 @@ async def read_session(
     config: GetSessionConfig | None = None,
     as_of_sequence: int | None = None,
     *,
-    with_versions: bool = False,
+    include_versions: bool = False,
 ) -> Session | None:
     """The ADK session, now or as of an event, with the events that `config` selects. None if it does not exist.
 
-    State and events belong to one moment, however many pages the events fill. `with_versions` also reads the version of
-    each key, by a second call.
+    State and events belong to one moment, however many pages the events fill. `include_versions` also reads the version
+    of each key.
     """
     session_id = trimmed(session_id)
     if not (app_name and user_id and session_id):
@@ -34,16 +34,13 @@ async def read_session(
     key = session_key(app_name, user_id, session_id)
     selection = select_events(config)
     request = session_service_pb2.GetSessionRequest(
-        key=key, events=selection, as_of_sequence=as_of_sequence, json_form=TEXT
+        key=key,
+        events=selection,
+        as_of_sequence=as_of_sequence,
+        include_versions=include_versions,
+        json_form=TEXT,
     )
-    versions: state_service_pb2.GetStateResponse | None = None
     try:
-        if with_versions:
-            # Before the session: a key that changes in between then has another value and no known version.
-            state_request = state_service_pb2.GetStateRequest(
-                scope=scope_of(app_name, user_id, session_id), include_versions=True, json_form=TEXT
-            )
-            versions = await client.call(lambda to: to.state.GetState, state_request)
         response = await client.call(lambda to: to.sessions.GetSession, request)
         events = list(response.events)
         if response.next_page_token:
@@ -54,32 +51,31 @@ async def read_session(
     except errors.SessiondNotFoundError:
         # Also if it was deleted between two pages.
         return None
-    session = decode_session(response.session, events)
-    if versions is not None and isinstance(session.state, SessionState):
-        session.state.take_versions(versions.versions, split_object(versions.state_json or "{}"))
-    return session
+    return decode_session(response.session, events)
 
 
 async def read_stored_session(
-    client: Client, key: types_pb2.SessionKey, as_of_sequence: int | None = None
+    client: Client, key: types_pb2.SessionKey, as_of_sequence: int | None = None, *, include_versions: bool = False
 ) -> types_pb2.Session:
     """The stored session with merged state and without events, now or as of an event.
 
     Raises:
       SessiondNotFoundError: it does not exist.
     """
-    request = session_service_pb2.GetSessionRequest(key=key, as_of_sequence=as_of_sequence, json_form=TEXT)
+    request = session_service_pb2.GetSessionRequest(
+        key=key, as_of_sequence=as_of_sequence, include_versions=include_versions, json_form=TEXT
+    )
     return (await client.call(lambda to: to.sessions.GetSession, request)).session
 
 
 async def read_possibly_created(
-    client: Client, error: errors.SessiondError, key: types_pb2.SessionKey
+    client: Client, error: errors.SessiondError, key: types_pb2.SessionKey, *, include_versions: bool = False
 ) -> types_pb2.Session | None:
     """The session at `key` if an earlier attempt of the failed call may have created it, else None."""
     if error.attempts == 1 or error.reason != "SESSION_EXISTS":
         return None
     try:
-        return await read_stored_session(client, key)
+        return await read_stored_session(client, key, include_versions=include_versions)
     except errors.SessiondNotFoundError:
         return None
 

@@ -27,7 +27,7 @@ from .operations import Operation
 from .reading import read_possibly_created, read_state
 from .retry import RetryPolicy
 from .sessions import decode_session, trimmed
-from .state import SessionState, encode_values, is_own, is_temp, join_object, without_prefix
+from .state import encode_values, is_temp, join_object, without_prefix
 
 # This label names the call that created a session, so that a retry recognizes the session of its first attempt.
 CREATION_LABEL = "sessiond-adk/creation"
@@ -130,21 +130,18 @@ class SessiondSessionService(Extensions, BaseSessionService):
             session_id=key.session_id,
             state_json=join_object(encode_values(stored_keys)),
             session=types_pb2.Session(labels={CREATION_LABEL: creation}),
+            include_versions=self._appender.checks_keys,
             json_form=TEXT,
         )
         try:
             created = (await self._client.call(lambda to: to.sessions.CreateSession, request)).session
         except errors.SessiondAlreadyExistsError as error:
             # The response of an earlier attempt may be lost. Its session has the label of this call.
-            found = await read_possibly_created(self._client, error, key)
+            found = await read_possibly_created(self._client, error, key, include_versions=request.include_versions)
             if found is None or found.labels.get(CREATION_LABEL) != creation:
                 raise
             created = found
-        session = decode_session(created)
-        if created.last_sequence == 0 and isinstance(session.state, SessionState):
-            # The version of a key that was set at the creation, see KeyCheck.
-            session.state.versions = {name: 0 for name in session.state.texts if is_own(name)}
-        return session
+        return decode_session(created)
 
     @override
     async def get_session(

@@ -55,5 +55,5 @@ def decode_session(stored: types_pb2.Session, events: Sequence[types_pb2.Event] 
     if events and events[-1].sequence == stored.last_sequence:
         session.last_update_time = decoded[-1].timestamp
     # Assigned afterwards: the constructor would copy it into a plain dict.
-    session.state = SessionState(split_object(stored.state_json or "{}"), stored.last_sequence)
+    session.state = SessionState(split_object(stored.state_json or "{}", stored.versions), stored.last_sequence)
     return session

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,20 +79,33 @@ def join_object(texts: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredValue:
-    """A value as the server stores it: its JSON text, and a freshly decoded object."""
+class SeenValue:
+    """A stored value that the caller has seen: its JSON text, and the version of its key if the server sent it."""
 
     text: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A value as the server stores it: what the caller sees of it, and a freshly decoded object."""
+
+    seen: SeenValue
     value: Any
 
+    @property
+    def text(self) -> str:
+        return self.seen.text
 
-def split_object(text: str) -> dict[str, StoredValue]:
-    """The members of a JSON object, each with its own text.
+
+def split_object(text: str, versions: Mapping[str, int] | None = None) -> dict[str, StoredValue]:
+    """The members of a JSON object, each with its own text and the version of its key.
 
     Raises:
       ValueError: `text` is not a JSON object.
     """
     members: dict[str, StoredValue] = {}
+    versions = versions or {}
     at = _skip_space(text, 0)
     if text[at : at + 1] != "{":
         raise ValueError(f"Expected '{{' at offset {at} of a JSON object.")
@@ -104,7 +117,7 @@ def split_object(text: str) -> dict[str, StoredValue]:
             raise ValueError(f"Expected a string and ':' before offset {at} of a JSON object.")
         begin = _skip_space(text, at + 1)
         value, end = _DECODER.raw_decode(text, begin)
-        members[key] = StoredValue(text[begin:end], value)
+        members[key] = StoredValue(SeenValue(text[begin:end], versions.get(key)), value)
         at = _skip_space(text, end)
         if text[at : at + 1] == ",":
             at = _skip_space(text, at + 1)
@@ -126,58 +139,40 @@ class SessionState(dict[str, Any]):
 
     Attributes:
       sequence: sequence of the session's newest event when the state was read.
-      texts: the JSON text of each stored value, by key; no `temp:` keys. Of a key that the caller has set and not
-        committed, the value that the caller saw before.
-      versions: the version at which a key got the value in `texts`, as far as it is known.
+      seen: the stored values, by key; no `temp:` keys. Of a key that the caller has set and not committed, the value
+        that the caller saw before.
     """
 
     sequence: int
-    texts: dict[str, str]
-    versions: dict[str, int]
+    seen: dict[str, SeenValue]
 
     def __init__(self, stored: Mapping[str, StoredValue] | None = None, sequence: int = 0) -> None:
         # Copying and unpickling call this without arguments.
         stored = stored or {}
         super().__init__(values_of(stored))
-        self.record_stored(stored, sequence)
-
-    def record_stored(self, stored: Mapping[str, StoredValue], sequence: int) -> None:
-        """Keeps what the server sent. Leaves the dict's own items as they are."""
-        self.sequence = sequence
-        self.texts = {key: item.text for key, item in stored.items() if not is_temp(key)}
-        self.versions = {}
+        self.sequence, self.seen = sequence, _seen_values(stored)
 
     def replace_with(self, other: SessionState) -> None:
         self.clear()
         self.update(other)
-        self.sequence, self.texts, self.versions = other.sequence, dict(other.texts), dict(other.versions)
+        self.sequence, self.seen = other.sequence, dict(other.seen)
 
-    def take_versions(self, versions: Mapping[str, int], read: Mapping[str, StoredValue]) -> None:
-        """Keeps the versions of the keys that had the same value in an earlier `read`."""
-        same = {key for key, item in read.items() if self.texts.get(key) == item.text}
-        self.versions = {key: version for key, version in versions.items() if key in same}
+    def record_written(self, written: Mapping[str, StoredValue], removed: Iterable[str], sequence: int) -> None:
+        """Keeps what the caller's event of this `sequence` has written, after a response without state.
 
-    def record_written(self, texts: Mapping[str, str], removed: Iterable[str], sequence: int) -> None:
-        """Keeps what the caller's event of this `sequence` has written.
-
-        The version of a session's own key is the event's sequence. Those of wider scopes come with reads only.
+        The version of a session's own key is the event's sequence. Those of wider scopes are unknown.
         """
-        for key, text in texts.items():
-            self.texts[key] = text
-            if is_own(key):
-                self.versions[key] = sequence
-            else:
-                self.versions.pop(key, None)
+        for key, item in written.items():
+            self.seen[key] = SeenValue(item.text, sequence if is_own(key) else None)
         for key in removed:
-            self.texts.pop(key, None)
-            self.versions.pop(key, None)
+            self.seen.pop(key, None)
 
     def is_uncommitted(self, key: str) -> bool:
         """Whether the caller has changed a key since the server's value was recorded."""
-        if key not in self.texts or key not in self:
-            return (key in self.texts) != (key in self)
+        if key not in self.seen or key not in self:
+            return (key in self.seen) != (key in self)
         try:
-            return bool(json.loads(encode_value(key, self[key])) != json.loads(self.texts[key]))
+            return bool(json.loads(encode_value(key, self[key])) != json.loads(self.seen[key].text))
         except StateValueError:
             return True
 
@@ -189,15 +184,17 @@ def apply_stored_state(
     *,
     own: Mapping[str, Any],
     own_texts: Mapping[str, str],
+    written: Collection[str] = (),
 ) -> None:
-    """Updates `state` in place to what the server has at `sequence`.
+    """Updates `state` in place to what the server has at `sequence`, right after a commit that changed `written`.
 
     * A key that the caller has just written (`own`, sent as `own_texts`) keeps the caller's object, as in ADK's own
       services, unless the server has another value.
     * A key that others have changed gets their value. A key that others have removed is removed.
     * A value that the caller has set and not committed stays, also if others have changed the key: an agent's tools
       write into this dict before their event is appended, and the append of another branch must not undo that. The
-      stored value that the caller saw stays with it, so that the append of that value can be recognized as a conflict.
+      stored value that the caller saw, and its version, stay with it, so that the append of that value can be
+      recognized as a conflict.
     * `temp:` keys stay.
 
     For a plain dict the earlier stored values are unknown: every key gets the server's value, and none is removed.
@@ -209,27 +206,29 @@ def apply_stored_state(
             if not is_temp(key):
                 state.pop(key, None)
         return
-    texts: dict[str, str] = {}
-    versions: dict[str, int] = {}
-    for key in stored.keys() | state.texts.keys() | own_texts.keys():
-        now, before = stored.get(key), state.texts.get(key)
-        text = now.text if now is not None else None
-        if now is not None and own_texts.get(key) == text:
+    seen = _seen_values(stored)
+    for key in stored.keys() | state.seen.keys() | own_texts.keys():
+        now, before = stored.get(key), state.seen.get(key)
+        if now is not None and own_texts.get(key) == now.text:
             state[key] = own[key]
         elif is_temp(key):
             if now is not None:
                 state[key] = now.value
-        elif key not in own_texts and before != text and state.is_uncommitted(key):
-            text = before
+        elif key not in own_texts and before != seen.get(key) and state.is_uncommitted(key):
+            if key in written:
+                continue
+            seen.pop(key, None)
+            if before is not None:
+                seen[key] = before
         elif now is None:
             state.pop(key, None)
-        elif key in own_texts or before != text:
+        elif key in own_texts or before != now.seen:
             state[key] = now.value
-        if text is not None and not is_temp(key):
-            texts[key] = text
-            if before == text and key not in own_texts and key in state.versions:
-                versions[key] = state.versions[key]
-    state.sequence, state.texts, state.versions = sequence, texts, versions
+    state.sequence, state.seen = sequence, seen
+
+
+def _seen_values(stored: Mapping[str, StoredValue]) -> dict[str, SeenValue]:
+    return {key: item.seen for key, item in stored.items() if not is_temp(key)}
 
 
 def values_of(stored: Mapping[str, StoredValue]) -> dict[str, Any]:
