@@ -10,7 +10,7 @@ use crate::{
     proto::v1::{
         EventSelection, GetSessionRequest, GetSessionResponse, JsonForm, ListEventsRequest,
         ListEventsResponse, Session, SessionKey, event_service_client::EventServiceClient,
-        session::StateForm, session_service_client::SessionServiceClient,
+        session_service_client::SessionServiceClient,
     },
     session::SessionSnapshot,
 };
@@ -20,14 +20,15 @@ pub(crate) const LARGEST_PAGE: i32 = 1000;
 
 /// Reads a session with all of the events that `request` selects.
 pub(crate) async fn read(caller: &Caller, request: GetSessionRequest) -> Result<SessionSnapshot> {
-    Ok(read_with_state(caller, request).await?.0)
+    let (session, events) = read_message(caller, request).await?;
+    SessionSnapshot::new(session, events)
 }
 
-/// The same, and the text of its state.
-pub(crate) async fn read_with_state(
+/// The same, with the session as the server sent it.
+pub(crate) async fn read_message(
     caller: &Caller,
     mut request: GetSessionRequest,
-) -> Result<(SessionSnapshot, String)> {
+) -> Result<(Session, Vec<Event>)> {
     request.json_form = JsonForm::Text.into();
     let response = get(caller, &request).await?;
     let mut session = response.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
@@ -52,11 +53,7 @@ pub(crate) async fn read_with_state(
         }
         session.key = pages.key;
     }
-    let text = match &session.state_form {
-        Some(StateForm::StateJson(text)) => text.clone(),
-        _ => "{}".into(),
-    };
-    Ok((SessionSnapshot::new(session, events)?, text))
+    Ok((session, events))
 }
 
 /// The session without state and events: its key, last sequence, labels and origin.

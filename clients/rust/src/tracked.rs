@@ -8,71 +8,53 @@ use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
 
 use crate::{
-    address::{Scope, key},
+    address::key,
     append::append_request,
     delta::Delta,
     error::unexpected,
     event::{from_wire, to_wire},
     json::parse_object,
     proto::v1::{
-        self, AppendEventRequest, EventSelection, GetSessionRequest, GetStateRequest, JsonForm,
-        KeyCheck, Precondition, get_state_response, key_check::Condition, session::StateForm,
-        state_delta::SetForm, state_service_client::StateServiceClient,
+        self, AppendEventRequest, EventSelection, GetSessionRequest, KeyCheck, Precondition,
+        key_check::Condition, session::StateForm, state_delta::SetForm,
     },
-    read::read_with_state,
+    read::read_message,
     service::SessiondSessionService,
     session::SessionSnapshot,
     time::from_timestamp,
 };
 
 type Texts = HashMap<String, Box<RawValue>>;
+type Versions = HashMap<String, i64>;
 
 /// A session as it was read by [`get_tracked`](SessiondSessionService::get_tracked), and as its own appends have changed it.
 ///
-/// It is ADK's [`Session`]. Values are compared by their versions as far as these are known: an `app:` or `user:` key that this
-/// object wrote last counts as unchanged if it has the same value.
+/// It is ADK's [`Session`]. A key has been changed if its version is another one. If the server sent no version, because it is an
+/// older one or the state was too large for the answer to an append, the values are compared.
 #[derive(Clone, Debug)]
 pub struct TrackedSession {
     snapshot: SessionSnapshot,
     /// The stored values, byte for byte.
     texts: Texts,
     /// The version at which a key got the value in `texts`.
-    versions: HashMap<String, i64>,
+    versions: Versions,
 }
 
 impl SessiondSessionService {
-    /// Reads a session for [`append_from`](Self::append_from). Takes one call more than `get`, for the versions of the keys.
+    /// Reads a session for [`append_from`](Self::append_from): as `get`, with the versions of the keys.
     ///
     /// # Errors
     ///
     /// `session.not_found`.
     pub async fn get_tracked(&self, identity: &AdkIdentity) -> Result<TrackedSession> {
-        // Before the session: a key that changes in between then has another value and no known version.
-        let request = GetStateRequest {
-            scope: Some(Scope::Session(identity.clone()).to_wire()?),
-            include_versions: true,
-            json_form: JsonForm::Text.into(),
-            ..GetStateRequest::default()
-        };
-        let earlier = self
-            .caller
-            .call(&request, |channel, request| async move {
-                StateServiceClient::new(channel).get_state(request).await
-            })
-            .await?;
-        let Some(get_state_response::StateForm::StateJson(then)) = earlier.state_form else {
-            return Err(unexpected("sessiond sent no state as text"));
-        };
         let request = GetSessionRequest {
             key: Some(key(identity)?),
             events: Some(EventSelection::default()),
+            include_versions: true,
             ..GetSessionRequest::default()
         };
-        let (snapshot, now) = read_with_state(&self.caller, request).await?;
-        let (then, texts) = (texts(&then)?, texts(&now)?);
-        let mut versions = earlier.versions;
-        versions.retain(|key, _| text_of(&then, key) == text_of(&texts, key));
-        Ok(TrackedSession { snapshot, texts, versions })
+        let (session, events) = read_message(&self.caller, request).await?;
+        TrackedSession::new(session, events)
     }
 
     /// Appends an event as [`append_with`](Self::append_with) does, and brings `session` up to date, including the `temp:` keys of the
@@ -100,16 +82,26 @@ impl SessiondSessionService {
             event: Some(event),
             precondition: Some(precondition),
             return_state: true,
+            include_versions: true,
             ..AppendEventRequest::default()
         };
         let answer = append_request(&self.caller, request).await?;
         let stored = answer.event.ok_or_else(|| unexpected("sessiond sent no event"))?;
         let now = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
-        session.advance(stored, now, answer.replayed)
+        session.advance(stored, now)
     }
 }
 
 impl TrackedSession {
+    fn new(mut session: v1::Session, events: Vec<Event>) -> Result<Self> {
+        let texts = match &session.state_form {
+            Some(StateForm::StateJson(text)) => texts(text)?,
+            _ => Texts::new(),
+        };
+        let versions = std::mem::take(&mut session.versions);
+        Ok(Self { snapshot: SessionSnapshot::new(session, events)?, texts, versions })
+    }
+
     /// The condition that nobody has changed a key that `delta` overwrites.
     fn unchanged(&self, delta: &Delta) -> Precondition {
         let overwritten = delta.overwritten().into_iter();
@@ -125,39 +117,38 @@ impl TrackedSession {
     }
 
     /// Takes over what is stored after an append, and returns the stored event.
-    fn advance(&mut self, stored: v1::Event, now: v1::Session, replayed: bool) -> Result<Event> {
+    fn advance(&mut self, stored: v1::Event, now: v1::Session) -> Result<Event> {
+        (self.texts, self.versions) = match now.state_form {
+            Some(StateForm::StateJson(text)) => (texts(&text)?, now.versions),
+            // A state that is too large for the answer is left out.
+            _ => self.changed_by(&stored)?,
+        };
+        let state = self.texts.iter().map(|(key, text)| format!("{}:{}", quoted(key), text.get()));
+        let state = parse_object(&format!("{{{}}}", state.collect::<Vec<_>>().join(",")))?;
+        let updated = now.last_event_time.map(from_timestamp).unwrap_or_default();
+        let event = from_wire(stored)?;
+        self.snapshot.push(event.clone(), state, updated);
+        Ok(event)
+    }
+
+    /// The values and versions after the changes of `stored`. Versions of wider scopes come with a state only.
+    fn changed_by(&self, stored: &v1::Event) -> Result<(Texts, Versions)> {
+        let (mut values, mut versions) = (self.texts.clone(), self.versions.clone());
         let delta = stored.state_delta.clone().unwrap_or_default();
         let written = match &delta.set_form {
             Some(SetForm::SetJson(text)) => texts(text)?,
             _ => Texts::new(),
         };
-        let texts = match now.state_form {
-            Some(StateForm::StateJson(text)) => texts(&text)?,
-            // A state that is too large for the answer is left out.
-            _ => {
-                let mut texts = self.texts.clone();
-                texts.extend(written.clone());
-                texts.retain(|key, _| !delta.remove.contains(key));
-                texts
+        for (key, text) in written {
+            if key.starts_with(KEY_PREFIX_APP) || key.starts_with(KEY_PREFIX_USER) {
+                versions.remove(&key);
+            } else {
+                versions.insert(key.clone(), stored.sequence);
             }
-        };
-        self.versions.retain(|key, _| {
-            !written.contains_key(key) && text_of(&self.texts, key) == text_of(&texts, key)
-        });
-        if !replayed {
-            // Versions of wider scopes come with a read only, not with a commit.
-            let shared =
-                |key: &String| key.starts_with(KEY_PREFIX_APP) || key.starts_with(KEY_PREFIX_USER);
-            let own = written.into_keys().filter(|key| !shared(key));
-            self.versions.extend(own.map(|key| (key, stored.sequence)));
+            values.insert(key, text);
         }
-        let state = texts.iter().map(|(key, text)| format!("{}:{}", quoted(key), text.get()));
-        let state = parse_object(&format!("{{{}}}", state.collect::<Vec<_>>().join(",")))?;
-        self.texts = texts;
-        let updated = now.last_event_time.map(from_timestamp).unwrap_or_default();
-        let event = from_wire(stored)?;
-        self.snapshot.push(event.clone(), state, updated);
-        Ok(event)
+        values.retain(|key, _| !delta.remove.contains(key));
+        Ok((values, versions))
     }
 }
 
@@ -169,10 +160,6 @@ fn texts(object: &str) -> Result<Texts> {
     serde_json::from_str(object).map_err(|cause| {
         unexpected("sessiond sent state that is not a JSON object").with_source(cause)
     })
-}
-
-fn text_of<'a>(texts: &'a Texts, key: &str) -> Option<&'a str> {
-    texts.get(key).map(|text| text.get())
 }
 
 impl Session for TrackedSession {
@@ -198,5 +185,81 @@ impl Session for TrackedSession {
 
     fn last_update_time(&self) -> DateTime<Utc> {
         self.snapshot.last_update_time()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::proto::v1::{SessionKey, StateDelta};
+
+    fn message(state: Option<&str>, versions: &[(&str, i64)]) -> v1::Session {
+        let key = SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
+        v1::Session {
+            key: Some(key),
+            state_form: state.map(|text| StateForm::StateJson(text.into())),
+            versions: versions.iter().map(|(key, version)| ((*key).into(), *version)).collect(),
+            ..v1::Session::default()
+        }
+    }
+
+    fn event(sequence: i64, set: &str, remove: &[&str]) -> v1::Event {
+        let delta = StateDelta {
+            set_form: Some(SetForm::SetJson(set.into())),
+            remove: remove.iter().map(|key| (*key).into()).collect(),
+            ..StateDelta::default()
+        };
+        let body_form = Some(v1::event::BodyForm::BodyJson("{}".into()));
+        v1::Event { sequence, state_delta: Some(delta), body_form, ..v1::Event::default() }
+    }
+
+    /// What the session demands of `key` when it overwrites it.
+    fn condition(session: &TrackedSession, key: &str) -> Condition {
+        let precondition = session.unchanged(&Delta::new().set(key, 0));
+        precondition.keys.into_iter().find_map(|check| check.condition).unwrap()
+    }
+
+    #[test]
+    fn versions_are_those_of_the_newest_state() {
+        let read = message(Some(r#"{"k":1,"app:x":1}"#), &[("k", 0), ("app:x", 7)]);
+        let mut session = TrackedSession::new(read, Vec::new()).unwrap();
+        assert_eq!(condition(&session, "k"), Condition::Version(0));
+        assert_eq!(condition(&session, "app:x"), Condition::Version(7));
+        assert_eq!(condition(&session, "new"), Condition::Exists(false));
+        let now =
+            message(Some(r#"{"k":2,"app:x":1,"new":1}"#), &[("k", 4), ("app:x", 9), ("new", 5)]);
+        session.advance(event(5, r#"{"new":1}"#, &[]), now).unwrap();
+        for (key, version) in [("k", 4), ("app:x", 9), ("new", 5)] {
+            assert_eq!(condition(&session, key), Condition::Version(version));
+        }
+    }
+
+    #[test]
+    fn without_versions_values_are_compared() {
+        let read = message(Some(r#"{"k":1,"app:x":1.0}"#), &[]);
+        let mut session = TrackedSession::new(read, Vec::new()).unwrap();
+        assert_eq!(condition(&session, "app:x"), Condition::ValueJson("1.0".into()));
+        let now = message(Some(r#"{"k":2,"app:x":1.0}"#), &[]);
+        session.advance(event(1, r#"{"k":2}"#, &[]), now).unwrap();
+        assert_eq!(condition(&session, "k"), Condition::ValueJson("2".into()));
+        assert_eq!(condition(&session, "new"), Condition::Exists(false));
+    }
+
+    #[test]
+    fn without_state_the_own_changes_are_known() {
+        let state = r#"{"k":1,"kept":1,"gone":1,"app:x":1,"app:kept":1}"#;
+        let versions = [("k", 1), ("kept", 1), ("gone", 1), ("app:x", 7), ("app:kept", 7)];
+        let mut session = TrackedSession::new(message(Some(state), &versions), Vec::new()).unwrap();
+        let stored = event(2, r#"{"k":2,"app:x":2}"#, &["gone"]);
+        session.advance(stored, message(None, &[])).unwrap();
+        let state = json!({"k": 2, "kept": 1, "app:x": 2, "app:kept": 1});
+        assert_eq!(json!(session.state().all()), state);
+        assert_eq!(condition(&session, "k"), Condition::Version(2));
+        assert_eq!(condition(&session, "kept"), Condition::Version(1));
+        assert_eq!(condition(&session, "gone"), Condition::Exists(false));
+        assert_eq!(condition(&session, "app:x"), Condition::ValueJson("2".into()));
+        assert_eq!(condition(&session, "app:kept"), Condition::Version(7));
     }
 }

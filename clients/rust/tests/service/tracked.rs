@@ -7,7 +7,7 @@ use sessiond_adk::{Delta, TrackedSession};
 use sessiond_adk_testing::{Cut, Store, builder};
 
 use crate::harness::{
-    APP, EAGER, Fixture, USER, behind, identity, ids, on_each_store, refused, setting,
+    APP, EAGER, Fixture, NO_RETRY, USER, behind, identity, ids, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -15,6 +15,7 @@ on_each_store! {
     a_key_that_others_have_changed_is_a_conflict
     a_value_changed_and_changed_back_is_a_conflict
     an_own_value_changed_and_changed_back_is_a_conflict
+    an_append_of_another_key_brings_the_values_of_others
     operations_never_conflict
     own_writes_do_not_conflict
     writers_of_one_key_lose_no_update
@@ -102,15 +103,37 @@ async fn a_value_changed_and_changed_back_is_a_conflict(f: Fixture) {
 /// The version of a key that the object has written itself is known without another read.
 async fn an_own_value_changed_and_changed_back_is_a_conflict(f: Fixture) {
     let mut session = create(&f).await;
-    let delta = Delta::new().set("a", 5).increment("counted", 5);
+    let delta = Delta::new().set("a", 5).increment("counted", 5).set("user:u", 5);
+    let delta = delta.set("app:x", 5).increment("app:counted", 5);
     f.service.append_from(&mut session, setting(json!({})), delta).await.unwrap();
+    let keys = ["a", "counted", "user:u", "app:x", "app:counted"];
     for value in [2, 5] {
-        f.append("s1", setting(json!({"a": value, "counted": value}))).await;
+        f.append("s1", setting(keys.map(|key| (key, json!(value))).into_iter().collect())).await;
     }
-    for key in ["a", "counted"] {
+    for key in keys {
         let event = setting(json!({key: 3}));
         let error = refused(f.service.append_from(&mut session, event, Delta::new()).await);
         assert_eq!(error.code, "session.key_conflict", "{key}");
+    }
+}
+
+/// The session then shows their values, so that writing from it is no conflict until they write the key again.
+async fn an_append_of_another_key_brings_the_values_of_others(f: Fixture) {
+    let mut session = create(&f).await;
+    for key in ["a", "user:u", "app:x"] {
+        f.append("s1", setting(json!({key: 2}))).await;
+        let mine = setting(json!({"mine": 1}));
+        f.service.append_from(&mut session, mine, Delta::new()).await.unwrap();
+        assert_eq!(session.state().get(key), Some(json!(2)));
+        let mut late = session.clone();
+        // The second value is what the copy shows.
+        for value in [3, 2] {
+            let event = setting(json!({key: value}));
+            f.service.append_from(&mut session, event, Delta::new()).await.unwrap();
+        }
+        let event = setting(json!({key: 4}));
+        let error = refused(f.service.append_from(&mut late, event, Delta::new()).await);
+        assert_eq!(error.details.metadata["keys"], json!(json!([key]).to_string()));
     }
 }
 
@@ -170,6 +193,18 @@ async fn writers_of_one_key_lose_no_update(f: Fixture) {
 
 async fn a_missing_session_is_not_found(f: Fixture) {
     assert_eq!(refused(f.service.get_tracked(&s1()).await).code, "session.not_found");
+}
+
+#[tokio::test]
+async fn versions_take_no_further_call() {
+    let f = Fixture::start(Store::Memory).await;
+    create(&f).await;
+    let (proxy, service) = behind(&f.server, Cut::Close, NO_RETRY).await;
+    let before = proxy.answers();
+    let mut session = service.get_tracked(&s1()).await.unwrap();
+    assert_eq!(proxy.answers() - before, 1);
+    service.append_from(&mut session, setting(json!({"a": 2})), Delta::new()).await.unwrap();
+    assert_eq!(proxy.answers() - before, 2);
 }
 
 #[tokio::test]
