@@ -177,7 +177,7 @@ def _unchanged_keys(
         elif seen.version is not None:
             yield types_pb2.KeyCheck(key=key, version=seen.version)
         else:
-            # From an answer without versions: that of an older server, of a fork, or of an append without its state.
+            # The response had no versions: of an older server, a fork, a read of the past, an append without state.
             yield types_pb2.KeyCheck(key=key, value_json=seen.text)
 
 
