@@ -50,7 +50,9 @@ func (s *Service) append(
 	}
 	defer own.unlock()
 
-	request := &pb.AppendEventRequest{Key: own.key(), Event: encoded.message, ReturnState: true, JsonForm: asText}
+	request := &pb.AppendEventRequest{
+		Key: own.key(), Event: encoded.message, ReturnState: true, JsonForm: asText, IncludeVersions: s.needsVersions(),
+	}
 	request.Precondition = own.precondition(s.stale, encoded.texts, operations)
 	response, err := call(ctx, s.client, s.client.events.AppendEvent, request)
 	if err != nil {
@@ -106,9 +108,9 @@ func (s *storedSession) finish(
 		own: event.Actions.StateDelta, ownTexts: encoded.texts,
 		removed: response.Event.GetStateDelta().GetRemove(), operated: operated, sequence: stored.GetLastSequence(),
 	}
-	if text := stored.GetStateJson(); text != "" {
+	if stored.GetStateJson() != "" {
 		var err error
-		if u.stored, err = splitObject(text); err != nil {
+		if u.stored, err = storedValues(stored); err != nil {
 			return nil, err
 		}
 	} else {

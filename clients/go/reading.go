@@ -56,15 +56,9 @@ func selectEvents(request *session.GetRequest) *pb.EventSelection {
 func (s *Service) read(
 	ctx context.Context, key *pb.SessionKey, selection *pb.EventSelection, asOf *int64,
 ) (*storedSession, error) {
-	var versions *pb.GetStateResponse
-	if s.stale == Conflict && asOf == nil {
-		var err error
-		if versions, err = s.readVersions(ctx, key); err != nil {
-			return nil, err
-		}
-	}
-	response, err := call(ctx, s.client, s.client.sessions.GetSession,
-		&pb.GetSessionRequest{Key: key, Events: selection, AsOfSequence: asOf, JsonForm: asText})
+	response, err := call(ctx, s.client, s.client.sessions.GetSession, &pb.GetSessionRequest{
+		Key: key, Events: selection, AsOfSequence: asOf, JsonForm: asText, IncludeVersions: s.needsVersions(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +73,7 @@ func (s *Service) read(
 			return nil, err
 		}
 	}
-	result, err := newSession(response.Session, events, s.logger)
-	if err != nil || versions == nil {
-		return result, err
-	}
-	return result, result.takeVersions(versions)
+	return newSession(response.Session, events, s.logger)
 }
 
 // possiblyCreated returns the session at key if an earlier attempt of the failed call may have created it, else nil.
@@ -92,7 +82,9 @@ func (s *Service) possiblyCreated(ctx context.Context, err error, key *pb.Sessio
 	if failure == nil || failure.Attempts == 1 || failure.Reason != "SESSION_EXISTS" {
 		return nil
 	}
-	found, err := call(ctx, s.client, s.client.sessions.GetSession, &pb.GetSessionRequest{Key: key, JsonForm: asText})
+	found, err := call(ctx, s.client, s.client.sessions.GetSession, &pb.GetSessionRequest{
+		Key: key, JsonForm: asText, IncludeVersions: s.needsVersions(),
+	})
 	if err != nil {
 		return nil
 	}

@@ -96,12 +96,13 @@ func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*
 	}
 	creation := newID()
 	created, err := call(ctx, s.client, s.client.sessions.CreateSession, &pb.CreateSessionRequest{
-		AppName:   key.AppName,
-		UserId:    key.UserId,
-		SessionId: key.SessionId,
-		StateForm: &pb.CreateSessionRequest_StateJson{StateJson: joinObject(texts)},
-		Session:   &pb.Session{Labels: map[string]string{creationLabel: creation}},
-		JsonForm:  asText,
+		AppName:         key.AppName,
+		UserId:          key.UserId,
+		SessionId:       key.SessionId,
+		StateForm:       &pb.CreateSessionRequest_StateJson{StateJson: joinObject(texts)},
+		Session:         &pb.Session{Labels: map[string]string{creationLabel: creation}},
+		JsonForm:        asText,
+		IncludeVersions: s.needsVersions(),
 	})
 	stored := created.GetSession()
 	if err != nil {

@@ -27,17 +27,38 @@ type storedSession struct {
 	mu sync.RWMutex
 	// state has the values that agents see, including those that they have set and not committed yet.
 	state map[string]any
-	// texts are the JSON texts of the stored values when the server last sent them; no `temp:` keys. They tell a change of
-	// another writer from one of the caller. Of a key that the caller has set and not committed, it is the value that the
-	// caller saw before.
-	texts map[string]string
-	// versions are those of the keys in texts, as far as they are known. Read only for [Conflict].
-	versions map[string]int64
+	// stored has the values as the server last sent them; no `temp:` keys. They tell a change of another writer from one of
+	// the caller. Of a key that the caller has set and not committed, it is the value that the caller saw before.
+	stored map[string]storedValue
 	// sequence is that of the newest stored event when the state was read.
 	sequence int64
 	// events is never written in place below its length: readers hold slices of it.
 	events  []*session.Event
 	updated time.Time
+}
+
+// storedValue is a value with the version of its key. Both come from the same response: a version that is newer than the
+// value would hide the write of somebody else from [Conflict].
+type storedValue struct {
+	text string
+	// version is unknownVersion if the server has not sent it.
+	version int64
+}
+
+const unknownVersion = -1
+
+// storedValues returns the state of a response by key.
+func storedValues(stored *pb.Session) (map[string]storedValue, error) {
+	texts, err := splitObject(stored.GetStateJson())
+	values := make(map[string]storedValue, len(texts))
+	for key, text := range texts {
+		version, known := stored.GetVersions()[key]
+		if !known {
+			version = unknownVersion
+		}
+		values[key] = storedValue{text, version}
+	}
+	return values, err
 }
 
 var (
@@ -48,7 +69,7 @@ var (
 
 // newSession makes the session object of a stored session, with the events that were read beside it.
 func newSession(stored *pb.Session, events []*pb.Event, logger *slog.Logger) (*storedSession, error) {
-	texts, err := splitObject(stored.GetStateJson())
+	values, err := storedValues(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +78,14 @@ func newSession(stored *pb.Session, events []*pb.Event, logger *slog.Logger) (*s
 		userID:    stored.GetKey().GetUserId(),
 		id:        stored.GetKey().GetSessionId(),
 		appending: make(chan struct{}, 1),
-		state:     decodeValues(texts),
-		texts:     texts,
-		versions:  map[string]int64{},
+		state:     make(map[string]any, len(values)),
+		stored:    values,
 		sequence:  stored.GetLastSequence(),
 		events:    make([]*session.Event, 0, len(events)),
 		updated:   stored.GetLastEventTime().AsTime(),
+	}
+	for key, value := range values {
+		result.state[key] = decodeValue(value.text)
 	}
 	for _, event := range events {
 		result.events = append(result.events, decodeEvent(event, logger))
@@ -103,8 +126,8 @@ func (s *storedSession) key() *pb.SessionKey {
 
 // update is what a response says about a session after an append.
 type update struct {
-	// stored has the JSON text of each stored value, and `temp:` keys if they are shared; nil if the response had no state.
-	stored map[string]string
+	// stored has each stored value, and `temp:` keys if they are shared; nil if the response had no state.
+	stored map[string]storedValue
 	// own are the values that the caller has just written, sent as ownTexts.
 	own      map[string]any
 	ownTexts map[string]string
@@ -129,48 +152,46 @@ func (s *storedSession) apply(u update) {
 		return
 	}
 	keys := maps.Clone(u.stored)
-	maps.Copy(keys, s.texts)
-	maps.Copy(keys, u.ownTexts)
-	texts, versions := map[string]string{}, map[string]int64{}
+	maps.Copy(keys, s.stored)
+	for key := range u.ownTexts {
+		keys[key] = storedValue{}
+	}
+	values := map[string]storedValue{}
 	for key := range keys {
 		now, stored := u.stored[key]
-		before, known := s.texts[key]
+		before, known := s.stored[key]
 		ownText, written := u.ownTexts[key]
 		changed := stored != known || now != before
 		switch {
-		case stored && written && ownText == now:
+		case stored && written && ownText == now.text:
 			s.state[key] = u.own[key]
 		case isTemp(key):
 			if stored {
-				s.state[key] = decodeValue(now)
+				s.state[key] = decodeValue(now.text)
 			}
 		case changed && !written && !slices.Contains(u.operated, key) && s.isUncommitted(key):
-			now, stored, changed = before, known, false
+			now, stored = before, known
 		case !stored:
 			delete(s.state, key)
 		case changed || written:
-			s.state[key] = decodeValue(now)
+			s.state[key] = decodeValue(now.text)
 		}
-		if !stored || isTemp(key) {
-			continue
-		}
-		texts[key] = now
-		if version, ok := s.versions[key]; ok && !changed && !written {
-			versions[key] = version
+		if stored && !isTemp(key) {
+			values[key] = now
 		}
 	}
-	s.texts, s.versions, s.sequence = texts, versions, u.sequence
+	s.stored, s.sequence = values, u.sequence
 }
 
 // isUncommitted reports whether the caller has changed a key since the server's value was recorded.
 func (s *storedSession) isUncommitted(key string) bool {
-	before, known := s.texts[key]
+	before, known := s.stored[key]
 	value, present := s.state[key]
 	if !known || !present {
 		return known != present
 	}
 	text, err := encodeValue(key, value)
-	return err != nil || !reflect.DeepEqual(decodeValue(text), decodeValue(before))
+	return err != nil || !reflect.DeepEqual(decodeValue(text), decodeValue(before.text))
 }
 
 // applyOwn updates the state without the server's, which was too large for the response.
@@ -178,14 +199,12 @@ func (s *storedSession) applyOwn(u update) {
 	for key, text := range u.ownTexts {
 		s.state[key] = u.own[key]
 		if !isTemp(key) {
-			s.texts[key] = text
-			delete(s.versions, key)
+			s.stored[key] = storedValue{text, unknownVersion}
 		}
 	}
 	for _, key := range u.removed {
 		delete(s.state, key)
-		delete(s.texts, key)
-		delete(s.versions, key)
+		delete(s.stored, key)
 	}
 	s.sequence = u.sequence
 }
@@ -196,7 +215,7 @@ func (s *storedSession) replaceWith(fresh *storedSession) {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.state, func(key string, _ any) bool { return !isTemp(key) })
 	maps.Copy(s.state, fresh.state)
-	s.texts, s.versions, s.sequence = fresh.texts, fresh.versions, fresh.sequence
+	s.stored, s.sequence = fresh.stored, fresh.sequence
 	s.events, s.updated = fresh.events, fresh.updated
 }
 
