@@ -1,6 +1,5 @@
 package dev.sessiond.adk;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.google.adk.events.Event;
 import com.google.adk.sessions.Session;
 import dev.sessiond.v1.AppendEventRequest;
@@ -87,6 +86,7 @@ final class Appender {
             .setKey(key)
             .setEvent(update.encoded().message())
             .setReturnState(true)
+            .setIncludeVersions(stale == Stale.CONFLICT)
             .setJsonForm(JsonForm.JSON_FORM_TEXT);
     boolean tracked = update.tracked().sequence != Tracked.UNKNOWN;
     if (stale == Stale.MERGE) {
@@ -113,15 +113,14 @@ final class Appender {
     Precondition.Builder unchanged = Precondition.newBuilder();
     for (String key : keys) {
       KeyCheck.Builder check = unchanged.addKeysBuilder().setKey(key);
-      JsonNode value = update.tracked().stored.get(key);
-      Long version = update.tracked().versions.get(key);
-      if (value == null) {
+      StoredValue read = update.tracked().stored.get(key);
+      if (read == null) {
         check.setExists(false);
-      } else if (version != null) {
-        check.setVersion(version);
+      } else if (read.version() != null) {
+        check.setVersion(read.version());
       } else {
-        // Versions of wider scopes come with a read only, not with a commit.
-        check.setValueJson(Json.write(value));
+        // Forks, lists, responses without state and older servers come without versions.
+        check.setValueJson(Json.write(read.value()));
       }
     }
     return unchanged;

@@ -51,7 +51,7 @@ record CallerUpdate(
       return;
     }
     if (current && stored.hasStateJson()) {
-      applyState(Json.members(stored.getStateJson()), response);
+      applyState(StoredValue.of(stored));
     } else {
       applyOwnDelta(response);
     }
@@ -107,39 +107,41 @@ record CallerUpdate(
    *   <li>{@code temp:} keys stay.
    * </ul>
    */
-  private void applyState(Map<String, JsonNode> now, AppendEventResponse response) {
-    Map<String, JsonNode> before = tracked.stored;
-    Map<String, JsonNode> after = new HashMap<>();
+  private void applyState(Map<String, StoredValue> stored) {
+    Map<String, StoredValue> after = new HashMap<>();
     Set<String> own = new HashSet<>(encoded.values().keySet());
     own.addAll(encoded.removed());
     operations.forEach(operation -> own.add(operation.key()));
-    Set<String> keys = new HashSet<>(now.keySet());
-    keys.addAll(before.keySet());
+    Set<String> keys = new HashSet<>(stored.keySet());
+    keys.addAll(tracked.stored.keySet());
     keys.addAll(own);
     for (String key : keys) {
-      JsonNode value = now.get(key);
-      boolean changed = own.contains(key) || !Objects.equals(before.get(key), value);
+      StoredValue before = tracked.stored.get(key);
+      StoredValue now = stored.get(key);
       if (Messages.isTemp(key)) {
-        if (value != null && !encoded.values().containsKey(key)) {
-          put(key, Json.value(value));
+        if (now != null && !encoded.values().containsKey(key)) {
+          put(key, Json.value(now.value()));
         }
         continue;
       }
-      if (changed && isUncommitted(key, before.get(key))) {
-        if (!own.contains(key)) {
+      boolean changed = own.contains(key) || !Objects.equals(before, now);
+      boolean asWritten =
+          now == null
+              ? encoded.removed().contains(key)
+              : now.value().equals(encoded.values().get(key));
+      if (changed && isUncommitted(key, before == null ? null : before.value())) {
+        if (!asWritten) {
           // The next conflict check must still see the value that the agent has based its own on.
-          value = before.get(key);
-          changed = false;
+          now = before;
         }
-      } else if (value != null && value.equals(encoded.values().get(key))) {
+      } else if (asWritten) {
         put(key, encoded.delta().get(key));
       } else if (changed) {
-        put(key, value == null ? State.REMOVED : Json.value(value));
+        put(key, now == null ? State.REMOVED : Json.value(now.value()));
       }
-      if (value != null) {
-        after.put(key, value);
+      if (now != null) {
+        after.put(key, now);
       }
-      updateVersion(key, own.contains(key), changed, response);
     }
     tracked.stored = after;
   }
@@ -162,31 +164,18 @@ record CallerUpdate(
     }
   }
 
-  private void updateVersion(
-      String key, boolean own, boolean changed, AppendEventResponse response) {
-    if (own && isOfSession(key) && !response.getReplayed()) {
-      tracked.versions.put(key, response.getEvent().getSequence());
-    } else if (own || changed) {
-      tracked.versions.remove(key);
-    }
-  }
-
-  private static boolean isOfSession(String key) {
-    return !key.startsWith(State.APP_PREFIX) && !key.startsWith(State.USER_PREFIX);
-  }
-
   /** The response has no state (for one, if it is too large). The event's changes are known. */
   private void applyOwnDelta(AppendEventResponse response) {
-    Map<String, JsonNode> stored = new HashMap<>(tracked.stored);
+    Map<String, StoredValue> stored = new HashMap<>(tracked.stored);
     EventDecoder.decodeDelta(response.getEvent().getStateDelta())
         .forEach(
             (key, value) -> {
               Object sent = encoded.delta().get(key);
               put(key, encoded.values().containsKey(key) ? sent : value);
-              tracked.versions.remove(key);
               stored.remove(key);
             });
-    stored.putAll(Json.members(response.getEvent().getStateDelta().getSetJson()));
+    Json.members(response.getEvent().getStateDelta().getSetJson())
+        .forEach((key, value) -> stored.put(key, new StoredValue(value, null)));
     tracked.stored = stored;
   }
 

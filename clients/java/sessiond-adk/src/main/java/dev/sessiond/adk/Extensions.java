@@ -173,8 +173,8 @@ abstract class Extensions extends HistoryExtensions {
   }
 
   private static void replace(Session session, Tracked tracked, Reader.Snapshot fresh) {
-    Map<String, JsonNode> members = Json.members(fresh.stored().getStateJson());
-    Map<String, Object> values = Json.values(members);
+    Map<String, StoredValue> stored = StoredValue.of(fresh.stored());
+    Map<String, Object> values = StoredValue.decode(stored);
     // In place: the contexts of an agent hold the map, not the session.
     session.state().keySet().removeIf(key -> !Messages.isTemp(key) && !values.containsKey(key));
     values.forEach(session.state()::put);
@@ -183,7 +183,7 @@ abstract class Extensions extends HistoryExtensions {
       fresh.events().forEach(session.events()::add);
     }
     session.lastUpdateTime(Messages.instant(fresh.stored().getLastEventTime()));
-    tracked.record(fresh.stored().getLastSequence(), members, fresh.versions());
+    tracked.record(fresh.stored().getLastSequence(), stored);
   }
 
   // State without a session object.

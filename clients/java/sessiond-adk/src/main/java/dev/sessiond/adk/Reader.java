@@ -9,7 +9,6 @@ import dev.sessiond.v1.EventServiceGrpc;
 import dev.sessiond.v1.GetSessionRequest;
 import dev.sessiond.v1.GetSessionResponse;
 import dev.sessiond.v1.GetStateRequest;
-import dev.sessiond.v1.GetStateResponse;
 import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.ListEventsRequest;
 import dev.sessiond.v1.ListEventsResponse;
@@ -35,19 +34,18 @@ final class Reader {
   private final Calls calls;
   private final EventDecoder events;
   private final Tracked.Registry sessions;
-  private final boolean withVersions;
+  private final boolean includeVersions;
 
-  /** With {@code withVersions}, a read also asks for the versions of the keys. */
-  Reader(Calls calls, EventDecoder events, Tracked.Registry sessions, boolean withVersions) {
+  /** With {@code includeVersions}, reads of sessions ask for the versions of their keys. */
+  Reader(Calls calls, EventDecoder events, Tracked.Registry sessions, boolean includeVersions) {
     this.calls = calls;
     this.events = events;
     this.sessions = sessions;
-    this.withVersions = withVersions;
+    this.includeVersions = includeVersions;
   }
 
   /** State and events of one moment, however many pages the events fill. */
-  record Snapshot(
-      dev.sessiond.v1.Session stored, Iterable<Event> events, Map<String, Long> versions) {}
+  record Snapshot(dev.sessiond.v1.Session stored, Iterable<Event> events) {}
 
   /** A session now, or as of an event. Empty if it does not exist. */
   Maybe<Session> session(
@@ -57,19 +55,13 @@ final class Reader {
 
   Maybe<Snapshot> snapshot(
       SessionKey key, @Nullable EventSelection selection, @Nullable Long asOfSequence) {
-    GetSessionRequest.Builder request =
-        GetSessionRequest.newBuilder().setKey(key).setJsonForm(JsonForm.JSON_FORM_TEXT);
+    GetSessionRequest.Builder request = request(key, asOfSequence);
     if (selection != null) {
       request.setEvents(selection);
     }
-    if (asOfSequence != null) {
-      request.setAsOfSequence(asOfSequence);
-    }
-    Single<GetSessionResponse> read =
-        calls.call(SessionServiceGrpc.getGetSessionMethod(), request.build());
-    boolean versioned = withVersions && asOfSequence == null;
-    return (versioned ? versions(key) : Single.just(GetStateResponse.getDefaultInstance()))
-        .flatMap(state -> read.flatMap(page -> snapshot(key, selection, page, state)))
+    return calls
+        .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
+        .flatMap(page -> snapshot(key, selection, page))
         .toMaybe()
         // Also if it was deleted between two pages.
         .onErrorResumeNext(
@@ -79,11 +71,20 @@ final class Reader {
                     : Maybe.error(failure));
   }
 
+  private GetSessionRequest.Builder request(SessionKey key, @Nullable Long asOfSequence) {
+    GetSessionRequest.Builder request =
+        GetSessionRequest.newBuilder()
+            .setKey(key)
+            .setIncludeVersions(includeVersions)
+            .setJsonForm(JsonForm.JSON_FORM_TEXT);
+    if (asOfSequence != null) {
+      request.setAsOfSequence(asOfSequence);
+    }
+    return request;
+  }
+
   private Single<Snapshot> snapshot(
-      SessionKey key,
-      @Nullable EventSelection selection,
-      GetSessionResponse first,
-      GetStateResponse state) {
+      SessionKey key, @Nullable EventSelection selection, GetSessionResponse first) {
     Flowable<dev.sessiond.v1.Event> stored = Flowable.fromIterable(first.getEventsList());
     if (!first.getNextPageToken().isEmpty()) {
       ListEventsRequest rest =
@@ -94,66 +95,33 @@ final class Reader {
               .build();
       stored = stored.concatWith(events(rest));
     }
-    return stored
-        .map(events::decode)
-        .toList()
-        .map(list -> new Snapshot(first.getSession(), list, settled(first.getSession(), state)));
-  }
-
-  /**
-   * The versions at which keys had the value that the session shows. They are read before the
-   * session: a key that changed in between has another value and no known version.
-   */
-  private static Map<String, Long> settled(
-      dev.sessiond.v1.Session stored, GetStateResponse earlier) {
-    Map<String, Long> versions = new ConcurrentHashMap<>(earlier.getVersionsMap());
-    if (!versions.isEmpty()) {
-      Map<String, JsonNode> now = Json.members(stored.getStateJson());
-      Map<String, JsonNode> then = Json.members(earlier.getStateJson());
-      versions.keySet().removeIf(key -> !then.get(key).equals(now.get(key)));
-    }
-    return versions;
-  }
-
-  private Single<GetStateResponse> versions(SessionKey key) {
-    GetStateRequest request =
-        GetStateRequest.newBuilder()
-            .setScope(Scope.of(key).message())
-            .setIncludeVersions(true)
-            .setJsonForm(JsonForm.JSON_FORM_TEXT)
-            .build();
-    return calls.call(StateServiceGrpc.getGetStateMethod(), request);
+    return stored.map(events::decode).toList().map(list -> new Snapshot(first.getSession(), list));
   }
 
   /** ADK's session of a stored one, and what an append needs to know of it. */
   Session decode(dev.sessiond.v1.Session stored) {
-    return decode(new Snapshot(stored, List.of(), Map.of()));
+    return decode(new Snapshot(stored, List.of()));
   }
 
   Session decode(Snapshot snapshot) {
     dev.sessiond.v1.Session stored = snapshot.stored();
-    Map<String, JsonNode> members = Json.members(stored.getStateJson());
+    Map<String, StoredValue> values = StoredValue.of(stored);
     Session session =
         Session.builder(stored.getKey().getSessionId())
             .appName(stored.getKey().getAppName())
             .userId(stored.getKey().getUserId())
-            .state(new ConcurrentHashMap<>(Json.values(members)))
+            .state(new ConcurrentHashMap<>(StoredValue.decode(values)))
             .lastUpdateTime(Messages.instant(stored.getLastEventTime()))
             .build();
     snapshot.events().forEach(session.events()::add);
-    sessions.of(session).record(stored.getLastSequence(), members, snapshot.versions());
+    sessions.of(session).record(stored.getLastSequence(), values);
     return session;
   }
 
   /** A stored session with merged state and without events. */
   Single<dev.sessiond.v1.Session> stored(SessionKey key, @Nullable Long asOfSequence) {
-    GetSessionRequest.Builder request =
-        GetSessionRequest.newBuilder().setKey(key).setJsonForm(JsonForm.JSON_FORM_TEXT);
-    if (asOfSequence != null) {
-      request.setAsOfSequence(asOfSequence);
-    }
     return calls
-        .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
+        .call(SessionServiceGrpc.getGetSessionMethod(), request(key, asOfSequence).build())
         .map(GetSessionResponse::getSession);
   }
 

@@ -55,6 +55,7 @@ public final class SessiondSessionService extends Extensions
   private final Calls calls;
   private final EventDecoder events = new EventDecoder();
   private final Tracked.Registry sessions = new Tracked.Registry();
+  private final boolean includeVersions;
   private final Reader reader;
   private final Appender appender;
 
@@ -78,7 +79,8 @@ public final class SessiondSessionService extends Extensions
             builder.configure);
     this.closeGrace = builder.closeGrace;
     this.calls = new Calls(connection, builder.timeout, builder.retry, builder.scheduler);
-    this.reader = new Reader(calls, events, sessions, builder.stale == Stale.CONFLICT);
+    this.includeVersions = builder.stale == Stale.CONFLICT;
+    this.reader = new Reader(calls, events, sessions, includeVersions);
     this.appender = new Appender(calls, reader, events, sessions, builder.stale, builder.shareTemp);
   }
 
@@ -126,6 +128,7 @@ public final class SessiondSessionService extends Extensions
                   .setStateJson(initialState(state == null ? Map.of() : state))
                   .setSession(
                       dev.sessiond.v1.Session.newBuilder().putLabels(CREATION_LABEL, creation))
+                  .setIncludeVersions(includeVersions)
                   .setJsonForm(JsonForm.JSON_FORM_TEXT)
                   .build();
           return calls

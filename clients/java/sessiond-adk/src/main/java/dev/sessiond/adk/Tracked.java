@@ -1,6 +1,5 @@
 package dev.sessiond.adk;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.google.adk.sessions.Session;
 import java.util.Collections;
 import java.util.HashMap;
@@ -25,21 +24,14 @@ final class Tracked {
   /** Sequence of the session's newest event when the state was read. */
   long sequence = UNKNOWN;
 
-  /** The stored value of every key; no {@code temp:} keys. */
-  Map<String, JsonNode> stored = Map.of();
-
-  /**
-   * Versions of keys at which they had the stored value; complete only as far as they are known.
-   */
-  final Map<String, Long> versions = new HashMap<>();
+  /** The stored values by key; no {@code temp:} keys. */
+  Map<String, StoredValue> stored = Map.of();
 
   /** Keeps what the server has sent. */
-  void record(long newest, Map<String, JsonNode> members, Map<String, Long> known) {
+  void record(long newest, Map<String, StoredValue> values) {
     sequence = newest;
-    stored = new HashMap<>(members);
+    stored = new HashMap<>(values);
     stored.keySet().removeIf(Messages::isTemp);
-    versions.clear();
-    versions.putAll(known);
   }
 
   /** The session objects of a service. An object is forgotten when nobody else holds it. */
