@@ -1,7 +1,14 @@
 /** What is generated and committed is current. */
 
 import {execFileSync} from 'node:child_process';
-import {mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {expect, test} from 'vitest';
@@ -29,6 +36,18 @@ test('src/gen is what generate makes of proto/', () => {
     .filter(([name, text]) => generated.get(name) !== text)
     .map(([name]) => name);
   expect(stale, 'run clients/typescript/generate').toEqual([]);
+});
+
+test('generate without its packages leaves the files as they are', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sessiond-ts-'));
+  const script = join(directory, 'generate');
+  copyFileSync(join(PACKAGE, 'generate'), script);
+  const out = join(directory, 'gen');
+  cpSync(join(PACKAGE, 'src/gen'), out, {recursive: true});
+  expect(() => execFileSync(script, [out], {stdio: 'pipe'})).toThrow('buf');
+  const left = files(out);
+  rmSync(directory, {recursive: true});
+  expect(left).toEqual(files(join(PACKAGE, 'src/gen')));
 });
 
 test('the lock file names no registry', () => {
