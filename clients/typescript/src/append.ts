@@ -38,7 +38,7 @@ import {canonical} from './json.js';
 import {ObjectLocks} from './locks.js';
 import type {Operation} from './operations.js';
 import {present, readStoredSession} from './reading.js';
-import {stateTextOf} from './sessions.js';
+import {storedValuesOf} from './sessions.js';
 import {Staleness, type Stale} from './stale.js';
 import {
   applyOwnChanges,
@@ -109,7 +109,7 @@ export class Appender {
     });
     // Every ADK event has an id unless it was removed. Retries need one.
     event.id ||= randomUUID();
-    const before = readStateOf(session)?.texts;
+    const before = readStateOf(session)?.values;
     const encoded = encodeEvent(event, {
       operations,
       shareTemp,
@@ -138,6 +138,7 @@ export class Appender {
       event: encoded.message,
       returnState: true,
       jsonForm,
+      includeVersions: this.#client.includeVersions,
       ...(checked.precondition && {precondition: checked.precondition}),
     });
     const response = await this.#commit(request, session, event, encoded);
@@ -309,9 +310,9 @@ function updateCaller(
   if (contained && !wasListed) {
     session.events.splice(session.events.lastIndexOf(event), 1);
   }
-  const text = stateTextOf(stored);
-  if (current && text !== undefined) {
-    applyStoredState(session, text, reached, own);
+  const values = storedValuesOf(stored);
+  if (current && values) {
+    applyStoredState(session, values, reached, own);
   } else {
     // The response has no state (for one, if it is too large). The event's own changes are known.
     applyOwnChanges(session, response.event?.stateDelta, reached, own);

@@ -38,6 +38,8 @@ export class Client {
     readonly connections: Connections,
     readonly timeoutMs: number,
     readonly backoff: Backoff,
+    /** Whether requests for the state of a session ask for the versions of its keys. */
+    readonly includeVersions = false,
   ) {
     if (!(timeoutMs > 0)) {
       throw new RangeError(

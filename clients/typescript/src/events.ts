@@ -15,7 +15,12 @@ import {
 } from './gen/sessiond/v1/types_pb.js';
 import {emptyRecord} from './json.js';
 import {deltaMessage, type Operation} from './operations.js';
-import {encodeDelta, setOwn, type DeltaTexts} from './state.js';
+import {
+  encodeDelta,
+  setOwn,
+  type DeltaTexts,
+  type StoredValue,
+} from './state.js';
 import {fromNanos, nanosOf, timestampOf, toNanos} from './times.js';
 
 /** What ADK recognizes an event by. JSON does not hold it. */
@@ -42,8 +47,8 @@ export interface EncodedEvent {
 export interface EncodeOptions {
   readonly operations?: readonly Operation[];
   readonly shareTemp?: boolean;
-  /** The stored texts, whose spelling unchanged values keep. */
-  readonly before?: ReadonlyMap<string, string>;
+  /** The stored values, whose spelling unchanged values keep. */
+  readonly before?: ReadonlyMap<string, StoredValue>;
 }
 
 /**

@@ -47,6 +47,7 @@ export async function readSession(
     key,
     events: selection,
     jsonForm,
+    includeVersions: client.includeVersions,
     ...(asOfSequence !== undefined && {asOfSequence: BigInt(asOfSequence)}),
   });
   try {
@@ -82,6 +83,7 @@ export async function readStoredSession(
   const request = create(GetSessionRequestSchema, {
     key,
     jsonForm,
+    includeVersions: client.includeVersions,
     ...(asOfSequence !== undefined && {asOfSequence}),
   });
   const {session} = await client.call(

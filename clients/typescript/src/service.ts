@@ -85,13 +85,15 @@ export class SessiondSessionService extends Extensions {
   constructor(address = '127.0.0.1:50051', options: SessiondOptions = {}) {
     const parsed = parseAddress(address);
     const settings = settingsOf(parsed);
+    const stale = options.stale ?? settings.stale ?? 'merge';
     super(
       new Client(
         new Connections(parsed, options),
         options.timeoutMs ?? settings.timeoutMs ?? DEFAULT_TIMEOUT_MS,
         new Backoff(options.retry),
+        stale === 'conflict',
       ),
-      options.stale ?? settings.stale ?? 'merge',
+      stale,
       options.shareTemp ?? false,
     );
     this.#closeGraceMs = options.closeGraceMs ?? 5_000;
@@ -248,6 +250,7 @@ export class SessiondSessionService extends Extensions {
       stateForm: {case: 'stateJson', value: joinObject(set)},
       session: {labels: {[CREATION_LABEL]: creation}},
       jsonForm,
+      includeVersions: this.client.includeVersions,
     });
   }
 }

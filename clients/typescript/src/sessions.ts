@@ -11,7 +11,7 @@ import type {
   Event as StoredEvent,
   Session as StoredSession,
 } from './gen/sessiond/v1/types_pb.js';
-import {decodeState} from './state.js';
+import {decodeState, storedValues, type StoredValue} from './state.js';
 import {EARLIEST_MS, LATEST_MS, millisOf, timestampOf} from './times.js';
 
 const INT32_MAX = 2 ** 31 - 1;
@@ -50,6 +50,14 @@ export function stateTextOf(stored: StoredSession): string | undefined {
   return stateForm.case === 'stateJson' ? stateForm.value : undefined;
 }
 
+/** The values of the state of a stored session, by key; undefined if it came without. */
+export function storedValuesOf(
+  stored: StoredSession,
+): Map<string, StoredValue> | undefined {
+  const text = stateTextOf(stored);
+  return text === undefined ? undefined : storedValues(text, stored.versions);
+}
+
 /** The ADK session. `lastUpdateTime` is the time of the newest event, or of the creation. */
 export function decodeSession(
   stored: StoredSession,
@@ -68,7 +76,7 @@ export function decodeSession(
     appName: stored.key?.appName ?? '',
     userId: stored.key?.userId ?? '',
     state: decodeState(
-      stateTextOf(stored) ?? '{}',
+      storedValuesOf(stored) ?? new Map(),
       Number(lastSequence),
       events.map(({id}) => id),
     ),

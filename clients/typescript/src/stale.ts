@@ -16,7 +16,7 @@ import {
   type Precondition,
   type SessionKey,
 } from './gen/sessiond/v1/types_pb.js';
-import {isTemp, readStateOf} from './state.js';
+import {isTemp, readStateOf, type StoredValue} from './state.js';
 
 /**
  * * `merge`: the server merges deltas key by key, and the object is updated.
@@ -125,28 +125,28 @@ export class Staleness {
 }
 
 /**
- * Every key that the event sets or removes must have the value that the object
- * was read with, or none. Operations are left out: they start from the value
- * at the commit.
- *
- * The contract has versions of keys as well, but neither reads of a session nor
- * appends return them; a second call for them would see a later moment.
+ * Every key that the event sets or removes must be as the server sent it last.
+ * Operations are left out: they start from the value at the commit.
  */
 function keyChecks(session: Session, {texts}: EncodedEvent): KeyCheck[] {
-  const known = readStateOf(session)?.texts;
+  const known = readStateOf(session)?.values;
   if (!known) {
     return [];
   }
   return [...texts.set.keys(), ...texts.remove]
     .filter(key => !isTemp(key))
-    .map(key => {
-      const text = known.get(key);
-      return create(KeyCheckSchema, {
-        key,
-        condition:
-          text === undefined
-            ? {case: 'exists', value: false}
-            : {case: 'valueJson', value: text},
-      });
-    });
+    .map(key =>
+      create(KeyCheckSchema, {key, condition: conditionOf(known.get(key))}),
+    );
+}
+
+function conditionOf(value: StoredValue | undefined): KeyCheck['condition'] {
+  if (!value) {
+    return {case: 'exists', value: false};
+  }
+  const {text, version} = value;
+  // Forks, responses without state and older servers come without versions.
+  return version === undefined
+    ? {case: 'valueJson', value: text}
+    : {case: 'version', value: version};
 }

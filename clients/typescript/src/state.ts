@@ -18,12 +18,23 @@ import {
 
 type Values = Record<string, unknown>;
 
+/**
+ * A value as the server last sent it, with the version of its key. Both come
+ * from one response: a version that is newer than the value would hide the
+ * write of somebody else from `stale: 'conflict'`.
+ */
+export interface StoredValue {
+  readonly text: string;
+  /** Undefined if the server has not sent it. */
+  readonly version: bigint | undefined;
+}
+
 /** What this package knows about a state object that it has read. */
 export interface ReadState {
   /** Sequence of the session's newest event at the read. */
   sequence: number;
-  /** The JSON text of each stored value, by key; no `temp:` keys. */
-  texts: Map<string, string>;
+  /** The stored values by key; no `temp:` keys. */
+  values: Map<string, StoredValue>;
   /** Ids of events that were stored at the read, or have been since. */
   readonly eventIds: Set<string>;
 }
@@ -39,17 +50,32 @@ export function isTemp(key: string): boolean {
   return key.startsWith(State.TEMP_PREFIX);
 }
 
-/** A new state object of the stored JSON object `text`. */
-export function decodeState(
+/** The values of the stored JSON object `text`. */
+export function storedValues(
   text: string,
+  versions: Readonly<Record<string, bigint>> = {},
+): Map<string, StoredValue> {
+  return new Map(
+    [...splitObject(text)].map(([key, value]) => {
+      const version = Object.hasOwn(versions, key) ? versions[key] : undefined;
+      return [key, {text: value, version}];
+    }),
+  );
+}
+
+/** A new state object of stored values. */
+export function decodeState(
+  values: ReadonlyMap<string, StoredValue>,
   sequence: number,
   eventIds: Iterable<string>,
 ): Values {
-  const texts = splitObject(text);
-  const state = valuesOf(texts);
+  const state = emptyRecord<unknown>();
+  for (const [key, {text}] of values) {
+    state[key] = JSON.parse(text);
+  }
   read.set(state, {
     sequence,
-    texts: withoutTemp(texts),
+    values: withoutTemp(values),
     eventIds: new Set(eventIds),
   });
   return state;
@@ -72,12 +98,15 @@ export interface DeltaTexts {
 /**
  * The texts of a delta.
  *
- * @param before the stored texts, whose spelling unchanged values keep.
+ * @param before the stored values, whose spelling unchanged values keep.
  * @throws StateValueError: a value has no JSON form.
  */
 export function encodeDelta(
   values: Readonly<Values>,
-  options: {shareTemp?: boolean; before?: ReadonlyMap<string, string>} = {},
+  options: {
+    shareTemp?: boolean;
+    before?: ReadonlyMap<string, StoredValue>;
+  } = {},
 ): DeltaTexts {
   const set = new Map<string, string>();
   const remove: string[] = [];
@@ -88,7 +117,7 @@ export function encodeDelta(
     if (value === undefined) {
       remove.push(key);
     } else {
-      set.set(key, encodeValue(key, value, options.before?.get(key)));
+      set.set(key, encodeValue(key, value, options.before?.get(key)?.text));
     }
   }
   return {set, remove};
@@ -110,27 +139,28 @@ export function encodeDelta(
  */
 export function applyStoredState(
   session: Session,
-  storedText: string,
+  stored: ReadonlyMap<string, StoredValue>,
   sequence: number,
   own: DeltaTexts,
 ): void {
   const known = read.get(session.state);
-  const stored = splitObject(storedText);
-  const texts = withoutTemp(stored);
+  const values = withoutTemp(stored);
   for (const [key, now] of stored) {
-    const before = known?.texts.get(key);
+    const before = known?.values.get(key);
     const mine = own.set.get(key);
-    if (mine === now || (mine === undefined && before === now)) {
+    const unchanged =
+      before?.text === now.text && before.version === now.version;
+    if (mine === now.text || (mine === undefined && unchanged)) {
       continue;
     }
     if (known && isUncommitted(session.state, key, before, own)) {
-      restore(texts, key, before);
+      restore(values, key, before);
     } else {
-      setOwn(session.state, key, JSON.parse(now));
+      setOwn(session.state, key, JSON.parse(now.text));
     }
   }
   const candidates = new Set([
-    ...(known?.texts.keys() ?? []),
+    ...(known?.values.keys() ?? []),
     ...own.set.keys(),
     ...own.remove,
   ]);
@@ -138,16 +168,16 @@ export function applyStoredState(
     if (stored.has(key) || isTemp(key)) {
       continue;
     }
-    const before = known?.texts.get(key);
+    const before = known?.values.get(key);
     if (!known || !isUncommitted(session.state, key, before, own)) {
       delete session.state[key];
     } else if (!own.remove.includes(key)) {
-      restore(texts, key, before);
+      restore(values, key, before);
     }
   }
   if (known) {
     known.sequence = sequence;
-    known.texts = texts;
+    known.values = values;
   }
 }
 
@@ -162,13 +192,13 @@ export function applyOwnChanges(
   const set =
     changes?.setForm.case === 'setJson' ? changes.setForm.value : '{}';
   for (const [key, text] of withoutTemp(splitObject(set))) {
-    known?.texts.set(key, text);
+    known?.values.set(key, {text, version: undefined});
     if (own.set.get(key) !== text) {
       setOwn(session.state, key, JSON.parse(text));
     }
   }
   for (const key of changes?.remove ?? []) {
-    known?.texts.delete(key);
+    known?.values.delete(key);
     delete session.state[key];
   }
   if (known) {
@@ -197,7 +227,7 @@ export function replaceState(session: Session, fresh: Session): void {
 function isUncommitted(
   state: Values,
   key: string,
-  before: string | undefined,
+  before: StoredValue | undefined,
   own: DeltaTexts,
 ): boolean {
   const here = Object.hasOwn(state, key) ? state[key] : undefined;
@@ -208,21 +238,21 @@ function isUncommitted(
   if (text === undefined) {
     return true;
   }
-  return ![before, own.set.get(key)].some(
+  return ![before?.text, own.set.get(key)].some(
     known => known !== undefined && canonical(known) === text,
   );
 }
 
-/** Leaves `key` in `texts` as it was read. */
+/** Leaves `key` in `values` as it was read. */
 function restore(
-  texts: Map<string, string>,
+  values: Map<string, StoredValue>,
   key: string,
-  before: string | undefined,
+  before: StoredValue | undefined,
 ): void {
   if (before === undefined) {
-    texts.delete(key);
+    values.delete(key);
   } else {
-    texts.set(key, before);
+    values.set(key, before);
   }
 }
 
@@ -236,8 +266,8 @@ export function setOwn(target: Values, key: string, value: unknown): void {
   });
 }
 
-function withoutTemp(texts: ReadonlyMap<string, string>): Map<string, string> {
-  return new Map([...texts].filter(([key]) => !isTemp(key)));
+function withoutTemp<T>(values: ReadonlyMap<string, T>): Map<string, T> {
+  return new Map([...values].filter(([key]) => !isTemp(key)));
 }
 
 /** The values whose keys begin with `prefix`, by the rest of the key. */

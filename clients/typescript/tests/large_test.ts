@@ -7,7 +7,7 @@ import {
   type AppendEventResponseSchema,
 } from '../src/gen/sessiond/v1/event_service_pb.js';
 import {SessiondSessionService} from '../src/index.js';
-import {decodeState} from '../src/state.js';
+import {decodeState, storedValues} from '../src/state.js';
 import {deltaEvent} from './support/fixtures.js';
 import {ScriptedServer} from './support/scripted_server.js';
 
@@ -30,7 +30,7 @@ test("the event's own changes are applied", async () => {
   await using service = new SessiondSessionService(server.address, {
     stale: 'error',
   });
-  const state = decodeState('{"gone":0,"kept":0,"n":1}', 7, []);
+  const state = decodeState(storedValues('{"gone":0,"kept":0,"n":1}'), 7, []);
   const session = {
     id: 's',
     appName: 'a',
