@@ -37,7 +37,7 @@ pub struct Config {
     #[command(flatten)]
     pub postgres: PostgresArgs,
 
-    /// Address of the admin listener, HOST:PORT or unix:PATH: /livez, /readyz and /version over HTTP
+    /// Address of the admin listener, HOST:PORT or unix:PATH: /livez, /readyz, /version and /log over HTTP
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<Listen>,
 
@@ -93,6 +93,10 @@ pub struct Config {
     /// Format of the log on standard error
     #[arg(long, env = "SESSIOND_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
+
+    /// Log each call: method, request id, code, duration and bytes, and nothing of its content
+    #[arg(long, env = "SESSIOND_LOG_CALLS", value_parser = BoolishValueParser::new())]
+    pub log_calls: bool,
 
     /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]

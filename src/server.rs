@@ -3,6 +3,7 @@
 //! Tests start the server through here as well, with a future of their own as the signal.
 
 mod admin;
+mod call_log;
 mod connections;
 mod front;
 mod health;
@@ -49,7 +50,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
-    let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone());
+    let (tracker, log_calls) = (in_flight.clone(), config.log_calls);
+    let front = Front::new(Arc::clone(&services), phase.subscribe(), tracker, log_calls);
     let serving = tokio::spawn(connections::serve(listener, front, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
     let admin = admin.map(|listener| {

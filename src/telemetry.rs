@@ -1,16 +1,29 @@
 //! The log on standard error.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    sync::OnceLock,
+};
 
 use tracing_subscriber::{
-    filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Registry, filter::Targets, fmt, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
 };
 
 use crate::config::{Config, LogFormat};
 
+/// The filter of the process's log, once there is one.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Replaces the filter of the running log.
+pub fn set_filter(text: &str) -> Result<(), String> {
+    let filter = filter(text)?;
+    let Some(handle) = FILTER.get() else { return Err("This process has no log.".into()) };
+    handle.reload(filter).map_err(|error| format!("The filter cannot be replaced: {error}."))
+}
+
 /// Starts logging. Fails if the filter cannot be parsed.
 pub fn init(config: &Config) -> Result<(), String> {
-    let filter = filter(&config.log)?;
+    let (filter, handle) = reload::Layer::new(filter(&config.log)?);
     let mut layer = fmt::layer().with_writer(io::stderr);
     if !io::stderr().is_terminal() {
         // No colours in files and collectors. On a terminal NO_COLOR turns them off.
@@ -21,7 +34,10 @@ pub fn init(config: &Config) -> Result<(), String> {
         LogFormat::Text => registry.with(layer).try_init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
-    outcome.map_err(|error| format!("Failed to set up the log: {error}."))
+    outcome.map_err(|error| format!("Failed to set up the log: {error}."))?;
+    // It is set nowhere else.
+    let _ = FILTER.set(handle);
+    Ok(())
 }
 
 /// Levels by target. Filters by span or field would need regular expressions, which nothing else here does.

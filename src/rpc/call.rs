@@ -4,7 +4,7 @@ use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
-use tonic::{Status, metadata::MetadataMap};
+use tonic::{Request, Status};
 
 use super::status::stream_status;
 use crate::{
@@ -20,14 +20,16 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads the deadline and the trace from the request's metadata. Values that cannot be read are ignored.
-    pub fn new(method: &'static str, metadata: &MetadataMap) -> Self {
-        let text = |name| metadata.get(name)?.to_str().ok();
+    /// Reads the deadline and the trace from the request's metadata, where values that cannot be read are ignored, and the id that the
+    /// listener gave it.
+    pub fn new<T>(method: &'static str, request: &Request<T>) -> Self {
+        let text = |name| request.metadata().get(name)?.to_str().ok();
+        let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);
         let context = RequestContext {
             principal: Principal::Local,
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
             trace_id: text("traceparent").and_then(trace_id),
-            request_id: CallId::next(),
+            request_id,
         };
         Self { method, context }
     }
@@ -98,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
-        let call = Call::new("Test", &MetadataMap::new());
+        let call = Call::new("Test", &Request::new(()));
         let work = async { panic!("a defect") };
         let status = call.run::<()>(work).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal);
@@ -107,19 +109,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_context_is_read_from_the_metadata() {
-        let mut metadata = MetadataMap::new();
+        let mut request = Request::new(());
+        let metadata = request.metadata_mut();
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         metadata.insert("grpc-timeout", "1500m".parse().unwrap());
         metadata.insert("traceparent", trace.parse().unwrap());
-        let call = Call::new("Test", &metadata);
+        let call = Call::new("Test", &request);
         let item = call.item();
         for context in [&call.context, &item.context] {
             assert_eq!(context.deadline, deadline(Duration::from_millis(1500)));
             assert_eq!(context.trace_id, Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
         }
         assert_ne!(call.context.request_id, item.context.request_id);
-        let plain = Call::new("Test", &MetadataMap::new());
+        let mut plain = Request::new(());
+        let listened = CallId::next();
+        plain.extensions_mut().insert(listened);
+        let plain = Call::new("Test", &plain);
         assert_eq!((plain.context.deadline, plain.context.trace_id), (None, None));
+        assert_eq!(plain.context.request_id, listened);
     }
 
     #[test]
@@ -144,10 +151,10 @@ mod tests {
 
     #[test]
     fn an_internal_error_is_found_in_the_log_by_its_request_id() {
-        let mut metadata = MetadataMap::new();
+        let mut request = Request::new(());
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        metadata.insert("traceparent", trace.parse().unwrap());
-        let call = Call::new("Test", &metadata);
+        request.metadata_mut().insert("traceparent", trace.parse().unwrap());
+        let call = Call::new("Test", &request);
         let mut log = tempfile::tempfile().unwrap();
         let writer = Arc::new(log.try_clone().unwrap());
         let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();

@@ -26,7 +26,7 @@ macro_rules! service {
                 request: Request<v1::$request>,
             ) -> Result<Response<v1::$response>, Status> {
                 let method = stringify!($request).trim_end_matches("Request");
-                let call = Call::new(method, request.metadata());
+                let call = Call::new(method, &request);
                 let answer = call.run(async {
                     let ($engine, $context) = (&self.engine, &call.context);
                     let request = request.into_inner();
@@ -78,7 +78,7 @@ service! { EventService |engine, context| {
         &self,
         request: Request<Streaming<v1::AppendEventStreamRequest>>,
     ) -> Result<Response<Self::AppendEventStreamStream>, Status> {
-        let call = Call::new("AppendEventStream", request.metadata());
+        let call = Call::new("AppendEventStream", &request);
         let answers = answers(self.clone(), call, request.into_inner());
         Ok(Response::new(Box::pin(answers)))
     }
@@ -116,7 +116,7 @@ impl WatchService for Handlers {
         &self,
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let call = Call::new("Watch", request.metadata());
+        let call = Call::new("Watch", &request);
         let opened = call.run(async {
             let decoded = decode::decode(request.into_inner(), self.bare, decode::watch);
             let (scope, from, form) = decoded?;

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::StatusCode,
+    routing::{get, put},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -18,10 +23,13 @@ use super::{
     connections::{ACCEPT_PAUSE, Listener},
     health::Phase,
 };
-use crate::store::Condition;
+use crate::{store::Condition, telemetry};
 
 /// Connections at once: probes and a collector of metrics need a few.
 const CONNECTIONS: usize = 64;
+
+/// Bytes of a filter: levels for more targets than there are.
+const FILTER_BYTES: usize = 4096;
 
 /// Seconds that a request and its answer may take.
 const REQUEST_TIMEOUT_SECS: u64 = 10;
@@ -30,8 +38,20 @@ pub fn routes(phase: watch::Receiver<Phase>) -> Router {
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(ready))
+        .route("/log", put(set_log).layer(DefaultBodyLimit::max(FILTER_BYTES)))
         .route("/version", get(async || concat!(env!("CARGO_PKG_VERSION"), "\n")))
         .with_state(phase)
+}
+
+/// Replaces the filter of the log until the server ends.
+async fn set_log(filter: String) -> (StatusCode, String) {
+    match telemetry::set_filter(filter.trim()) {
+        Ok(()) => {
+            tracing::info!(filter = filter.trim(), "the filter of the log was replaced");
+            (StatusCode::OK, "ok\n".to_owned())
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+    }
 }
 
 /// Whether calls of every kind are taken, and why not.

@@ -352,7 +352,7 @@ mod tests {
     async fn a_connection_without_a_preface_is_closed() {
         pause();
         let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-        let front = || Front::new(Default::default(), phase.subscribe(), TaskTracker::new());
+        let front = || Front::new(Default::default(), phase.subscribe(), TaskTracker::new(), false);
         let watcher = || GracefulShutdown::new().watcher();
         let began = Instant::now();
         let (mut client, server) = duplex(64);

@@ -19,8 +19,11 @@ use tonic::{
 };
 use tonic_health::pb::health_server::HealthServer;
 
-use super::health::{Phase, PhaseHealth, draining, refusal};
-use crate::{domain::error::Error, rpc::status::of_transport};
+use super::{
+    call_log::CallLog,
+    health::{Phase, PhaseHealth, draining, refusal},
+};
+use crate::{domain::error::Error, rpc::status::of_transport, store::CallId};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -34,6 +37,7 @@ pub struct Front {
     services: Arc<OnceLock<Routes>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
+    log_calls: bool,
 }
 
 impl Front {
@@ -42,9 +46,10 @@ impl Front {
         services: Arc<OnceLock<Routes>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
+        log_calls: bool,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        Self { health, services, phase, in_flight }
+        Self { health, services, phase, in_flight, log_calls }
     }
 
     fn route(&mut self, request: http::Request<Body>) -> Answer {
@@ -85,8 +90,22 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Answer {
         let token = self.in_flight.token();
-        let answer = self.route(request.map(Body::new));
-        Box::pin(async move { Ok(explained(answer.await?).map(|body| tracked(body, token))) })
+        let mut request = request.map(Body::new);
+        let id = CallId::next();
+        let log = self.log_calls.then(|| CallLog::new(id, request.uri().path()));
+        if let Some(log) = &log {
+            request = log.request(request);
+        }
+        request.extensions_mut().insert(id);
+        let answer = self.route(request);
+        Box::pin(async move {
+            let answer = explained(answer.await?);
+            let answer = match log {
+                Some(log) => log.answer(answer),
+                None => answer,
+            };
+            Ok(answer.map(|body| tracked(body, token)))
+        })
     }
 }
 
@@ -129,7 +148,7 @@ mod tests {
     /// A server whose store is not open yet.
     fn starting() -> (Front, watch::Sender<Phase>) {
         let phase = watch::Sender::new(Phase::Starting);
-        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new());
+        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), true);
         (front, phase)
     }
 

@@ -1,21 +1,28 @@
 //! The admin listener: probes over HTTP, in each condition of the server.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     path::Path,
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use crate::harness::{Server, append, create, event, serve, wait_for_health};
+use crate::harness::{Server, append, create, event, read, serve, wait_for_health};
 
 /// Sends a request; the status and the body of the answer.
 fn send(socket: &Path, method: &str, path: &str) -> (u16, String) {
+    send_with(socket, method, path, "\r\n")
+}
+
+/// The same, with more headers, the end of them, and a body.
+fn send_with(socket: &Path, method: &str, path: &str, rest: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{rest}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -53,6 +60,57 @@ async fn probes_answer_in_each_condition_and_say_why_they_are_not_ready() {
     drop((channel, slow));
     server.stop();
     assert!(!socket.exists(), "the socket goes with its server");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_logged_without_their_content_and_as_long_as_the_filter_says() {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let listen = format!("unix:{}", socket.display());
+    let arguments = ["--admin-listen", &listen, "--log-calls", "--log-format", "json"];
+    let server = Server::start_with(folder.path(), &arguments);
+    let set_filter = |filter: &str| {
+        let body = format!("content-length: {}\r\n\r\n{filter}", filter.len());
+        send_with(&socket, "PUT", "/log", &body)
+    };
+    let channel = server.channel().await;
+    create(&channel, "secret-session", r#"{"secret-key":"secret-value"}"#).await;
+    append(&channel, "secret-session", event("secret-event", "{}", r#"{"text":"secret"}"#))
+        .await
+        .unwrap();
+    append(&channel, "secret-absent", event("e", "{}", "{}")).await.unwrap_err();
+    assert_eq!(set_filter("warn"), (200, "ok\n".to_owned()));
+    create(&channel, "secret-unseen", "{}").await;
+    assert_eq!(set_filter("sessiond::calls=info"), (200, "ok\n".to_owned()));
+    read(&channel, "secret-session").await;
+    let (status, body) = set_filter("sessiond=loud");
+    assert!(status == 400 && body.contains("sessiond=loud"), "{body}");
+    assert_eq!(set_filter(&"x".repeat(10_000)).0, 413);
+    drop(channel);
+
+    let log = server.stop().log;
+    assert!(!log.contains("secret"), "{log}");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let calls: Vec<_> = lines.filter(|line| line["target"] == "sessiond::calls").collect();
+    let told = calls.iter().map(|call| {
+        let method = call["method"].as_str().unwrap().rsplit('/').next().unwrap();
+        (method, call["code"].as_str().unwrap())
+    });
+    let expected = [
+        ("CreateSession", "Ok"),
+        ("AppendEvent", "Ok"),
+        ("AppendEvent", "NotFound"),
+        ("GetSession", "Ok"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let ids: BTreeSet<_> = calls.iter().map(|call| call["request_id"].to_string()).collect();
+    assert_eq!(ids.len(), calls.len());
+    for call in &calls {
+        assert!(call["received_bytes"].as_u64().unwrap() > 5, "{call}");
+        assert!(call["micros"].as_u64().unwrap() > 0, "{call}");
+        assert_eq!(call["sent_bytes"].as_u64().unwrap() > 5, call["code"] == "Ok", "{call}");
+        assert_eq!(call["principal"], "local");
+    }
 }
 
 #[test]
