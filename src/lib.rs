@@ -59,8 +59,9 @@
 //! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due.
 //!
 //! On PostgreSQL `store/postgres/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few tasks, each with a
-//! connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks and reads what the whole group needs in two round trips, and
-//! `apply.rs` writes its change set and commits in a third one. `notify.rs` then wakes the watchers of other replicas.
+//! connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
+//! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify.rs` then wakes the
+//! watchers of other replicas.
 //!
 //! # Invariants
 //!
@@ -79,9 +80,9 @@
 //!
 //! * **No semantics in backends.** A backend loads and applies rows. It has no branch on the kind of request that made them.
 //! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
-//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only the SQLite writer has a cache: at most 64 MiB
-//!   of sessions and keys that decisions need. It cannot be stale, because the process has the file to itself and writes on one thread. On
-//!   PostgreSQL other processes write as well, so every group loads what it needs.
+//! * **No cache for reads.** They go to the tables, through the database's own page cache. Only writers have a cache, of at most 64 MiB of
+//!   sessions and keys that decisions need. SQLite's cannot be stale, because the process has the file to itself and writes on one thread.
+//!   On PostgreSQL other processes write as well, so a group uses only what has the version that it found under its locks.
 //! * **No interpretation of bodies.** An event's body is opaque. ADK changes its events in every release, and nothing here has to follow.
 //! * **No client clocks.** `event_time` is stored and can be filtered by, but the order of a log is the order of its commits.
 //! * **No payload in notifications.** A watcher is woken by a counter and reads from the store, so that catching up and following live are

@@ -18,33 +18,23 @@ use crate::commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRo
 const UPDATE_SCOPES: &str = "
 UPDATE scope s SET version = k.version, state_bytes = k.state_bytes,
     snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
-FROM unnest($1, $2, $3, $4, $5, $6)
-    AS k (app_name, user_id, version, state_bytes, snapshot_version, changed_bytes)
+FROM k (app_name, user_id, version, state_bytes, snapshot_version, changed_bytes)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id";
 
-const INSERT_SCOPE_LOG: &str = "
-INSERT INTO scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
-    source, source_user, source_session, source_sequence, removed, set_json)
-SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
+    source, source_user, source_session, source_sequence, removed, set_json)";
 
-const UPSERT_STATE: &str = "
-INSERT INTO state (app_name, user_id, incarnation, name, value, version)
-SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
-ON CONFLICT (app_name, user_id, incarnation, name)
+const STATE: &str = "state (app_name, user_id, incarnation, name, value, version)";
+const REPLACE_STATE: &str = "ON CONFLICT (app_name, user_id, incarnation, name)
 DO UPDATE SET value = excluded.value, version = excluded.version";
 
-const INSERT_MARKERS: &str = "
-INSERT INTO marker (app_name, user_id, incarnation, sequence, rewind_to)
-SELECT * FROM unnest($1, $2, $3, $4, $5)";
+const MARKERS: &str = "marker (app_name, user_id, incarnation, sequence, rewind_to)";
 
-const INSERT_REQUESTS: &str = "
-INSERT INTO request (app_name, user_id, incarnation, request_id, fingerprint)
-SELECT * FROM unnest($1, $2, $3, $4, $5)";
+const REQUESTS: &str = "request (app_name, user_id, incarnation, request_id, fingerprint)";
 
-const UPSERT_TOMBSTONES: &str = "
-INSERT INTO tombstone (app_name, user_id, incarnation, lease_secs)
-SELECT * FROM unnest($1, $2, $3, $4)
-ON CONFLICT (app_name, user_id, incarnation) DO UPDATE SET lease_secs = excluded.lease_secs";
+const TOMBSTONES: &str = "tombstone (app_name, user_id, incarnation, lease_secs)";
+const REPLACE_LEASE: &str =
+    "ON CONFLICT (app_name, user_id, incarnation) DO UPDATE SET lease_secs = excluded.lease_secs";
 
 const DELETE_TOMBSTONES: &str = "
 DELETE FROM tombstone t USING unnest($1, $2, $3) AS k (app_name, user_id, incarnation)
@@ -61,17 +51,21 @@ pub(super) fn statements<'a>(
     // First, so that an address is free for the next session there.
     sessions::delete(&changes.removed, stored, &mut statements);
     statements.extend(tombstones(changes, changed, now)?);
-    statements.extend(events(&changes.events, changed)?);
     let mut rows: Vec<&SessionRow> = changes.sessions.values().collect();
     // The same order everywhere, so that those who insert the same sessions do not wait for each other.
     rows.sort_by(|a, b| a.info.key.cmp(&b.info.key));
     let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_new);
     sessions::insert(&new, changed, &mut statements);
-    sessions::update(&old, changed, stored, &mut statements);
     let nodes = new.iter().map(|row| changed.session(row.info.incarnation));
     statements.extend(new_snapshots::initial(&new, &nodes.collect::<Result<Vec<_>, _>>()?));
-    statements.extend(scopes(changed));
-    statements.extend(state(changes, changed, stored)?);
+    statements.extend(markers(&changes.events, changed)?);
+    // What most groups consist of is one statement.
+    let mut of_events = Vec::new();
+    of_events.extend(events(&changes.events, changed)?);
+    sessions::update(&old, changed, stored, &mut of_events, &mut statements);
+    of_events.extend(scopes(changed));
+    of_events.extend(state(changes, changed, stored)?);
+    statements.extend(Columns::together(of_events));
     statements.extend(new_snapshots::due(&changed.nodes));
     statements.extend(requests(&changes.requests, changed)?);
     if !changes.finished_forks.is_empty() {
@@ -99,53 +93,57 @@ fn tombstones<'a>(
         leases.insert(changed.session(*fork)?, lease);
     }
     let statement = || {
-        Columns::new(UPSERT_TOMBSTONES)
+        Columns::insert(TOMBSTONES, REPLACE_LEASE)
             .nodes(leases.keys().copied())
             .signed(leases.values().copied())
     };
     Ok((!leases.is_empty()).then(statement))
 }
 
-fn events<'a>(rows: &'a [EventRow], changed: &'a Changed<'_>) -> Result<Vec<Columns<'a>>, Error> {
+fn events<'a>(
+    rows: &'a [EventRow],
+    changed: &'a Changed<'_>,
+) -> Result<Option<Columns<'a>>, Error> {
     let nodes = rows.iter().map(|row| changed.session(row.incarnation));
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
     let events = rows.iter().map(|row| &*row.event);
-    let sql = format!(
-        "INSERT INTO event (app_name, user_id, incarnation, {EVENT_COLUMNS})
-         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
-             $16, $17, $18, $19)"
-    );
-    let insert = Columns::new(sql)
-        .nodes(nodes.iter().copied())
-        .numbers(events.clone().map(|event| event.sequence))
-        .texts(events.clone().map(|event| &event.event_id))
-        .texts(events.clone().map(|event| &event.invocation_id))
-        .texts(events.clone().map(|event| &event.author))
-        .texts(events.clone().map(|event| &event.branch))
-        .times(events.clone().map(|event| event.event_time))
-        .times(events.clone().map(|event| event.commit_time))
-        .numbers(events.clone().map(|event| event.versions.application))
-        .numbers(events.clone().map(|event| event.versions.user))
-        .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
-        .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
-        .texts(events.clone().map(|event| &event.changes.set))
-        .texts(events.clone().map(|event| &event.body))
-        .fingerprints(rows.iter().map(|row| row.fingerprint));
-    let markers = nodes.iter().copied().zip(events);
-    let markers =
-        markers.filter_map(|(node, event)| Some((node, event.sequence, event.rewind_to?)));
-    let markers: Vec<(&Node, Sequence, Sequence)> = markers.collect();
-    let insert_markers = || {
-        Columns::new(INSERT_MARKERS)
+    let into = format!("event (app_name, user_id, incarnation, {EVENT_COLUMNS})");
+    let statement = || {
+        Columns::insert(&into, "")
+            .nodes(nodes.iter().copied())
+            .numbers(events.clone().map(|event| event.sequence))
+            .texts(events.clone().map(|event| &event.event_id))
+            .texts(events.clone().map(|event| &event.invocation_id))
+            .texts(events.clone().map(|event| &event.author))
+            .texts(events.clone().map(|event| &event.branch))
+            .times(events.clone().map(|event| event.event_time))
+            .times(events.clone().map(|event| event.commit_time))
+            .numbers(events.clone().map(|event| event.versions.application))
+            .numbers(events.clone().map(|event| event.versions.user))
+            .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
+            .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
+            .texts(events.clone().map(|event| &event.changes.set))
+            .texts(events.clone().map(|event| &event.body))
+            .fingerprints(rows.iter().map(|row| row.fingerprint))
+    };
+    Ok((!rows.is_empty()).then(statement))
+}
+
+/// Of rewinds.
+fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Option<Columns<'a>>, Error> {
+    let mut markers: Vec<(&Node, Sequence, Sequence)> = Vec::new();
+    for EventRow { incarnation, event, .. } in rows {
+        if let Some(to) = event.rewind_to {
+            markers.push((changed.session(*incarnation)?, event.sequence, to));
+        }
+    }
+    let statement = || {
+        Columns::insert(MARKERS, "")
             .nodes(markers.iter().map(|(node, ..)| *node))
             .numbers(markers.iter().map(|(_, sequence, _)| *sequence))
             .numbers(markers.iter().map(|(.., to)| *to))
     };
-    let insert_markers = (!markers.is_empty()).then(insert_markers);
-    Ok([insert].into_iter().chain(insert_markers).collect())
+    Ok((!markers.is_empty()).then(statement))
 }
 
 /// The rows of applications and users, and of their logs.
@@ -154,7 +152,7 @@ fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
     if wide.is_empty() {
         return Vec::new();
     }
-    let update = Columns::new(UPDATE_SCOPES)
+    let update = Columns::update(UPDATE_SCOPES)
         .scopes(wide.iter().map(|it| &it.node))
         .numbers(wide.iter().map(|it| it.change.version))
         .numbers(wide.iter().map(|it| it.change.state_bytes as u64))
@@ -169,7 +167,7 @@ fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
         let source = row.source.as_ref().filter(|_| node.kind() == ScopeKind::Application);
         source.map(|source| &source.key.user_id)
     });
-    let insert = Columns::new(INSERT_SCOPE_LOG)
+    let insert = Columns::insert(SCOPE_LOG, "")
         .scopes(log.iter().map(|(node, _)| *node))
         .numbers(rows.clone().map(|row| row.version))
         .times(rows.clone().map(|row| row.commit_time))
@@ -212,7 +210,7 @@ fn state<'a>(
         keys.extend(removed.map(|(name, version)| (node, &**name, None, *version)));
     }
     let statement = || {
-        Columns::new(UPSERT_STATE)
+        Columns::insert(STATE, REPLACE_STATE)
             .nodes(keys.iter().map(|(node, ..)| *node))
             .texts(keys.iter().map(|(_, name, ..)| *name))
             .texts(keys.iter().map(|(_, _, value, _)| *value))
@@ -228,7 +226,7 @@ fn requests<'a>(
     let nodes = rows.iter().map(|row| changed.scope(&row.scope));
     let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
     let statement = || {
-        Columns::new(INSERT_REQUESTS)
+        Columns::insert(REQUESTS, "")
             .texts(nodes.iter().map(|node| node.app_name.clone()))
             .texts(nodes.iter().map(|node| node.user_id.clone()))
             .numbers(nodes.iter().map(|node| node.incarnation.0))

@@ -1,6 +1,6 @@
 //! Statements over many rows at once: each parameter is a column, an array with one place for each row.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
@@ -17,6 +17,44 @@ pub(super) struct Columns<'a> {
 impl<'a> Columns<'a> {
     pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
         Self { sql: sql.into(), types: Vec::new(), values: Vec::new() }
+    }
+
+    /// Inserts a row for each place into `table (column, …)`.
+    pub(super) fn insert(into: &str, on_conflict: &str) -> Self {
+        let columns = into.split_once('(').map_or(into, |(_, columns)| columns);
+        let columns = columns.trim_end_matches(')');
+        Self::new(format!("INSERT INTO {into} {} {on_conflict}", places(columns)))
+    }
+
+    /// Changes a row for each place. In `sql` the places are `FROM k (column, …)`, with the columns in the order of the parameters.
+    pub(super) fn update(sql: &str) -> Self {
+        let places_of = || {
+            let (before, rest) = sql.split_once("FROM k (")?;
+            let (columns, after) = rest.split_once(')')?;
+            Some(format!("{before}FROM ({}) AS k{after}", places(columns)))
+        };
+        Self::new(places_of().unwrap_or_default())
+    }
+
+    /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
+    pub(super) fn together(statements: Vec<Self>) -> Option<Self> {
+        let mut statements = statements.into_iter().peekable();
+        let mut all = statements.next()?;
+        if statements.peek().is_none() {
+            return Some(all);
+        }
+        let mut sql = format!("WITH w AS ({})", all.sql);
+        while let Some(next) = statements.next() {
+            let next_sql = with_parameters_after(all.types.len(), &next.sql);
+            let written = match statements.peek() {
+                Some(_) => write!(sql, ", w{} AS ({next_sql})", all.types.len()),
+                None => write!(sql, " {next_sql}"),
+            };
+            debug_assert!(written.is_ok());
+            all.types.extend(next.types);
+            all.values.extend(next.values);
+        }
+        Some(Self { sql: sql.into(), ..all })
     }
 
     /// A parameter of this type.
@@ -114,6 +152,25 @@ impl<'a> Columns<'a> {
             connection.all(&self.sql, &parameters).await
         })
     }
+}
+
+/// The rows of arrays. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored first.
+fn places(columns: &str) -> String {
+    let column = |(at, name): (usize, &str)| format!("unnest(${}) AS {}", at + 1, name.trim());
+    let columns: Vec<String> = columns.split(',').enumerate().map(column).collect();
+    format!("SELECT {}", columns.join(", "))
+}
+
+/// SQL whose parameters follow others.
+fn with_parameters_after(others: usize, sql: &str) -> String {
+    let mut parts = sql.split('$');
+    let mut renumbered = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let number: usize = part[..digits].parse().unwrap_or(0);
+        let _ = write!(renumbered, "${}{}", others + number, &part[digits..]);
+    }
+    renumbered
 }
 
 /// A statement of a pipeline. It is sent when it is first polled.

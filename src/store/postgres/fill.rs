@@ -1,66 +1,117 @@
 //! The rows that were read for a group, as what its decisions read.
 
+use std::collections::BTreeSet;
+
 use super::{
+    cache::Cache,
     needed::{Locks, Reads},
     node::Node,
     prelude::*,
-    row::{self, Snapshots, number},
+    row::{self, Found, Snapshots, number},
+    schema::WIDE,
     stored::{Stored, scope_key, scope_state},
 };
-use crate::commit::{EventRow, Loaded, ScopeKey};
+use crate::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
 
 /// The place among the rows of the statement's columns that a row is about.
-fn place(row: &Row) -> Result<usize> {
-    Ok(usize::try_from(number(row, 0)?).unwrap_or(usize::MAX))
+fn place(row: &Row, at: usize) -> Result<usize> {
+    Ok(usize::try_from(number(row, at)?).unwrap_or(usize::MAX))
 }
 
 fn no_place() -> Error {
     Error::internal("the database answered what was not asked")
 }
 
-/// Versions and keys. `keys` are those that were read one by one.
+/// Sessions that were locked, each with what the cache has of its version. Returns those that it has nothing of.
+pub(super) fn sessions(
+    rows: &[Row],
+    locks: &Locks<'_>,
+    cache: &mut Cache,
+    loaded: &mut Loaded,
+    stored: &mut Stored,
+) -> Result<Vec<Node>, Error> {
+    let mut unknown = Vec::new();
+    loaded.addresses.extend(locks.sessions.iter().map(|key| (key.clone(), None)));
+    for row in rows {
+        let found = row::session(row, 0)?;
+        let Found { info, state_bytes, .. } = &found;
+        let incarnation = info.incarnation;
+        let (own, markers) = match cache.take(&ScopeKey::Session(incarnation), info.last_sequence) {
+            Some(known) => (known.state, known.markers),
+            None => {
+                unknown.push(Node::session(&info.key, incarnation));
+                (scope_state(1, info.last_sequence, *state_bytes), Vec::new())
+            }
+        };
+        loaded.addresses.insert(info.key.clone(), Some(incarnation));
+        loaded.sessions.insert(incarnation, SessionState { info: info.clone(), own, markers });
+        stored.sessions.insert(incarnation, found);
+    }
+    Ok(unknown)
+}
+
+/// Applications and users, each with what the cache has of its version.
+pub(super) fn scopes(
+    rows: &[Row],
+    locks: &Locks<'_>,
+    cache: &mut Cache,
+    loaded: &mut Loaded,
+    stored: &mut Stored,
+) -> Result<(), Error> {
+    let without_row = locks.visible.iter().map(|node| (scope_key(node), scope_state(0, 0, 0)));
+    loaded.scopes.extend(without_row);
+    for row in rows {
+        let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
+        let node = Node { app_name, user_id, incarnation };
+        let (scope, version) = (scope_key(&node), number(row, 2)?);
+        let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
+        let state = match cache.take(&scope, version) {
+            Some(known) => ScopeState { row: 1, state_bytes, ..known.state },
+            None => scope_state(1, version, state_bytes),
+        };
+        if locks.scopes.contains(&node) {
+            let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };
+            stored.scopes.insert(scope.clone(), snapshots);
+        }
+        loaded.scopes.insert(scope, state);
+    }
+    Ok(())
+}
+
+/// Keys, and the versions of what is `unlocked`, which have risen if others have written meanwhile. `keys` are those that were read one
+/// by one.
 pub(super) fn state(
     rows: &[Row],
     reads: &Reads<'_>,
     keys: &[(&Node, &str)],
-    locks: &Locks,
+    unlocked: &[&Node],
     loaded: &mut Loaded,
-    stored: &mut Stored,
 ) -> Result<(), Error> {
-    let scopes: Vec<&Node> = reads.scopes.iter().collect();
-    for node in &scopes {
-        loaded.scopes.insert(scope_key(node), scope_state(0, 0, 0));
-    }
-    let (of_scopes, of_keys): (Vec<&Row>, Vec<&Row>) = {
-        let is_key = |row: &&Row| row.try_get::<_, Option<&str>>(1).is_ok_and(|it| it.is_some());
-        rows.iter().partition(|row| !is_key(row))
-    };
-    for row in of_scopes {
-        let node = scopes.get(place(row)?).ok_or_else(no_place)?;
-        let state_bytes = usize::try_from(number(row, 4)?).unwrap_or(usize::MAX);
-        loaded.scopes.insert(scope_key(node), scope_state(1, number(row, 3)?, state_bytes));
-        if locks.scopes.contains(*node) {
-            let snapshots = Snapshots { newest: number(row, 5)?, changed_bytes: number(row, 6)? };
-            stored.scopes.insert(scope_key(node), snapshots);
-        }
-    }
     for (node, name) in keys {
         if let Some(state) = loaded.scope_mut(&scope_key(node)) {
             state.keys.insert((*name).into(), None);
         }
     }
-    let nodes: Vec<&Node> = reads.whole.iter().chain(keys.iter().map(|(node, _)| *node)).collect();
-    for row in of_keys {
-        let node = nodes.get(place(row)?).ok_or_else(no_place)?;
-        let (name, value): (&str, Option<Json>) = (row.try_get(1)?, row.try_get(2)?);
-        let version = number(row, 3)?;
-        if let Some(state) = loaded.scope_mut(&scope_key(node)) {
-            state.keys.insert(name.into(), value.map(|value| (value, version)));
-        }
-    }
     for node in &reads.whole {
         if let Some(state) = loaded.scope_mut(&scope_key(node)) {
+            state.keys.clear();
             state.complete = true;
+        }
+    }
+    let nodes: Vec<&Node> = reads.whole.iter().chain(keys.iter().map(|(node, _)| *node)).collect();
+    for row in rows {
+        let (at, name, value) =
+            (place(row, 0)?, row.try_get::<_, Option<&str>>(1)?, row.try_get(2)?);
+        let value: Option<Json> = value;
+        let version = number(row, 3)?;
+        let of = if name.is_some() { &nodes[..] } else { unlocked };
+        let node = of.get(at).ok_or_else(no_place)?;
+        let Some(state) = loaded.scope_mut(&scope_key(node)) else { continue };
+        match name {
+            Some(name) => {
+                state.keys.insert(name.into(), value.map(|value| (value, version)));
+            }
+            None => state.version = version,
         }
     }
     Ok(())
@@ -76,13 +127,21 @@ pub(super) fn markers(rows: &[Row], loaded: &mut Loaded) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn events(rows: &[Row], reads: &Reads<'_>, loaded: &mut Loaded) -> Result<(), Error> {
-    let keys = reads.events.iter().map(|(node, id)| (node.incarnation, (*id).clone()));
-    let keys: Vec<(Incarnation, EventId)> = keys.collect();
+/// Events, with the time before each. Without any event there is one row, which has the time only.
+pub(super) fn events(
+    rows: &[Row],
+    asked: &BTreeSet<(Incarnation, &EventId)>,
+    loaded: &mut Loaded,
+) -> Result<(), Error> {
+    let keys: Vec<(Incarnation, EventId)> =
+        asked.iter().map(|(incarnation, id)| (*incarnation, (*id).clone())).collect();
     loaded.events.extend(keys.iter().map(|key| (key.clone(), None)));
     for row in rows {
-        let key = keys.get(place(row)?).ok_or_else(no_place)?;
-        let (event, fingerprint) = (row::event(row, 1, false)?, row::event_fingerprint(row, 1)?);
+        if row.try_get::<_, Option<i64>>(1)?.is_none() {
+            continue;
+        }
+        let key = keys.get(place(row, 1)?).ok_or_else(no_place)?;
+        let (event, fingerprint) = (row::event(row, 2, false)?, row::event_fingerprint(row, 2)?);
         let found = EventRow { incarnation: key.0, event: event.into(), fingerprint };
         loaded.events.insert(key.clone(), Some(found));
     }
@@ -94,7 +153,7 @@ pub(super) fn requests(rows: &[Row], reads: &Reads<'_>, loaded: &mut Loaded) -> 
     let keys: Vec<(ScopeKey, RequestId)> = keys.collect();
     loaded.requests.extend(keys.iter().map(|key| (key.clone(), None)));
     for row in rows {
-        let key = keys.get(place(row)?).ok_or_else(no_place)?;
+        let key = keys.get(place(row, 0)?).ok_or_else(no_place)?;
         loaded.requests.insert(key.clone(), Some(row::fingerprint(row, 1)?));
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::store::{Budget, SessionOrder, SessionPage, SessionsQuery};
 /// Sessions that one statement reads.
 const PIECE_ROWS: usize = 500;
 
-/// Sessions are read in the order of an index, and only ties are sorted, however few sessions the planner expects.
+/// Sessions are read in the order of an index, and only those of one second are sorted, however few sessions the planner expects.
 pub(super) const STEADY: &str = "SET LOCAL enable_sort = off";
 
 /// A place in the order.
@@ -164,27 +164,21 @@ impl Reader<'_> {
 /// The sessions behind a place. Ties ascend in either order.
 fn select_behind(query: &SessionsQuery) -> String {
     let (user, ties, after) = match query.user_id {
-        None => ("", "user_id, session_id", "($4, $5)"),
-        Some(_) => ("AND user_id = $4", "session_id", "$5"),
+        None => ("", "l.user_id, l.session_id", "($4, $5)"),
+        Some(_) => ("AND l.user_id = $4", "l.session_id", "$5"),
     };
     let (behind, direction) = match query.order {
         SessionOrder::LeastRecent => (">", "ASC"),
         SessionOrder::MostRecent => ("<", "DESC"),
     };
-    let time = "(last_event_secs, last_event_nanos)";
-    let order = |of: &str| {
-        format!("{of}last_event_secs {direction}, {of}last_event_nanos {direction}, {ties}")
-    };
-    let (inner, outer) = (order(""), order("listed."));
-    // Both tables have the time.
-    let columns = SESSION_COLUMNS.replace(" last_event", " session.last_event");
+    let time = "(l.last_event_secs, s.last_event_nanos)";
+    let columns = SESSION_COLUMNS.replace(", ", ", s.");
     format!(
-        "SELECT {columns} FROM (
-             SELECT app_name, user_id, session_id, last_event_secs, last_event_nanos
-             FROM session_list
-             WHERE app_name = $1 {user} AND {time} {behind}= ($2, $3)
-                 AND ({time} {behind} ($2, $3) OR ({ties}) > {after})
-             ORDER BY {inner} LIMIT $6) listed
-         JOIN session USING (app_name, user_id, session_id) ORDER BY {outer}"
+        "SELECT s.{columns} FROM session_list l
+         JOIN session s ON s.app_name = l.app_name AND s.user_id = l.user_id
+             AND s.session_id = l.session_id
+         WHERE l.app_name = $1 {user} AND l.last_event_secs {behind}= $2
+             AND ({time} {behind} ($2, $3) OR {time} = ($2, $3) AND ({ties}) > {after})
+         ORDER BY l.last_event_secs {direction}, s.last_event_nanos {direction}, {ties} LIMIT $6"
     )
 }

@@ -8,6 +8,7 @@
 
 mod address;
 mod apply;
+mod cache;
 mod changed;
 mod changes;
 mod clock;

@@ -67,14 +67,15 @@ CREATE TABLE session (
     PRIMARY KEY (app_name, user_id, session_id)
 ) WITH (fillfactor = 70);
 
+-- In whole seconds: the session's row has the rest of the time, so that further events of one second change nothing here.
 CREATE TABLE session_list (
     app_name TEXT COLLATE "C" NOT NULL,
-    last_event_secs BIGINT NOT NULL, last_event_nanos INTEGER NOT NULL,
+    last_event_secs BIGINT NOT NULL,
     user_id TEXT COLLATE "C" NOT NULL, session_id TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (app_name, last_event_secs, last_event_nanos, user_id, session_id)
+    PRIMARY KEY (app_name, last_event_secs, user_id, session_id)
 );
 CREATE INDEX session_list_of_user
-    ON session_list (app_name, user_id, last_event_secs, last_event_nanos, session_id);
+    ON session_list (app_name, user_id, last_event_secs, session_id);
 
 CREATE TABLE session_name (
     session_id TEXT COLLATE "C" NOT NULL,

@@ -17,8 +17,8 @@ WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.ses
 
 const DELETE_LIST: &str = "
 DELETE FROM session_list l
-USING unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, nanos)
-WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs AND l.last_event_nanos = k.nanos
+USING unnest($1, $2, $3, $4) AS k (app_name, user_id, session_id, secs)
+WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
 const DELETE_NAMES: &str = "
@@ -31,22 +31,16 @@ USING unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, nano
 WHERE e.expire_secs = k.secs AND e.expire_nanos = k.nanos
     AND e.app_name = k.app_name AND e.user_id = k.user_id AND e.session_id = k.session_id";
 
-const INSERT_LIST: &str = "
-INSERT INTO session_list (app_name, user_id, session_id, last_event_secs, last_event_nanos)
-SELECT * FROM unnest($1, $2, $3, $4, $5)";
+const LIST: &str = "session_list (app_name, user_id, session_id, last_event_secs)";
 
-const INSERT_NAMES: &str = "
-INSERT INTO session_name (app_name, user_id, session_id) SELECT * FROM unnest($1, $2, $3)";
+const NAMES: &str = "session_name (app_name, user_id, session_id)";
 
-const INSERT_EXPIRY: &str = "
-INSERT INTO session_expiry (app_name, user_id, session_id, expire_secs, expire_nanos)
-SELECT * FROM unnest($1, $2, $3, $4, $5)";
+const EXPIRY: &str = "session_expiry (app_name, user_id, session_id, expire_secs, expire_nanos)";
 
 const UPDATE_LIST: &str = "
-UPDATE session_list l SET last_event_secs = k.new_secs, last_event_nanos = k.new_nanos
-FROM unnest($1, $2, $3, $4, $5, $6, $7)
-    AS k (app_name, user_id, session_id, secs, nanos, new_secs, new_nanos)
-WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs AND l.last_event_nanos = k.nanos
+UPDATE session_list l SET last_event_secs = k.new_secs
+FROM k (app_name, user_id, session_id, secs, new_secs)
+WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
 
 /// What an event changes. No index has any of these columns.
@@ -55,16 +49,14 @@ UPDATE session s SET last_sequence = k.last_sequence, state_bytes = k.state_byte
     snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes,
     last_event_secs = k.last_event_secs, last_event_nanos = k.last_event_nanos,
     update_secs = k.update_secs, update_nanos = k.update_nanos
-FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-    AS k (app_name, user_id, session_id, last_sequence, state_bytes, snapshot_version,
+FROM k (app_name, user_id, session_id, last_sequence, state_bytes, snapshot_version,
         changed_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
 
 const UPDATE_METADATA: &str = "
 UPDATE session s SET expire_secs = k.expire_secs, expire_nanos = k.expire_nanos,
     display_name = k.display_name, labels = k.labels
-FROM unnest($1, $2, $3, $4, $5, $6, $7)
-    AS k (app_name, user_id, session_id, expire_secs, expire_nanos, display_name, labels)
+FROM k (app_name, user_id, session_id, expire_secs, expire_nanos, display_name, labels)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
 
 /// Deletes sessions. Those that the group made have no rows yet.
@@ -85,15 +77,15 @@ pub(super) fn delete<'a>(
             .addresses(keys.clone())
             .numbers(infos.clone().map(|info| info.incarnation.0)),
     );
-    let last_events = infos.clone().map(|info| info.last_event_time);
-    statements.push(Columns::new(DELETE_LIST).addresses(keys.clone()).times(last_events));
+    let listed = infos.clone().map(|info| info.last_event_time.secs());
+    statements.push(Columns::new(DELETE_LIST).addresses(keys.clone()).signed(listed));
     statements.push(Columns::new(DELETE_NAMES).addresses(keys));
-    expiry(DELETE_EXPIRY, infos, statements);
+    expiry(Columns::new(DELETE_EXPIRY), infos, statements);
 }
 
 /// Rows of `session_expiry`, of the sessions that expire.
 fn expiry<'a>(
-    sql: &'static str,
+    statement: Columns<'a>,
     infos: impl Iterator<Item = &'a SessionInfo> + Clone,
     statements: &mut Vec<Columns<'a>>,
 ) {
@@ -101,7 +93,7 @@ fn expiry<'a>(
     if expiring.clone().next().is_some() {
         let times = expiring.clone().map(|info| info.expire_time);
         let keys = expiring.map(|info| &info.key);
-        statements.push(Columns::new(sql).addresses(keys).optional_times(times));
+        statements.push(statement.addresses(keys).optional_times(times));
     }
 }
 
@@ -118,12 +110,8 @@ pub(super) fn insert<'a>(
     let keys = infos.clone().map(|info| &info.key);
     let snapshots = infos.clone().map(|info| changed.snapshots_of(info.incarnation));
     let origins = infos.clone().map(|info| info.forked_from.as_ref());
-    let sql = format!(
-        "INSERT INTO session ({SESSION_COLUMNS}) SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7,
-         $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)"
-    );
     statements.push(
-        Columns::new(sql)
+        Columns::insert(&format!("session ({SESSION_COLUMNS})"), "")
             .addresses(keys.clone())
             .numbers(infos.clone().map(|info| info.incarnation.0))
             .numbers(infos.clone().map(|info| info.last_sequence))
@@ -141,17 +129,18 @@ pub(super) fn insert<'a>(
             .texts(origins.clone().map(|origin| origin.map(|it| &it.key.session_id)))
             .signed(origins.map(|origin| origin.map(|it| it.sequence.cast_signed()))),
     );
-    let last_events = infos.clone().map(|info| info.last_event_time);
-    statements.push(Columns::new(INSERT_LIST).addresses(keys.clone()).times(last_events));
-    statements.push(Columns::new(INSERT_NAMES).addresses(keys));
-    expiry(INSERT_EXPIRY, infos, statements);
+    let listed = infos.clone().map(|info| info.last_event_time.secs());
+    statements.push(Columns::insert(LIST, "").addresses(keys.clone()).signed(listed));
+    statements.push(Columns::insert(NAMES, "").addresses(keys));
+    expiry(Columns::insert(EXPIRY, ""), infos, statements);
 }
 
-/// Updates sessions that are there.
+/// Updates sessions that are there. What events change goes to `of_events`.
 pub(super) fn update<'a>(
     rows: &[&'a SessionRow],
     changed: &Changed<'_>,
     stored: &'a Stored,
+    of_events: &mut Vec<Columns<'a>>,
     statements: &mut Vec<Columns<'a>>,
 ) {
     if rows.is_empty() {
@@ -160,8 +149,8 @@ pub(super) fn update<'a>(
     let infos = rows.iter().map(|row| &row.info);
     let snapshots: Vec<Snapshots> =
         infos.clone().map(|info| changed.snapshots_of(info.incarnation)).collect();
-    statements.push(
-        Columns::new(UPDATE_SESSIONS)
+    of_events.push(
+        Columns::update(UPDATE_SESSIONS)
             .addresses(infos.clone().map(|info| &info.key))
             .numbers(infos.clone().map(|info| info.last_sequence))
             .numbers(rows.iter().map(|row| row.state_bytes as u64))
@@ -172,20 +161,20 @@ pub(super) fn update<'a>(
     );
     let before =
         infos.filter_map(|info| Some((&stored.sessions.get(&info.incarnation)?.info, info)));
-    let moved =
-        before.clone().filter(|(before, info)| before.last_event_time != info.last_event_time);
+    let listed = |info: &SessionInfo| info.last_event_time.secs();
+    let moved = before.clone().filter(|(before, info)| listed(before) != listed(info));
     if moved.clone().next().is_some() {
-        statements.push(
-            Columns::new(UPDATE_LIST)
+        of_events.push(
+            Columns::update(UPDATE_LIST)
                 .addresses(moved.clone().map(|(_, info)| &info.key))
-                .times(moved.clone().map(|(before, _)| before.last_event_time))
-                .times(moved.map(|(_, info)| info.last_event_time)),
+                .signed(moved.clone().map(|(before, _)| listed(before)))
+                .signed(moved.map(|(_, info)| listed(info))),
         );
     }
     let metadata = rows.iter().filter(|row| row.metadata).map(|row| &row.info);
     if metadata.clone().next().is_some() {
         statements.push(
-            Columns::new(UPDATE_METADATA)
+            Columns::update(UPDATE_METADATA)
                 .addresses(metadata.clone().map(|info| &info.key))
                 .optional_times(metadata.clone().map(|info| info.expire_time))
                 .texts(metadata.clone().map(|info| &info.display_name))
@@ -193,6 +182,6 @@ pub(super) fn update<'a>(
         );
     }
     let moved = before.filter(|(before, info)| before.expire_time != info.expire_time);
-    expiry(DELETE_EXPIRY, moved.clone().map(|(before, _)| before), statements);
-    expiry(INSERT_EXPIRY, moved.map(|(_, info)| info), statements);
+    expiry(Columns::new(DELETE_EXPIRY), moved.clone().map(|(before, _)| before), statements);
+    expiry(Columns::insert(EXPIRY, ""), moved.map(|(_, info)| info), statements);
 }

@@ -1,5 +1,6 @@
 //! Tests of what is special to this store: its statements, its rows, and commits without an answer.
 
+mod cache;
 mod migrations;
 mod outcomes;
 mod plans;

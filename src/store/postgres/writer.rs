@@ -1,6 +1,6 @@
 //! Executes groups of writes on a connection, in three round trips each, and finds out what became of a commit that got no answer.
 //!
-//! What a writer knows of the database ends with each transaction, but for a block of numbers for new sessions.
+//! A writer keeps a block of numbers for new sessions, and the keys of scopes as of a version, which each group compares.
 
 use std::{
     sync::{
@@ -15,6 +15,7 @@ use tracing::{debug, info};
 
 use super::{
     apply,
+    cache::Cache,
     changed::Changed,
     columns::{Columns, Step, pipeline, step},
     connection::Connection,
@@ -22,6 +23,7 @@ use super::{
     load::{Opening, load},
     migrate::take_numbers,
     node::Node,
+    options::PostgresSettings,
     pieces,
     prelude::*,
     shared::Shared,
@@ -38,6 +40,9 @@ use crate::{
 
 /// Numbers for new sessions that are taken at once, in a transaction that all writers of all replicas wait for.
 const NUMBERS: u64 = 1000;
+
+/// Bytes of keys that all writers keep.
+const CACHE_BYTES: usize = 64 << 20;
 
 /// Time for which a group waits for a connection.
 const UNREACHABLE: Duration = Duration::from_secs(5);
@@ -82,6 +87,8 @@ pub(super) struct Writer {
     numbers_end: u64,
     loaded: Loaded,
     stored: Stored,
+    /// As of the database that the connection leads to.
+    cache: Cache,
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
@@ -91,7 +98,11 @@ fn now() -> Instant {
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, commits: Arc<AtomicU64>) -> Self {
+        let PostgresSettings { writers, unnamed_statements, .. } = shared.options.settings;
+        // A pooler may lead to another server at any time, such as a standby that lacks the last commits.
+        let cache_bytes = if unnamed_statements { 0 } else { CACHE_BYTES / writers.max(1) };
         Self {
+            cache: Cache::new(cache_bytes),
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,
@@ -128,6 +139,7 @@ impl Writer {
     async fn connect(&mut self) -> Result<&Connection, Cause> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = None;
+            self.cache.clear();
             sleep(self.backoff).await;
             let connected = match timeout(CONNECTING, self.shared.connect()).await {
                 Ok(connected) => connected.map_err(Cause::new),
@@ -173,7 +185,7 @@ impl Writer {
             .value(Type::INT8, about.secs());
         let set_time = self.shared.clock.set.as_ref().map(|clock| clock.now());
         let opening = Opening { record, set_time, about };
-        self.stored = load(connection, needs, opening, &mut self.loaded).await?;
+        self.stored = load(connection, needs, opening, &mut self.cache, &mut self.loaded).await?;
         self.shared.clock.observe(self.loaded.now);
         Ok(())
     }
@@ -225,9 +237,10 @@ impl Writer {
         }
     }
 
-    fn committed(&self, changes: &ChangeSet) {
+    fn committed(&mut self, changes: &ChangeSet) {
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
+        self.cache.keep(&mut self.loaded);
         self.shared.outbox.put(changes);
         let was_full = |condition: &mut Condition| {
             *condition == Condition::DiskFull && {
@@ -318,7 +331,10 @@ impl Backend for Writer {
         outcome
     }
 
-    async fn roll_back(&mut self, _changed: bool) {
+    async fn roll_back(&mut self, changed: bool) {
+        if !changed {
+            self.cache.keep(&mut self.loaded);
+        }
         let Some(connection) = &self.connection else { return };
         let rolled_back = timeout(self.limit(), connection.roll_back()).await;
         if !matches!(rolled_back, Ok(Ok(()))) {

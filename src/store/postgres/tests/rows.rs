@@ -5,8 +5,7 @@ use super::*;
 /// Counts rows of the look-up tables that differ from the sessions.
 const DIFFERENCES: [&str; 3] = [
     "SELECT count(*) FROM session s FULL JOIN session_list l USING (app_name, user_id, session_id,
-     last_event_secs, last_event_nanos) WHERE s.incarnation IS NULL OR l.app_name IS NULL
-     OR s.app_name IS NULL",
+     last_event_secs) WHERE s.incarnation IS NULL OR l.app_name IS NULL OR s.app_name IS NULL",
     "SELECT count(*) FROM session s FULL JOIN session_name n USING (app_name, user_id, session_id)
      WHERE s.incarnation IS NULL OR n.session_id IS NULL",
     "SELECT count(*) FROM (SELECT * FROM session WHERE expire_secs IS NOT NULL) s
