@@ -7,6 +7,7 @@ mod certificates;
 #[path = "../cluster/mod.rs"]
 mod cluster;
 mod clusters;
+mod disk;
 mod faults;
 mod proxied;
 mod proxy;

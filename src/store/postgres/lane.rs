@@ -6,13 +6,10 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use tracing::{error, warn};
+use tracing::error;
 
-use super::{inbox::Inbox, prelude::*, routes::Route, shared::Shared, writer::Writer};
-use crate::store::{
-    Condition,
-    group::{Submission, execute},
-};
+use super::{disk, inbox::Inbox, prelude::*, routes::Route, shared::Shared, writer::Writer};
+use crate::store::group::{Submission, execute};
 
 /// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
 /// the last one.
@@ -60,6 +57,10 @@ impl Lane {
     }
 
     async fn serve(&mut self, group: &mut Vec<Submission>) {
+        disk::admit(&self.shared, group);
+        if group.is_empty() {
+            return;
+        }
         self.writer.begin_group();
         let work = execute(&mut self.writer, group, &self.shared.notifier);
         let executed = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
@@ -68,15 +69,7 @@ impl Lane {
         });
         let Err(failure) = executed else { return };
         if failure == Error::DiskFull {
-            let became_full = |condition: &mut Condition| {
-                *condition == Condition::Ready && {
-                    *condition = Condition::DiskFull;
-                    true
-                }
-            };
-            if self.shared.condition.send_if_modified(became_full) {
-                warn!("the disk of the database is full");
-            }
+            disk::became_full(&self.shared);
             return;
         }
         let cause = std::error::Error::source(&failure).map(ToString::to_string);

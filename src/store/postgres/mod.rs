@@ -14,6 +14,7 @@ mod changes;
 mod clock;
 mod columns;
 mod connection;
+mod disk;
 mod error;
 mod events;
 mod fill;

@@ -1,6 +1,6 @@
 //! What the lanes, the reads and the listener of one store share.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) outbox: Outbox,
     pub(super) clock: Arc<DatabaseClock>,
     pub(super) condition: watch::Sender<Condition>,
+    /// Writes refused because the disk is full, since the log last told it.
+    pub(super) refused: AtomicU64,
 }
 
 impl Shared {
@@ -35,6 +37,7 @@ impl Shared {
             outbox: Outbox::default(),
             clock: Arc::new(DatabaseClock::new(options.clock.clone(), Time::default())),
             condition: watch::Sender::new(Condition::Ready),
+            refused: AtomicU64::new(0),
             options,
         })
     }

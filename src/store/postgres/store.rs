@@ -10,6 +10,7 @@ use tracing::warn;
 use super::{
     address::Address,
     connection::Connection,
+    disk,
     error::is_lost,
     lanes::Lanes,
     migrate::{self, try_out},
@@ -43,7 +44,7 @@ pub struct PostgresStore {
     shared: Arc<Shared>,
     lanes: Lanes,
     reads: Reads,
-    /// They announce, listen, and look at the database.
+    /// They announce, listen, look at the database, and look for space.
     _watchers: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -68,6 +69,7 @@ pub(super) async fn open_with(
     let mut watchers = vec![
         tokio::spawn(notify::announce(Arc::clone(&shared), id)),
         tokio::spawn(notify::look(Arc::clone(&shared))),
+        tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
     // A pooler would give what is listened for to whoever has the connection then.
     if !shared.options.settings.unnamed_statements {

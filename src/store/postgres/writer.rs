@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::{
     apply,
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     commit::{ChangeSet, CopiedEvents, FORK_LEASE_SECS, Loaded, Needs},
     store::{
-        Clock as _, Condition,
+        Clock as _,
         group::{Backend, Failure},
         sqlite::{Crash, CrashPoint},
     },
@@ -242,15 +242,6 @@ impl Writer {
         self.abort_at(CrashPoint::AfterCommitBeforeAck, commits);
         self.cache.keep(&mut self.loaded);
         self.shared.outbox.put(changes);
-        let was_full = |condition: &mut Condition| {
-            *condition == Condition::DiskFull && {
-                *condition = Condition::Ready;
-                true
-            }
-        };
-        if self.shared.condition.send_if_modified(was_full) {
-            info!("the disk of the database has space again");
-        }
     }
 
     /// Finds out whether the last transaction was committed, on a new connection.
