@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     changed::{Changed, NodeChange},
-    columns::Columns,
+    columns::{Columns, places},
     new_snapshots,
     node::Node,
     prelude::*,
@@ -14,12 +14,6 @@ use super::{
     stored::Stored,
 };
 use crate::commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow};
-
-const UPDATE_SCOPES: &str = "
-UPDATE scope s SET version = k.version, state_bytes = k.state_bytes,
-    snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
-FROM k (app_name, user_id, version, state_bytes, snapshot_version, changed_bytes)
-WHERE s.app_name = k.app_name AND s.user_id = k.user_id";
 
 const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
     source, source_user, source_session, source_sequence, removed, set_json)";
@@ -146,13 +140,23 @@ fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Option<Col
     Ok((!markers.is_empty()).then(statement))
 }
 
+fn update_scopes() -> String {
+    let columns = "app_name, user_id, version, state_bytes, snapshot_version, changed_bytes";
+    format!(
+        "UPDATE scope s SET version = k.version, state_bytes = k.state_bytes,
+             snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
+         FROM ({}) AS k WHERE s.app_name = k.app_name AND s.user_id = k.user_id",
+        places(columns)
+    )
+}
+
 /// The rows of applications and users, and of their logs.
 fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
     let wide: Vec<&NodeChange<'_>> = changed.wide().collect();
     if wide.is_empty() {
         return Vec::new();
     }
-    let update = Columns::update(UPDATE_SCOPES)
+    let update = Columns::new(update_scopes())
         .scopes(wide.iter().map(|it| &it.node))
         .numbers(wide.iter().map(|it| it.change.version))
         .numbers(wide.iter().map(|it| it.change.state_bytes as u64))

@@ -1,6 +1,6 @@
 //! Statements over many rows at once: each parameter is a column, an array with one place for each row.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
@@ -26,16 +26,6 @@ impl<'a> Columns<'a> {
         Self::new(format!("INSERT INTO {into} {} {on_conflict}", places(columns)))
     }
 
-    /// Changes a row for each place. In `sql` the places are `FROM k (column, …)`, with the columns in the order of the parameters.
-    pub(super) fn update(sql: &str) -> Self {
-        let places_of = || {
-            let (before, rest) = sql.split_once("FROM k (")?;
-            let (columns, after) = rest.split_once(')')?;
-            Some(format!("{before}FROM ({}) AS k{after}", places(columns)))
-        };
-        Self::new(places_of().unwrap_or_default())
-    }
-
     /// Several statements as one, with the rows of the last. None sees what the others change, so they change different tables.
     pub(super) fn together(statements: Vec<Self>) -> Option<Self> {
         let mut statements = statements.into_iter().peekable();
@@ -45,12 +35,11 @@ impl<'a> Columns<'a> {
         }
         let mut sql = format!("WITH w AS ({})", all.sql);
         while let Some(next) = statements.next() {
-            let next_sql = with_parameters_after(all.types.len(), &next.sql);
-            let written = match statements.peek() {
-                Some(_) => write!(sql, ", w{} AS ({next_sql})", all.types.len()),
-                None => write!(sql, " {next_sql}"),
+            let (others, next_sql) = (all.types.len(), renumbered(&next.sql, all.types.len()));
+            sql += &match statements.peek() {
+                Some(_) => format!(", w{others} AS ({next_sql})"),
+                None => format!(" {next_sql}"),
             };
-            debug_assert!(written.is_ok());
             all.types.extend(next.types);
             all.values.extend(next.values);
         }
@@ -154,21 +143,22 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The rows of arrays. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored first.
-fn places(columns: &str) -> String {
+/// The places of arrays as rows. As results they are read in step. As a table function's, `FROM unnest(…)`, each array would be stored
+/// first.
+pub(super) fn places(columns: &str) -> String {
     let column = |(at, name): (usize, &str)| format!("unnest(${}) AS {}", at + 1, name.trim());
     let columns: Vec<String> = columns.split(',').enumerate().map(column).collect();
     format!("SELECT {}", columns.join(", "))
 }
 
 /// SQL whose parameters follow others.
-fn with_parameters_after(others: usize, sql: &str) -> String {
+fn renumbered(sql: &str, others: usize) -> String {
     let mut parts = sql.split('$');
     let mut renumbered = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let number: usize = part[..digits].parse().unwrap_or(0);
-        let _ = write!(renumbered, "${}{}", others + number, &part[digits..]);
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(end);
+        renumbered += &format!("${}{rest}", others + number.parse().unwrap_or(0));
     }
     renumbered
 }
@@ -185,4 +175,23 @@ pub(super) fn step<'c>(statement: impl Future<Output = Result<()>> + Send + 'c) 
 /// those behind it fail for its sake.
 pub(super) async fn pipeline(steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>> {
     join_all(steps).await.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_together_keep_their_parameters() {
+        let one = || Columns::new("DELETE FROM a WHERE b = $1 AND c = $2").number(1).number(2);
+        let other = Columns::insert("d (e, f)", "").numbers([3]).numbers([4]);
+        let all = Columns::together(vec![one(), other, one()]).unwrap();
+        let sql = "WITH w AS (DELETE FROM a WHERE b = $1 AND c = $2), \
+            w2 AS (INSERT INTO d (e, f) SELECT unnest($3) AS e, unnest($4) AS f ) \
+            DELETE FROM a WHERE b = $5 AND c = $6";
+        assert_eq!(all.sql, sql);
+        assert_eq!((all.types.len(), all.values.len()), (6, 6));
+        assert_eq!(Columns::together(vec![one()]).unwrap().sql, one().sql);
+        assert!(Columns::together(Vec::new()).is_none());
+    }
 }

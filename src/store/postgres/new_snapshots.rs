@@ -27,7 +27,7 @@ const FIND_NEWEST: &str = "
 UPDATE session s SET changed_bytes = s.state_bytes, snapshot_version = coalesce(
     (SELECT max(t.version) FROM snapshot t WHERE t.app_name = s.app_name
         AND t.user_id = s.user_id AND t.incarnation = s.incarnation), 0)
-FROM k (app_name, user_id, session_id)
+FROM unnest($1, $2, $3) AS k (app_name, user_id, session_id)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
 
 /// The initial states of new sessions.
@@ -59,5 +59,5 @@ pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
 
 /// Corrects what the rows of finished forks say.
 pub(super) fn find_newest<'a>(forks: impl Iterator<Item = &'a SessionKey> + Clone) -> Columns<'a> {
-    Columns::update(FIND_NEWEST).addresses(forks)
+    Columns::new(FIND_NEWEST).addresses(forks)
 }

@@ -2,7 +2,7 @@
 
 use super::{
     changed::Changed,
-    columns::Columns,
+    columns::{Columns, places},
     prelude::*,
     row::{Found, SESSION_COLUMNS, Snapshots, labels_text},
     stored::Stored,
@@ -39,25 +39,31 @@ const EXPIRY: &str = "session_expiry (app_name, user_id, session_id, expire_secs
 
 const UPDATE_LIST: &str = "
 UPDATE session_list l SET last_event_secs = k.new_secs
-FROM k (app_name, user_id, session_id, secs, new_secs)
+FROM unnest($1, $2, $3, $4, $5) AS k (app_name, user_id, session_id, secs, new_secs)
 WHERE l.app_name = k.app_name AND l.last_event_secs = k.secs
     AND l.user_id = k.user_id AND l.session_id = k.session_id";
-
-/// What an event changes. No index has any of these columns.
-const UPDATE_SESSIONS: &str = "
-UPDATE session s SET last_sequence = k.last_sequence, state_bytes = k.state_bytes,
-    snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes,
-    last_event_secs = k.last_event_secs, last_event_nanos = k.last_event_nanos,
-    update_secs = k.update_secs, update_nanos = k.update_nanos
-FROM k (app_name, user_id, session_id, last_sequence, state_bytes, snapshot_version,
-        changed_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos)
-WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
 
 const UPDATE_METADATA: &str = "
 UPDATE session s SET expire_secs = k.expire_secs, expire_nanos = k.expire_nanos,
     display_name = k.display_name, labels = k.labels
-FROM k (app_name, user_id, session_id, expire_secs, expire_nanos, display_name, labels)
+FROM unnest($1, $2, $3, $4, $5, $6, $7)
+    AS k (app_name, user_id, session_id, expire_secs, expire_nanos, display_name, labels)
 WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id";
+
+/// What an event changes. No index has any of these columns.
+fn update_sessions() -> String {
+    let columns = "app_name, user_id, session_id, last_sequence, state_bytes, snapshot_version,
+        changed_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos";
+    format!(
+        "UPDATE session s SET last_sequence = k.last_sequence, state_bytes = k.state_bytes,
+             snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes,
+             last_event_secs = k.last_event_secs, last_event_nanos = k.last_event_nanos,
+             update_secs = k.update_secs, update_nanos = k.update_nanos
+         FROM ({}) AS k
+         WHERE s.app_name = k.app_name AND s.user_id = k.user_id AND s.session_id = k.session_id",
+        places(columns)
+    )
+}
 
 /// Deletes sessions. Those that the group made have no rows yet.
 pub(super) fn delete<'a>(
@@ -150,7 +156,7 @@ pub(super) fn update<'a>(
     let snapshots: Vec<Snapshots> =
         infos.clone().map(|info| changed.snapshots_of(info.incarnation)).collect();
     of_events.push(
-        Columns::update(UPDATE_SESSIONS)
+        Columns::new(update_sessions())
             .addresses(infos.clone().map(|info| &info.key))
             .numbers(infos.clone().map(|info| info.last_sequence))
             .numbers(rows.iter().map(|row| row.state_bytes as u64))
@@ -165,7 +171,7 @@ pub(super) fn update<'a>(
     let moved = before.clone().filter(|(before, info)| listed(before) != listed(info));
     if moved.clone().next().is_some() {
         of_events.push(
-            Columns::update(UPDATE_LIST)
+            Columns::new(UPDATE_LIST)
                 .addresses(moved.clone().map(|(_, info)| &info.key))
                 .signed(moved.clone().map(|(before, _)| listed(before)))
                 .signed(moved.map(|(_, info)| listed(info))),
@@ -174,7 +180,7 @@ pub(super) fn update<'a>(
     let metadata = rows.iter().filter(|row| row.metadata).map(|row| &row.info);
     if metadata.clone().next().is_some() {
         statements.push(
-            Columns::update(UPDATE_METADATA)
+            Columns::new(UPDATE_METADATA)
                 .addresses(metadata.clone().map(|info| &info.key))
                 .optional_times(metadata.clone().map(|info| info.expire_time))
                 .texts(metadata.clone().map(|info| &info.display_name))
