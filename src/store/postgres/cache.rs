@@ -81,10 +81,9 @@ impl Cache {
 /// Bytes in memory, about.
 fn bytes(state: &ScopeState) -> usize {
     let of_keys = || {
-        let key = |(name, value): (&Box<str>, &Option<(Json, Version)>)| {
-            name.len() + value.as_ref().map_or(0, |(value, _)| value.len())
-        };
-        state.keys.iter().map(key).sum()
+        let value_bytes =
+            |value: &Option<(Json, Version)>| value.as_ref().map_or(0, |it| it.0.len());
+        state.keys.iter().map(|(name, value)| name.len() + value_bytes(value)).sum()
     };
     let texts = if state.complete { state.state_bytes } else { of_keys() };
     size_of::<Known>() + KEY_BYTES * (1 + state.keys.len()) + texts

@@ -44,6 +44,56 @@ async fn a_list_of_sessions_sorts_ties_only() {
     assert_eq!(sorts(&connection).await, 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_one_second_are_listed_by_its_nanoseconds() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    // Second and nanosecond of each session's last event, in the order of the list.
+    let times = [(10, 7), (20, 1), (20, 5), (20, 5), (20, 900_000_000), (21, 0)];
+    let mut expected = Vec::new();
+    for (number, (secs, nanos)) in times.into_iter().enumerate() {
+        let id = format!("{number}");
+        let mut append = one(&id, "last", &[]);
+        append.events[0].event_time = Some(Time::new(secs, nanos).unwrap());
+        for request in [Request::Create(creation(&id)), Request::Append(append)] {
+            commit_one(&fixture, writer, request).await.unwrap();
+        }
+        expected.push(id);
+    }
+    let connection = fixture.shared.connect().await.unwrap();
+    let reader = Reader::new(&connection);
+    reader.begun(at(1)).unwrap();
+    let ascending = listed(&reader, SessionOrder::LeastRecent).await;
+    assert_eq!(ascending, expected);
+    // Ties ascend in either order.
+    expected.reverse();
+    expected.swap(2, 3);
+    assert_eq!(listed(&reader, SessionOrder::MostRecent).await, expected);
+}
+
+/// The ids of all sessions, by pages of two.
+async fn listed(reader: &Reader<'_>, order: SessionOrder) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let query = SessionsQuery {
+            app_name: address("s").app_name,
+            user_id: None,
+            labels: Labels::default(),
+            order,
+            after,
+            max_items: 2,
+            max_bytes: 1 << 20,
+            with_state: false,
+        };
+        let page = reader.list_sessions(&query).await.unwrap();
+        ids.extend(page.sessions.iter().map(|(info, _)| info.key.session_id.to_string()));
+        after = page.rest;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
 async fn read_events(reader: &Reader<'_>) {
     let author = Some(Author::new("agent").unwrap());
     let filter = EventFilter { author, ..EventFilter::default() };
