@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use rusqlite::{Connection, OpenFlags};
 use sessiond::{
     commit::{
         Append, CreateSession, ForkSession, OnExisting, RequestKey, RewindSession, StateUpdate,
@@ -33,7 +34,7 @@ use sessiond::{
     },
     store::{
         Clock, KeyChangeQuery, RequestContext, SessionOrder, SessionQuery, SessionsQuery, Store,
-        sqlite::{self, SqliteOptions, SqliteStore},
+        sqlite::{self, SqliteOptions, SqliteStore, verify},
     },
 };
 
@@ -41,18 +42,50 @@ use sessiond::{
 const LONG: u64 = 1030;
 
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v4.db";
+const CURRENT: &str = "sqlite-v5.db";
 
 #[tokio::test]
 async fn a_file_of_version_4_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.db");
     fs::copy(fixture("sqlite-v4.db"), &path).unwrap();
+    let steps = ["keep the order of lists apart from the time of the last event"];
+    assert_eq!(sqlite::dry_run(&path).unwrap(), steps);
+    assert_eq!(sqlite::migrate_file(&path).unwrap(), steps);
+    let copy = fs::read(folder.path().join("test.db.v4.bak")).unwrap();
+    assert_eq!(copy[60..64], [0, 0, 0, 4], "the version in the header");
+    assert_sound(&path);
+    let current = folder.path().join("current.db");
+    fs::copy(fixture(CURRENT), &current).unwrap();
+    assert_eq!(columns(&path), columns(&current));
     let clock = TestClock::at(500);
     let store = open(&path, &clock).await;
     assert_eq!(store.id(), StoreId(*b"fixture of tests"));
     check(&store, &clock).await;
     store.close().await;
+    assert_sound(&path);
+}
+
+/// Nothing is found in a file.
+fn assert_sound(path: &Path) {
+    struct Unheard;
+    impl verify::Observer for Unheard {
+        fn found(&mut self, _: &verify::Finding) {}
+        fn progress(&mut self, _: verify::Progress) {}
+    }
+    assert_eq!(verify::verify(path, &mut Unheard).unwrap().findings, 0);
+}
+
+/// Every column of every table and index of a file, in order, with its type and default.
+fn columns(path: &Path) -> Vec<String> {
+    let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let sql = "SELECT printf('%s %s %s %s %s %s', s.type, s.name, c.name, c.type, c.\"notnull\", c.dflt_value)
+        FROM sqlite_schema s, pragma_table_info(s.name) c WHERE s.type <> 'index'
+        UNION ALL SELECT printf('%s %s %s', s.name, i.name, i.\"desc\")
+        FROM sqlite_schema s, pragma_index_xinfo(s.name) i WHERE s.type = 'index' ORDER BY 1";
+    let mut statement = file.prepare(sql).unwrap();
+    let columns = statement.query_map((), |row| row.get(0)).unwrap();
+    columns.collect::<Result<_, _>>().unwrap()
 }
 
 /// Also writes the fixture of this version where it is missing.

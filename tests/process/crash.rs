@@ -12,7 +12,7 @@ use sessiond::proto::v1::{event::BodyForm, state_delta::SetForm};
 use tokio::{sync::Notify, task::JoinSet};
 use tonic::transport::Channel;
 
-use crate::harness::{Server, append, create, event, is_broken, read, state};
+use crate::harness::{Server, append, create, event, is_broken, list, read, state};
 
 /// Writers at the same time, each on a session of its own, all on one key of the application.
 const WRITERS: usize = 8;
@@ -64,7 +64,7 @@ impl Progress {
 /// Compares a recovered store with what was acknowledged; how many events each session has.
 async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
     let mut recovered = Vec::new();
-    let mut total = 0;
+    let (mut total, mut used) = (0, Vec::new());
     for (writer, &acknowledged) in acknowledged.iter().enumerate() {
         let answer = read(channel, &session(writer)).await;
         let count = answer.events.len() as u64;
@@ -81,6 +81,8 @@ async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
             let set: BTreeMap<String, u64> = serde_json::from_str(&set).unwrap();
             assert_eq!(set["count"], number);
         }
+        let last = answer.session.as_ref().unwrap().last_event_time.unwrap();
+        used.push((last.seconds, last.nanos, session(writer)));
         let state = state(answer.session);
         assert_eq!(
             state["count"].as_u64().unwrap_or(0),
@@ -92,6 +94,9 @@ async fn check(channel: &Channel, acknowledged: &[u64]) -> Vec<u64> {
     }
     let state = state(read(channel, &session(0)).await.session);
     assert_eq!(state["app:total"].as_u64().unwrap_or(0), total, "all scopes commit together");
+    used.sort();
+    let used: Vec<_> = used.into_iter().map(|(_, _, session)| session).collect();
+    assert_eq!(list(channel).await, used, "lists know the last events");
     recovered
 }
 

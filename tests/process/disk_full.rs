@@ -14,7 +14,9 @@ use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt as _;
 
-use crate::harness::{PROGRAM, Server, append, create, event, key, read, reason, wait_for_health};
+use crate::harness::{
+    PROGRAM, Server, append, create, event, key, list, read, reason, wait_for_health,
+};
 
 /// A file system of so many MiB, and the process that keeps it mounted.
 struct SmallDisk {
@@ -131,6 +133,7 @@ async fn a_full_disk_is_named_and_told_once_while_reads_and_deletions_go_on() {
         assert_full(&append(&channel, "kept", event).await.unwrap_err());
     }
     assert_eq!(read(&channel, "kept").await.events.len(), acknowledged);
+    assert_eq!(list(&channel).await, ["deleted", "kept"], "as they were last used");
     // The reserve is kept for deletions.
     assert!(disk.path("test.db-reserve").exists());
     delete(&channel, "deleted").await;

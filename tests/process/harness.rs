@@ -11,10 +11,11 @@ use std::{
 
 use sessiond::proto::v1::{
     AppendEventRequest, AppendEventResponse, CreateSessionRequest, Event, GetSessionRequest,
-    GetSessionResponse, Increment, JsonForm, Session, SessionKey, StateDelta, StateOperation,
-    create_session_request::StateForm, event::BodyForm, event_service_client::EventServiceClient,
-    increment::Amount, session::StateForm as SessionState,
-    session_service_client::SessionServiceClient, state_delta::SetForm, state_operation::Operation,
+    GetSessionResponse, Increment, JsonForm, ListSessionsRequest, Session, SessionKey, StateDelta,
+    StateOperation, create_session_request::StateForm, event::BodyForm,
+    event_service_client::EventServiceClient, increment::Amount,
+    session::StateForm as SessionState, session_service_client::SessionServiceClient,
+    state_delta::SetForm, state_operation::Operation,
 };
 use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::{
@@ -237,6 +238,16 @@ pub async fn read(channel: &Channel, session: &str) -> GetSessionResponse {
     let answer = client.get_session(request).await.unwrap().into_inner();
     assert_eq!(answer.next_page_token, "", "more events than one answer holds");
     answer
+}
+
+/// The ids of all sessions, the least recently used first.
+pub async fn list(channel: &Channel) -> Vec<String> {
+    let request = ListSessionsRequest { app_name: "app".into(), ..ListSessionsRequest::default() };
+    let mut client = SessionServiceClient::new(channel.clone());
+    let answer = client.list_sessions(request).await.unwrap().into_inner();
+    assert_eq!(answer.next_page_token, "", "more sessions than one answer holds");
+    let keys = answer.sessions.into_iter().map(|session| session.key.unwrap().session_id);
+    keys.collect()
 }
 
 /// A session's state.

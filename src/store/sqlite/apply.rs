@@ -104,7 +104,7 @@ impl Writer {
         }
         let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?)?;
         if !is_new {
-            // Touches no index but those of lists.
+            // Touches no index.
             let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
                 last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7,
                 unindexed = ?8 WHERE id = ?1";
@@ -135,8 +135,9 @@ impl Writer {
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
         let insert = format!(
-            "INSERT INTO session ({SESSION_COLUMNS}, unindexed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-             ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)"
+            "INSERT INTO session ({SESSION_COLUMNS}, unindexed, listed_secs, listed_nanos)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+             ?20, ?21, ?22, ?8, ?9)"
         );
         self.tables.run(
             &insert,
@@ -184,6 +185,7 @@ impl Writer {
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
         );
+        self.unlisted += events.len() as u64;
         for EventRow { incarnation, event, fingerprint } in events {
             let hash = id_hash(&event.event_id);
             let row = params![
@@ -304,7 +306,7 @@ impl Writer {
              WHERE i.node = ?2 AND i.version > ?3 AND i.version <= ?4 ORDER BY i.version"
         );
         let last = self.tables.value("SELECT coalesce(max(id), 0) FROM event", ())?.unwrap_or(0);
-        self.tables.run(&events, (to.0, from.0, after, up_to))?;
+        self.unlisted += self.tables.run(&events, (to.0, from.0, after, up_to))? as u64;
         let index =
             "INSERT INTO log_index SELECT session, sequence, id, id_hash FROM event WHERE id > ?1";
         self.tables.run(index, [last])?;
@@ -348,6 +350,7 @@ impl Writer {
                 for delete in deletions {
                     tables.run(delete, (session.0, end))?;
                 }
+                tables.lower_listed()?;
                 return self.tables.free_pages();
             }
         }

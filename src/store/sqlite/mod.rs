@@ -16,6 +16,7 @@ mod events;
 mod file;
 mod index;
 mod leftovers;
+mod listed;
 mod load;
 mod lock;
 mod log;

@@ -251,7 +251,8 @@ impl Tables {
         let mut budget = Budget::new(query.max_items, query.max_bytes);
         let mut scanned = 0;
         let mut last = None;
-        let listed = self.each(&select_behind(query), (scope, secs, nanos, user, session), |row| {
+        let behind = (scope, secs, nanos, user, session, self.moved()?);
+        let listed = self.each(&select_behind(query), behind, |row| {
             if scanned == PAGE_SCANNED {
                 return Ok(false);
             }
@@ -279,7 +280,7 @@ impl Tables {
     }
 }
 
-/// The sessions behind a place. Ties ascend in either order.
+/// The sessions behind a place, without those that have moved, merged with those that have: `?6`. Ties ascend in either order.
 fn select_behind(query: &SessionsQuery) -> String {
     // Of one user all have the same user id, which is not part of that index.
     let (scope, ties, after) = match query.user_id {
@@ -290,10 +291,20 @@ fn select_behind(query: &SessionsQuery) -> String {
         SessionOrder::LeastRecent => (">", "ASC"),
         SessionOrder::MostRecent => ("<", "DESC"),
     };
-    let time = "(last_event_secs, last_event_nanos)";
+    let select = |secs: &str, nanos: &str| {
+        format!(
+            "SELECT {SESSION_COLUMNS}, {secs} AS place_secs, {nanos} AS place_nanos FROM session
+             WHERE ({secs}, {nanos}) {behind}= (?2, ?3)
+             AND (({secs}, {nanos}) {behind} (?2, ?3) OR ({ties}) > {after})"
+        )
+    };
+    let listed = select("listed_secs", "listed_nanos");
+    let moved = select("last_event_secs", "last_event_nanos");
+    let numbers = "(SELECT value FROM json_each(?6))";
+    // The plus keeps the index of the scope from being searched for all of its sessions.
     format!(
-        "SELECT {SESSION_COLUMNS} FROM session WHERE {scope} = ?1 AND {time} {behind}= (?2, ?3)
-         AND ({time} {behind} (?2, ?3) OR ({ties}) > {after})
-         ORDER BY last_event_secs {direction}, last_event_nanos {direction}, {ties}"
+        "{listed} AND {scope} = ?1 AND id NOT IN {numbers}
+         UNION ALL {moved} AND +{scope} = ?1 AND id IN {numbers}
+         ORDER BY place_secs {direction}, place_nanos {direction}, {ties}"
     )
 }

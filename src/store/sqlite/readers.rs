@@ -108,7 +108,8 @@ fn in_snapshot<T>(
 ) -> Result<T, Error> {
     tables.run("BEGIN DEFERRED", ())?;
     let result = work(tables);
-    let ended = tables.run("COMMIT", ());
+    // COMMIT would fail after a damaged page, also where the read went on without it.
+    let ended = tables.run("ROLLBACK", ());
     let value = result?;
     ended?;
     Ok(value)

@@ -7,6 +7,7 @@
 //!   numbers of the rows that follow are in `unindexed` of the node.
 //! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
 //!   a session is opened for writing.
+//! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
 use rusqlite::Connection;
@@ -17,7 +18,7 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 4;
+pub(super) const SCHEMA_VERSION: i32 = 5;
 
 /// The first version that a release wrote, and that is migrated to later ones.
 pub(super) const FIRST_RELEASED: i32 = 4;
@@ -47,7 +48,7 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          {TABLES}
          {VIEWS}"
     ))?;
-    connection.execute("INSERT INTO meta VALUES (1, ?1, 1)", [store_id.0])?;
+    connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0)", [store_id.0])?;
     connection.execute_batch("COMMIT")
 }
 
@@ -55,7 +56,9 @@ const TABLES: &str = "
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     store_id BLOB NOT NULL,
-    next_id INTEGER NOT NULL
+    next_id INTEGER NOT NULL,
+    -- The list indexes follow the events up to this one.
+    listed_through INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Applications (their user is '') and users.
@@ -81,12 +84,13 @@ CREATE TABLE session (
     display_name TEXT NOT NULL,
     labels TEXT,
     fork_session TEXT, fork_sequence INTEGER,
-    unindexed TEXT NOT NULL
+    unindexed TEXT NOT NULL,
+    listed_secs INTEGER NOT NULL DEFAULT 0, listed_nanos INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
 CREATE INDEX session_bare ON session (session_id);
-CREATE INDEX session_of_app ON session (app_scope, last_event_secs, last_event_nanos, user_id, session_id);
-CREATE INDEX session_of_user ON session (user_scope, last_event_secs, last_event_nanos, session_id);
+CREATE INDEX session_of_app ON session (app_scope, listed_secs, listed_nanos, user_id, session_id);
+CREATE INDEX session_of_user ON session (user_scope, listed_secs, listed_nanos, session_id);
 CREATE INDEX session_expiry ON session (expire_secs, expire_nanos) WHERE expire_secs IS NOT NULL;
 
 -- The long columns come last.

@@ -4,6 +4,7 @@ mod damage;
 mod deadlines;
 mod groups;
 mod leftovers;
+mod listed;
 mod lists;
 mod memory;
 mod migrations;

@@ -16,6 +16,7 @@ use super::{
     disk::Disk,
     file::{Crash, CrashPoint, SqliteOptions},
     leftovers::Leftovers,
+    listed::UNLISTED_EVENTS,
     log::Unindexed,
     prelude::*,
     row::KnownIds,
@@ -48,6 +49,8 @@ pub(super) struct Writer {
     pub(super) known: HashMap<Incarnation, KnownIds>,
     /// Unindexed rows of the logs in `loaded`, as far as they were needed.
     pub(super) unindexed: HashMap<NodeId, Unindexed>,
+    /// Events that the list indexes do not follow yet.
+    pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
     pub(super) grown: usize,
     /// The next number that `meta` has.
@@ -77,6 +80,7 @@ impl Writer {
             tables,
             known: HashMap::new(),
             unindexed: HashMap::new(),
+            unlisted: 0,
             grown: 0,
             next_id: 0,
             broken: false,
@@ -99,6 +103,7 @@ impl Writer {
                 break;
             }
         }
+        self.update_lists(self.options.clock.now());
         let Self { tables, checkpoints, .. } = self;
         checkpoints.close(&tables);
         info!("the store is closed");
@@ -137,6 +142,9 @@ impl Writer {
             return refuse(group);
         }
         self.shrink(self.options.cache_bytes);
+        if sweeps || self.unlisted >= UNLISTED_EVENTS {
+            self.update_lists(now);
+        }
         if sweeps {
             self.leftovers.after_sweep(&self.tables, &mut self.checkpoints, now);
         }
@@ -171,8 +179,24 @@ impl Writer {
         self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
         self.known.clear();
         self.unindexed.clear();
+        // If the events cannot be read, an attempt to follow them says so soon.
+        self.unlisted = self.tables.unlisted().unwrap_or(UNLISTED_EVENTS);
         self.grown = 0;
         Ok(())
+    }
+
+    /// Lets the list indexes follow the events. If that fails, lists sort in more sessions until the next attempt.
+    fn update_lists(&mut self, now: Time) {
+        if self.unlisted == 0 || self.broken || self.disk.is_full() {
+            return;
+        }
+        self.unlisted = 0;
+        if let Err(error) = self.tables.follow_events()
+            && !self.disk.failed(&error, now)
+        {
+            warn!(%error, "updating the list indexes failed, retrying later");
+            self.broken = !self.tables.0.is_autocommit();
+        }
     }
 
     fn abort_at(&self, point: CrashPoint) {

@@ -113,7 +113,7 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     fixture.store.close().await;
     // More users without anything, and more expired sessions of one user, than several steps look at. Made past the store.
     let copies = 3 * STEP_ROWS;
-    let columns = format!("{}, unindexed", row::SESSION_COLUMNS);
+    let columns = format!("{}, unindexed, listed_secs, listed_nanos", row::SESSION_COLUMNS);
     let values = columns.replacen("id,", "100000 + n,", 1).replace(" session_id,", " 's' || n,");
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
@@ -154,7 +154,7 @@ async fn a_page_of_sessions_goes_on_until_one_passes_or_none_is_left() {
     fixture.store.close().await;
     // As many more as two steps look at, made past the store.
     let copies = 2 * PAGE_SCANNED;
-    let columns = format!("{}, unindexed", row::SESSION_COLUMNS);
+    let columns = format!("{}, unindexed, listed_secs, listed_nanos", row::SESSION_COLUMNS);
     let values = columns.replacen("id,", "1000 + n,", 1).replace(" session_id,", " 's' || n,");
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})

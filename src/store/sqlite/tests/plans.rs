@@ -11,13 +11,14 @@ use rusqlite::StatementStatus;
 use super::{super::connection::Tables, *};
 
 /// Statements that read a table or an index from one end, and why that is bounded.
-const ALLOWED: [(&str, &str); 8] = [
+const ALLOWED: [(&str, &str); 9] = [
     ("SELECT (SELECT count(*)", "counts the rows of a file that is not served"),
     ("SELECT coalesce(sum(", "adds up the logs of a file that is not served"),
     ("UPDATE meta", "has one row"),
     ("SELECT id FROM tombstone", "passes over forks in progress only"),
     ("WITH RECURSIVE n(node)", "goes through a file that is not served, a step for each node"),
     ("SELECT s.id FROM session s WHERE", "goes through a file that is not served"),
+    ("SELECT a.app, s.user_id", "goes through a file that is not served"),
     ("SELECT next_id <= max(", "goes through one row"),
     ("INSERT INTO snapshot", "reads what a query within it found"),
 ];
@@ -36,10 +37,12 @@ pub(in super::super) fn check(connection: &Connection, sql: &str) {
         .unwrap();
     for step in steps.map(Result::unwrap) {
         let is_allowed = ALLOWED.iter().any(|(start, _)| sql.starts_with(start));
-        assert!(is_allowed || !step.starts_with("SCAN"), "{sql}\n{step}");
-        // Sorting a page's ties is bounded by the page; sorting a log is not.
+        // The numbers of sessions that have moved are few.
+        let scans = step.starts_with("SCAN") && !step.starts_with("SCAN json_each");
+        assert!(is_allowed || !scans, "{sql}\n{step}");
+        // Sorting a page's ties, or the sessions that have moved, is bounded; sorting a log is not.
         let sorts = step.contains("TEMP B-TREE FOR ORDER BY");
-        assert!(!sorts || sql.contains("event_key"), "{sql}\n{step}");
+        assert!(!sorts || sql.contains("event_key") || sql.contains("json_each"), "{sql}\n{step}");
     }
     CHECKED.lock().unwrap().insert(sql.to_owned());
 }

@@ -103,7 +103,7 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
     let s = "(SELECT id FROM session WHERE session_id = 's')";
     let (app, user) =
         ("(SELECT id FROM scope WHERE user = '')", "(SELECT id FROM scope WHERE user = 'u')");
-    let cases: [(&str, String, Check, Option<u64>); 17] = [
+    let cases: [(&str, String, Check, Option<u64>); 18] = [
         (
             "a missing event",
             format!("DELETE FROM event WHERE session = {s} AND sequence = 500"),
@@ -199,6 +199,12 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
             format!("DELETE FROM event_key WHERE session = {s} AND sequence = 9"),
             Check::Index,
             Some(9),
+        ),
+        (
+            "an old place in lists",
+            format!("UPDATE session SET listed_secs = 0 WHERE id = {s}"),
+            Check::Index,
+            None,
         ),
         (
             "rows of nothing",

@@ -48,8 +48,8 @@ fn verify_locked(path: &Path, observer: &mut dyn Observer) -> Result<Summary, Op
     }
     let tables = Tables::checker(connection).map_err(of)?;
     let mut report = Report::new(observer);
-    let steps: [Step; 4] =
-        [rows::structure, scope::sessions, scope::wider_scopes, rows::references];
+    let steps: [Step; 5] =
+        [rows::structure, scope::sessions, scope::wider_scopes, rows::references, rows::lists];
     for step in steps {
         // What cannot be read at all ends one step. The others may still find more.
         if let Err(error) = step(&tables, &mut report) {

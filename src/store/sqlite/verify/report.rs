@@ -16,7 +16,7 @@ pub enum Check {
     Sequence,
     /// State and snapshots are what the changes of the log add up to.
     State,
-    /// Hashes of event ids are those of the ids, in both indexes.
+    /// Hashes of event ids are those of the ids, in both indexes, and lists know when a session was last used.
     Index,
     /// Bodies and values are JSON.
     Json,

@@ -1,8 +1,8 @@
-//! Checks of whole tables: structure, and references between rows.
+//! Checks of whole tables: structure, references between rows, and the order of lists.
 
 use super::{
     super::{connection::Tables, prelude::*},
-    report::{Check, Part, Report},
+    report::{Check, Part, Place, Report},
 };
 
 /// Findings of SQLite's own check: beyond these the file is better restored than read.
@@ -84,5 +84,25 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
     if tables.value::<bool>(next, ())? != Some(false) {
         report.add(Check::Reference, None, None, "The next number was given out already.");
     }
+    Ok(())
+}
+
+/// Sessions that lists have at an old time, although they have followed the last events.
+pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
+    let beyond = "SELECT listed_through > (SELECT coalesce(max(id), 0) FROM event)
+        FROM meta WHERE id = 1";
+    if tables.value::<bool>(beyond, ())? == Some(true) {
+        report.add(Check::Index, None, None, "Lists have followed events that are not there.");
+    }
+    let old =
+        "SELECT a.app, s.user_id, s.session_id FROM session s JOIN scope a ON a.id = s.app_scope
+        WHERE (s.listed_secs, s.listed_nanos) <> (s.last_event_secs, s.last_event_nanos)
+        AND s.id NOT IN (SELECT value FROM json_each(?1))";
+    tables.each(old, [tables.moved()?], |row| {
+        let (app_name, user_id, session_id) = row.try_into()?;
+        let place = Place { app_name, user_id: Some(user_id), session_id: Some(session_id) };
+        report.add(Check::Index, Some(&place), None, "Lists have an old time of the session.");
+        Ok::<_, Error>(true)
+    })?;
     Ok(())
 }

@@ -1,0 +1,60 @@
+//! The order of lists.
+//!
+//! The list indexes have a session at the time in `listed_*`, which an append leaves as it is: a new place there would be three pages
+//! more to write. They follow later, for many sessions at once. Until then a session has *moved*, and lists sort it in by the time of
+//! its last event. The events of moved sessions are behind `meta.listed_through`, so that nothing has to be remembered elsewhere.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Transaction, TransactionBehavior};
+
+use super::{connection::Tables, prelude::*};
+
+/// Events after which the list indexes follow. Each list reads the sessions of that many events, which takes about a millisecond.
+pub(super) const UNLISTED_EVENTS: u64 = 1024;
+
+impl Tables {
+    /// The events that the list indexes do not follow yet: their number, or more.
+    pub(super) fn unlisted(&self) -> Result<u64> {
+        let sql = "SELECT max(0, (SELECT coalesce(max(id), 0) FROM event) - listed_through)
+            FROM meta WHERE id = 1";
+        Ok(self.value(sql, ())?.unwrap_or(0))
+    }
+
+    /// The sessions that have moved, as a JSON array of their numbers.
+    pub(super) fn moved(&self) -> Result<String, Error> {
+        let sql = "SELECT session FROM event
+            WHERE id > (SELECT listed_through FROM meta WHERE id = 1)";
+        let mut moved = BTreeSet::<NodeId>::new();
+        let read = self.each(sql, (), |row| {
+            moved.insert(row.get(0)?);
+            Ok::<_, Error>(true)
+        });
+        match read {
+            // An event that cannot be read leaves its session where it was, and other sessions in their lists.
+            Ok(_) | Err(Error::Damaged(..)) => Ok(serde_json::json!(moved).to_string()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the list indexes follow all events.
+    pub(super) fn follow_events(&self) -> Result<(), Error> {
+        // Before the transaction, because none can be committed after a damaged page.
+        let moved = self.moved()?;
+        let transaction = Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate)?;
+        let follow =
+            "UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos
+            WHERE id IN (SELECT value FROM json_each(?1))";
+        self.run(follow, [moved])?;
+        self.run("UPDATE meta SET listed_through = (SELECT coalesce(max(id), 0) FROM event)", ())?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Keeps new events behind `listed_through` where the last events were removed: their numbers are given out again.
+    pub(super) fn lower_listed(&self) -> Result<()> {
+        let last = "(SELECT coalesce(max(id), 0) FROM event)";
+        let lower =
+            format!("UPDATE meta SET listed_through = {last} WHERE listed_through > {last}");
+        self.run(&lower, ()).map(drop)
+    }
+}
