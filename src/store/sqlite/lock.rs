@@ -1,7 +1,7 @@
 //! The lock of a database file, and whether the file is still the one that was opened.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -9,6 +9,8 @@ use std::{
 };
 
 use rusqlite::Connection;
+#[cfg(target_os = "linux")]
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 use tokio::sync::watch;
 use tracing::error;
 
@@ -46,8 +48,8 @@ impl FileLock {
 
     /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
     pub(super) fn remember_log(&self) {
-        if let Ok(log) = fs::metadata(&self.log_path) {
-            self.log.get_or_init(|| (log.dev(), log.ino()));
+        if let Ok(log) = identity(&self.log_path) {
+            self.log.get_or_init(|| log);
         }
     }
 
@@ -71,10 +73,23 @@ impl FileLock {
     }
 }
 
+/// Does not ask for times: from Linux 6.13 on, the next write to a file whose times were read changes its inode, and the flush of a
+/// commit then writes the inode as well, which takes a tenth of a millisecond.
+#[cfg(target_os = "linux")]
+fn identity(path: &Path) -> io::Result<Identity> {
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::INO)?;
+    Ok((makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn identity(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
 /// Whether the file at a path was removed or replaced. Any other error does not tell.
-fn is_gone(path: &Path, identity: Identity) -> bool {
-    match fs::metadata(path) {
-        Ok(found) => (found.dev(), found.ino()) != identity,
+fn is_gone(path: &Path, opened: Identity) -> bool {
+    match identity(path) {
+        Ok(found) => found != opened,
         Err(error) => {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         }
