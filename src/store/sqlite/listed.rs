@@ -21,8 +21,14 @@ impl Tables {
         Ok(self.value(sql, ())?.unwrap_or(0))
     }
 
-    /// The sessions that have moved, as a JSON array of their numbers.
+    /// The sessions that have moved, as a JSON array of their numbers. An event that cannot be read leaves its session where it was, and
+    /// other sessions in their lists.
     pub(super) fn moved(&self) -> Result<String, Error> {
+        Ok(self.read_moved()?.0)
+    }
+
+    /// The same, and whether all events could be read.
+    fn read_moved(&self) -> Result<(String, bool), Error> {
         let sql = "SELECT session FROM event
             WHERE id > (SELECT listed_through FROM meta WHERE id = 1)";
         let mut moved = BTreeSet::<NodeId>::new();
@@ -30,23 +36,38 @@ impl Tables {
             moved.insert(row.get(0)?);
             Ok::<_, Error>(true)
         });
-        match read {
-            // An event that cannot be read leaves its session where it was, and other sessions in their lists.
-            Ok(_) | Err(Error::Damaged(..)) => Ok(serde_json::json!(moved).to_string()),
-            Err(error) => Err(error),
-        }
+        let is_whole = match read {
+            Ok(_) => true,
+            Err(Error::Damaged(..)) => false,
+            Err(error) => return Err(error),
+        };
+        Ok((serde_json::json!(moved).to_string(), is_whole))
     }
 
     /// Lets the list indexes follow all events.
     pub(super) fn follow_events(&self) -> Result<(), Error> {
         // Before the transaction, because none can be committed after a damaged page.
-        let moved = self.moved()?;
+        let (moved, is_whole) = self.read_moved()?;
+        let last = self.value::<NodeId>("SELECT coalesce(max(id), 0) FROM event", ());
+        let last = match last.map_err(Error::from) {
+            Err(Error::Damaged(..)) => None,
+            last => last?,
+        };
         let transaction = Transaction::new_unchecked(&self.0, TransactionBehavior::Immediate)?;
         let follow =
             "UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos
             WHERE id IN (SELECT value FROM json_each(?1))";
-        self.run(follow, [moved])?;
-        self.run("UPDATE meta SET listed_through = (SELECT coalesce(max(id), 0) FROM event)", ())?;
+        if is_whole {
+            self.run(follow, [moved])?;
+        } else {
+            let all = "UPDATE session SET (listed_secs, listed_nanos) = (last_event_secs, last_event_nanos)
+                WHERE (listed_secs, listed_nanos) <> (last_event_secs, last_event_nanos)";
+            self.run(all, ())?;
+        }
+        // Without it, lists sort in sessions that need not be.
+        if let Some(last) = last {
+            self.run("UPDATE meta SET listed_through = ?1", [last])?;
+        }
         Ok(transaction.commit()?)
     }
 

@@ -191,11 +191,13 @@ impl Writer {
             return;
         }
         self.unlisted = 0;
-        if let Err(error) = self.tables.follow_events()
-            && !self.disk.failed(&error, now)
-        {
-            warn!(%error, "updating the list indexes failed, retrying later");
-            self.broken = !self.tables.0.is_autocommit();
+        if let Err(error) = self.tables.follow_events() {
+            // The next sweep tries again.
+            self.unlisted = 1;
+            if !self.disk.failed(&error, now) {
+                warn!(%error, "updating the list indexes failed, retrying later");
+                self.broken = !self.tables.0.is_autocommit();
+            }
         }
     }
 
