@@ -140,6 +140,8 @@ impl Writer {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = None;
             self.cache.clear();
+            // A standby that was promoted may lack the commit that took these numbers.
+            self.numbers_end = 0;
             sleep(self.backoff).await;
             let connected = match timeout(CONNECTING, self.shared.connect()).await {
                 Ok(connected) => connected.map_err(Cause::new),
