@@ -37,7 +37,7 @@ pub struct Config {
     #[command(flatten)]
     pub postgres: PostgresArgs,
 
-    /// Address of the admin listener, HOST:PORT or unix:PATH: /livez, /readyz, /version and /log over HTTP
+    /// Address of the admin listener, HOST:PORT or unix:PATH, which needs TLS beyond loopback: /livez, /readyz, /version and /log over HTTP
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<Listen>,
 
@@ -115,7 +115,7 @@ pub struct TlsArgs {
     #[arg(long, env = "SESSIOND_TLS_KEY", value_name = "PATH", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// PEM file with the authorities of clients: only clients with a certificate of theirs may connect
+    /// PEM file with the authorities of client certificates: every client must show one (mutual TLS)
     #[arg(long, env = "SESSIOND_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
@@ -143,7 +143,7 @@ pub struct PostgresArgs {
           value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     pub postgres_statement_timeout: u64,
 
-    /// Prepare no statement: for a pooler in transaction mode that does not know prepared statements
+    /// Prepare no statement: for a pooler in transaction mode
     #[arg(long, env = "SESSIOND_POSTGRES_UNNAMED_STATEMENTS", value_parser = BoolishValueParser::new())]
     pub postgres_unnamed_statements: bool,
 }

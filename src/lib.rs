@@ -131,6 +131,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod offline;
+mod pem;
 pub mod proto;
 pub mod rpc;
 pub mod server;

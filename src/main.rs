@@ -96,7 +96,8 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let running = server::start(config).await?;
-    greet(&running, &store::public_url(&config.store));
+    let asks_certificates = config.tls.tls_client_ca.is_some();
+    greet(&running, &store::public_url(&config.store), asks_certificates);
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -109,24 +110,25 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
 
 /// Prints the address, the store and what to try: one command, on a terminal three that build on each other. A closed
 /// standard output does not stop the server.
-fn greet(running: &Running, store: &str) {
+fn greet(running: &Running, store: &str, asks_certificates: bool) {
     let address = running.address();
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
     {
         (Some(path), _) => ("-plaintext -unix -authority localhost", path),
+        (_, Some(host)) if asks_certificates => {
+            ("-cacert ca.pem -cert client.pem -key client.key", host)
+        }
         (_, Some(host)) => ("-cacert ca.pem", host),
         _ => ("-plaintext", address),
     };
     let mut out = io::stdout().lock();
     let text = format!("sessiond listens on {address} and stores in {store}\n");
     let text = text
-        + &if out.is_terminal() {
+        // With TLS the lines would need the names of files and of the host in the certificate.
+        + &if out.is_terminal() && !address.starts_with("https://") {
             let server = match address {
                 DEFAULT_ADDRESS => String::new(),
-                _ if address.starts_with("https://") => {
-                    format!(" --server {address} --tls-ca ca.pem")
-                }
                 _ => format!(" --server {address}"),
             };
             format!(

@@ -24,10 +24,10 @@ use crate::{
     rpc::{self, BareIds},
     store::{self, StoreOptions},
 };
-use connections::Listener;
+use connections::{Access, Listener};
 use front::Front;
 use health::Phase;
-use tls::Tls;
+use tls::{Protocol, Tls};
 
 /// A server that takes calls.
 pub struct Running {
@@ -104,11 +104,19 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
         );
     }
     let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
-    let calls = Listener::bind(listen, tls, (!insecure).then_some(advice)).await?;
+    let access = Access {
+        protocol: Protocol::Grpc,
+        tls,
+        plain_on_loopback: false,
+        advice: (!insecure).then_some(advice),
+    };
+    let calls = Listener::bind(listen, access).await?;
     let advice =
         "Pass --tls-cert and --tls-key, or give --admin-listen 127.0.0.1 or a Unix socket.";
+    let access =
+        Access { protocol: Protocol::Http, tls, plain_on_loopback: true, advice: Some(advice) };
     let admin = match admin_listen {
-        Some(listen) => Some(Listener::bind(listen, tls, Some(advice)).await?),
+        Some(listen) => Some(Listener::bind(listen, access).await?),
         None => None,
     };
     Ok(Listeners { calls, admin })

@@ -6,7 +6,12 @@ use std::{
 };
 
 use tracing_subscriber::{
-    Registry, filter::Targets, fmt, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
+    Registry,
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt as _,
+    reload,
+    util::SubscriberInitExt as _,
 };
 
 use crate::config::{Config, LogFormat};
@@ -42,6 +47,11 @@ pub fn init(config: &Config) -> Result<(), String> {
 
 /// Levels by target. Filters by span or field would need regular expressions, which nothing else here does.
 fn filter(text: &str) -> Result<Targets, String> {
+    // The parser takes a word that is no level for a target, of which it shows everything, and of all others nothing.
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    if !text.split(',').all(|part| part.contains('=') || is_level(part.trim())) {
+        return Err(format!("'{text}' is not a log filter. Pass a level like info."));
+    }
     text.parse()
         .map_err(|error| format!("'{text}' is not a log filter ({error}). Pass a level like info."))
 }
@@ -60,6 +70,9 @@ mod tests {
         assert!(enables("warn,sessiond=debug", "sessiond::server", Level::DEBUG));
         assert!(!enables("warn,sessiond=debug", "h2", Level::INFO));
         assert!(!enables("off", "sessiond::server", Level::ERROR));
+        for text in ["", " ", "debgu", "sessiond", "info,"] {
+            assert!(filter(text).is_err(), "{text}");
+        }
         let refused = filter("sessiond=loud").unwrap_err();
         assert!(refused.contains("'sessiond=loud'") && refused.ends_with("info."), "{refused}");
     }

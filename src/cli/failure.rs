@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::terminal::escape_lines;
+use crate::proto::code_name;
 
 /// The message of a status that the client's own timeout makes.
 const CLIENT_TIMEOUT: &str = "Timeout expired";
@@ -135,7 +136,7 @@ fn describe(status: &Status) -> String {
     }
     if is_misunderstanding(status) {
         text.push_str(
-            "\n  If the server has TLS, write https://HOST:PORT. If it asks for a certificate, pass --tls-cert and --tls-key.",
+            "\n  If every call fails like this, the server may speak TLS (https://HOST:PORT) or require a client certificate (--tls-cert, --tls-key).",
         );
     }
     if let Some(delay) = details.retry_info().and_then(|info| info.retry_delay) {
@@ -157,18 +158,6 @@ fn says(message: &str, value: &str) -> bool {
         let (before, after) = (&message[..at], &message[at + value.len()..]);
         !joins(before.chars().next_back()) && !joins(after.chars().next())
     })
-}
-
-/// The code as gRPC spells it: `NOT_FOUND`, not `NotFound`.
-fn code_name(code: Code) -> String {
-    let mut name = String::new();
-    for letter in format!("{code:?}").chars() {
-        if letter.is_ascii_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
-    }
-    name
 }
 
 /// Writes a line to standard error. A closed standard error is no reason to stop. Ids within the text may hold control

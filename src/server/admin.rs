@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{DefaultBodyLimit, State},
     http::StatusCode,
     routing::{get, put},
@@ -43,13 +43,19 @@ pub fn routes(phase: watch::Receiver<Phase>) -> Router {
         .with_state(phase)
 }
 
+/// Whether a caller may change something: on this machine, or with a client certificate.
+#[derive(Clone, Copy)]
+struct MayChange(bool);
+
 /// Replaces the filter of the log until the server ends.
-async fn set_log(filter: String) -> (StatusCode, String) {
+async fn set_log(Extension(may): Extension<MayChange>, filter: String) -> (StatusCode, String) {
+    if !may.0 {
+        let text = "Show a client certificate of --tls-client-ca, or use a loopback address or a Unix socket.\n";
+        return (StatusCode::FORBIDDEN, text.to_owned());
+    }
+    tracing::info!(filter = filter.trim(), "replacing the filter of the log");
     match telemetry::set_filter(filter.trim()) {
-        Ok(()) => {
-            tracing::info!(filter = filter.trim(), "the filter of the log was replaced");
-            (StatusCode::OK, "ok\n".to_owned())
-        }
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
 }
@@ -91,9 +97,12 @@ pub async fn serve(listener: Listener, routes: Router) {
             let _place = place;
             let answered = timeout(Duration::from_secs(REQUEST_TIMEOUT_SECS), async {
                 match tls {
-                    None => answer(join(reader, writer), routes).await,
+                    None => answer(join(reader, writer), routes, MayChange(true)).await,
                     Some(tls) => match tls.accept(join(reader, writer)).await {
-                        Ok(stream) => answer(stream, routes).await,
+                        Ok(stream) => {
+                            let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                            answer(stream, routes, MayChange(has_certificate)).await;
+                        }
                         Err(error) => tracing::debug!(%error, "a client could not begin TLS"),
                     },
                 }
@@ -106,10 +115,14 @@ pub async fn serve(listener: Listener, routes: Router) {
 }
 
 /// Answers one request.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, routes: Router) {
-    let mut http = auto::Builder::new(TokioExecutor::new());
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    routes: Router,
+    may_change: MayChange,
+) {
+    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
     http.http1().timer(TokioTimer::new()).keep_alive(false);
-    let service = TowerToHyperService::new(routes);
+    let service = TowerToHyperService::new(routes.layer(Extension(may_change)));
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(error, "a connection of the admin listener failed");
     }
@@ -117,7 +130,22 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, ro
 
 #[cfg(test)]
 mod tests {
+    use rustls::crypto::ring;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+    use tokio_rustls::TlsConnector;
+
     use super::*;
+    use crate::{
+        config::{Listen, TlsArgs},
+        pem,
+        server::{
+            connections::Access,
+            tls::{Protocol, Tls},
+        },
+    };
 
     #[tokio::test]
     async fn what_is_not_ready_says_why() {
@@ -136,5 +164,76 @@ mod tests {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(body.starts_with(reason) && body.ends_with('\n'), "{body}");
         }
+    }
+
+    /// Sends a request over TLS, perhaps with a client certificate, and returns the status.
+    async fn status(
+        address: &str,
+        authority: &str,
+        own: Option<(String, String)>,
+        request: &str,
+    ) -> u16 {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(pem::certificates(authority.as_bytes()).unwrap().remove(0)).unwrap();
+        let builder =
+            rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = pem::certificates(certificate.as_bytes()).unwrap();
+                let key = pem::private_key(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = "localhost".try_into().unwrap();
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+        let head = "host: localhost\r\ncontent-length: 4\r\n\r\ninfo";
+        stream.write_all(format!("{request} HTTP/1.1\r\n{head}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        // The server may end the connection without a word of TLS.
+        let _ = stream.read_to_string(&mut answer).await;
+        answer.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn within_tls_probes_need_no_certificate_and_changes_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let path = |name| folder.path().join(name);
+        std::fs::write(path("cert.pem"), &certificate).unwrap();
+        std::fs::write(path("key.pem"), &key).unwrap();
+        let args = TlsArgs {
+            tls_cert: Some(path("cert.pem")),
+            tls_key: Some(path("key.pem")),
+            tls_client_ca: Some(path("cert.pem")),
+            reload_interval: 10,
+        };
+        let tls = Tls::load(&args).unwrap();
+        let access = Access {
+            protocol: Protocol::Http,
+            tls: tls.as_ref(),
+            // As beyond loopback.
+            plain_on_loopback: false,
+            advice: None,
+        };
+        let listen = Listen::Tcp("127.0.0.1:0".into());
+        let listener = Listener::bind(&listen, access).await.unwrap();
+        let address = listener.address();
+        let address = address.strip_prefix("https://").unwrap();
+        let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+        let serving = tokio::spawn(serve(listener, routes(phase.subscribe())));
+        let ask = async |own, request| status(address, &certificate, own, request).await;
+        assert_eq!(ask(None, "GET /livez").await, 200);
+        assert_eq!(ask(None, "PUT /log").await, 403);
+        // It may, and a test has no log.
+        let own = Some((certificate.clone(), key));
+        assert_eq!(ask(own, "PUT /log").await, 400);
+        serving.abort();
     }
 }

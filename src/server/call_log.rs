@@ -15,7 +15,7 @@ use tonic::{
     codegen::{Body as _, Bytes, http},
 };
 
-use crate::store::CallId;
+use crate::{proto::code_name, store::CallId};
 
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
@@ -89,7 +89,7 @@ impl Drop for CallLog {
             method = path.trim_start_matches('/'),
             %request_id,
             principal = "local",
-            code = ?code,
+            code = code_name(code),
             micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
             received_bytes = received.load(Relaxed),
             sent_bytes = *sent,

@@ -29,7 +29,7 @@ use tokio_util::{either::Either, task::TaskTracker};
 use super::{
     front::Front,
     health::{Phase, draining},
-    tls::Tls,
+    tls::{Protocol, Tls},
 };
 use crate::config::Listen;
 
@@ -170,7 +170,17 @@ fn http() -> auto::Builder<TokioExecutor> {
 /// A bound listener, with TLS if it speaks that.
 pub struct Listener {
     socket: Socket,
-    tls: Option<Tls>,
+    tls: Option<(Tls, Protocol)>,
+}
+
+/// Who may reach a TCP address, and how.
+pub struct Access<'a> {
+    pub protocol: Protocol,
+    pub tls: Option<&'a Tls>,
+    /// Loopback is reached without TLS, even if there is one.
+    pub plain_on_loopback: bool,
+    /// Without TLS only loopback is allowed, and this says what to do about it.
+    pub advice: Option<&'a str>,
 }
 
 enum Socket {
@@ -207,19 +217,26 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Binds an address. TLS is for TCP alone. `advice`: without TLS only loopback is allowed, and this says what to do about it.
-    pub async fn bind(
-        listen: &Listen,
-        tls: Option<&Tls>,
-        advice: Option<&str>,
-    ) -> Result<Self, String> {
-        match listen {
-            Listen::Tcp(address) => {
-                let socket = bind_tcp(address, advice.filter(|_| tls.is_none())).await?;
-                Ok(Self { socket, tls: tls.cloned() })
-            }
-            Listen::Unix(path) => Ok(Self { socket: bind_unix(path).await?, tls: None }),
+    /// Binds an address. TLS and its rules are for TCP alone.
+    pub async fn bind(listen: &Listen, access: Access<'_>) -> Result<Self, String> {
+        let address = match listen {
+            Listen::Tcp(address) => address,
+            Listen::Unix(path) => return Ok(Self { socket: bind_unix(path).await?, tls: None }),
+        };
+        let addresses = resolve(address).await?;
+        let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
+        let is_plain = access.plain_on_loopback && beyond.is_none();
+        let tls = access.tls.filter(|_| !is_plain);
+        if let (Some(open), None, Some(advice)) = (beyond, tls, access.advice) {
+            return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
         }
+        let bound = async {
+            let listener = TcpListener::bind(&addresses[..]).await?;
+            let bound = listener.local_addr()?;
+            Ok(Socket::Tcp(listener, bound))
+        };
+        let socket = bound.await.map_err(|error| bind_error(address, &error))?;
+        Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), access.protocol)) })
     }
 
     /// The address, as clients write it.
@@ -246,28 +263,17 @@ impl Listener {
                 (Either::Right(reader), Either::Right(writer))
             }
         };
-        Ok((halves, self.tls.as_ref().map(Tls::acceptor)))
+        Ok((halves, self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol))))
     }
 }
 
-async fn bind_tcp(address: &str, advice: Option<&str>) -> Result<Socket, String> {
-    let addresses: Vec<SocketAddr> = lookup_host(address)
-        .await
-        .map_err(|_| {
-            format!(
-                "Cannot listen on {address}: unknown host. Pass a local address, for example 127.0.0.1:50051."
-            )
-        })?
-        .collect();
-    if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
-        && let Some(advice) = advice
-    {
-        return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
-    }
-    let listener =
-        TcpListener::bind(&addresses[..]).await.map_err(|error| bind_error(address, &error))?;
-    let bound = listener.local_addr().map_err(|error| bind_error(address, &error))?;
-    Ok(Socket::Tcp(listener, bound))
+async fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
+    let found = lookup_host(address).await.map_err(|_| {
+        format!(
+            "Cannot listen on {address}: unknown host. Pass a local address, for example 127.0.0.1:50051."
+        )
+    })?;
+    Ok(found.collect())
 }
 
 fn bind_error(address: &str, error: &io::Error) -> String {

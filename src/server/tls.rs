@@ -12,7 +12,6 @@ use std::{
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio::{
@@ -22,20 +21,33 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::TlsArgs;
+use crate::{config::TlsArgs, pem};
 
-/// The only protocol that is spoken within TLS.
-const ALPN: &[u8] = b"h2";
+/// What is spoken within TLS.
+#[derive(Clone, Copy)]
+pub enum Protocol {
+    /// With a client certificate, if there are authorities of clients.
+    Grpc,
+    /// A client certificate is optional: probes have none.
+    Http,
+}
 
 /// The files, and what new connections use of them.
 #[derive(Clone)]
 pub struct Tls {
     files: Files,
-    current: watch::Sender<Arc<ServerConfig>>,
+    current: watch::Sender<Configs>,
     /// The contents that were read last, whether they can be used or not.
     last: Contents,
     /// Why the files could not be used the last time, so that the log has it once.
     failure: Option<String>,
+}
+
+/// For each [`Protocol`].
+#[derive(Clone)]
+struct Configs {
+    grpc: Arc<ServerConfig>,
+    http: Arc<ServerConfig>,
 }
 
 #[derive(Clone)]
@@ -60,13 +72,17 @@ impl Tls {
         let (Some(certificate), Some(key)) = (tls_cert, tls_key) else { return Ok(None) };
         let files = Files { certificate, key, client_authorities: tls_client_ca };
         let last = files.read()?;
-        let current = watch::Sender::new(files.config(&last)?);
+        let current = watch::Sender::new(files.configs(&last)?);
         Ok(Some(Self { files, current, last, failure: None }))
     }
 
     /// Begins TLS on a connection, by the files as they were read last.
-    pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.current.borrow()))
+    pub fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
+        let Configs { grpc, http } = self.current.borrow().clone();
+        TlsAcceptor::from(match protocol {
+            Protocol::Grpc => grpc,
+            Protocol::Http => http,
+        })
     }
 
     /// Reads the files again in this interval, for ever. Files that cannot be used change nothing.
@@ -84,9 +100,9 @@ impl Tls {
 
     fn replace(&mut self, read: Result<Contents, String>) {
         let config = match read {
-            Ok(contents) if contents == self.last => return,
+            Ok(contents) if contents == self.last && self.failure.is_none() => return,
             Ok(contents) => {
-                let config = self.files.config(&contents);
+                let config = self.files.configs(&contents);
                 self.last = contents;
                 config
             }
@@ -120,38 +136,55 @@ impl Files {
         })
     }
 
-    fn config(&self, contents: &Contents) -> Result<Arc<ServerConfig>, String> {
+    fn configs(&self, contents: &Contents) -> Result<Configs, String> {
+        let config = |protocol| self.config(contents, protocol).map(Arc::new);
+        Ok(Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? })
+    }
+
+    fn config(&self, contents: &Contents, protocol: Protocol) -> Result<ServerConfig, String> {
         let unusable = |error| self.unusable(error);
-        let chain = certificates("--tls-cert", &self.certificate, &contents.certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(&contents.key)
-            .map_err(|error| refused("--tls-key", &self.key, &error.to_string()))?;
+        let chain = pem::certificates(&contents.certificate)
+            .map_err(|cause| refused("--tls-cert", &self.certificate, cause))?;
+        let key = pem::private_key(&contents.key)
+            .map_err(|cause| refused("--tls-key", &self.key, cause))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(unusable)?;
-        let builder = match self.verifier(contents)? {
+        let builder = match self.verifier(contents, protocol)? {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        Ok(Arc::new(config))
+        config.alpn_protocols = match protocol {
+            Protocol::Grpc => vec![b"h2".to_vec()],
+            Protocol::Http => vec![b"http/1.1".to_vec()],
+        };
+        Ok(config)
     }
 
     /// Verifies the certificates of clients.
-    fn verifier(&self, contents: &Contents) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    fn verifier(
+        &self,
+        contents: &Contents,
+        protocol: Protocol,
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
         let (Some(path), Some(pem)) = (&self.client_authorities, &contents.client_authorities)
         else {
             return Ok(None);
         };
-        let unusable = |error: String| refused("--tls-client-ca", path, &error);
+        let unusable = |error: &str| refused("--tls-client-ca", path, error);
         let mut roots = RootCertStore::empty();
-        for certificate in certificates("--tls-client-ca", path, pem)? {
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+        for certificate in pem::certificates(pem).map_err(unusable)? {
+            roots.add(certificate).map_err(|error| unusable(&error.to_string()))?;
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        Ok(Some(verifier.build().map_err(|error| unusable(error.to_string()))?))
+        let verifier = match protocol {
+            Protocol::Grpc => verifier,
+            Protocol::Http => verifier.allow_unauthenticated(),
+        };
+        Ok(Some(verifier.build().map_err(|error| unusable(&error.to_string()))?))
     }
 
     fn unusable(&self, error: rustls::Error) -> String {
@@ -165,19 +198,6 @@ impl Files {
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error: io::Error| refused(flag, path, &error.to_string()))
-}
-
-fn certificates(
-    flag: &str,
-    path: &Path,
-    pem: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match read {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(refused(flag, path, "it has no certificate")),
-        Err(error) => Err(refused(flag, path, &error.to_string())),
-    }
 }
 
 fn refused(flag: &str, path: &Path, cause: &str) -> String {
@@ -219,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
         let mut tls = load(folder.path());
-        let current = |tls: &Tls| Arc::as_ptr(&tls.current.borrow());
+        let current = |tls: &Tls| Arc::as_ptr(&tls.current.borrow().grpc);
         let read_again = |tls: &mut Tls| tls.replace(tls.files.read());
         let first = current(&tls);
         read_again(&mut tls);

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 12] = [
+const KNOWS: [(&str, &[&str]); 13] = [
     (
         "main",
         &[
@@ -23,10 +23,13 @@ const KNOWS: [(&str, &[&str]); 12] = [
             "telemetry",
         ],
     ),
-    ("server", &["rpc", "engine", "store", "commit", "domain", "proto", "config", "telemetry"]),
+    (
+        "server",
+        &["rpc", "engine", "store", "commit", "domain", "proto", "config", "telemetry", "pem"],
+    ),
     ("rpc", &["engine", "store", "commit", "domain", "proto"]),
     ("engine", &["store", "commit", "domain"]),
-    ("store", &["commit", "domain"]),
+    ("store", &["commit", "domain", "pem"]),
     ("commit", &["domain"]),
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
@@ -35,6 +38,7 @@ const KNOWS: [(&str, &[&str]); 12] = [
     ("config", &["store", "domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),
+    ("pem", &[]),
 ];
 
 fn knows(layer: &str) -> Option<&'static [&'static str]> {

@@ -54,7 +54,7 @@
 //! # Deliberately absent
 //!
 //! * A cache: every read asks the server, and so sees the writes of others.
-//! * TLS: the server runs beside the agent. [`Builder::with_channel`] takes a channel that has it.
+//! * TLS settings: [`Builder::with_channel`] takes a channel that has TLS, with the features of tonic that it needs.
 //! * Rendering of instructions: ADK renders them from the session that it has read.
 
 mod address;

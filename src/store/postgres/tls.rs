@@ -4,7 +4,7 @@
 //! no certificate of version 1 and no authority's certificate as that of a server.
 
 use std::{
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,11 +20,13 @@ use rustls::{
         CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature,
         verify_tls13_signature,
     },
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::pem;
 
 /// The parameters of the URL that this file reads.
 pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
@@ -168,8 +170,9 @@ impl Parameters {
             _ => return Ok(None),
         };
         let chain = certificates("sslcert", certificate)?;
-        let key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| file_error("sslkey", Some(key), error))?;
+        let failed = |error: &dyn fmt::Display| file_error("sslkey", Some(key), error);
+        let read = fs::read(key).map_err(|error| failed(&error))?;
+        let key = pem::private_key(&read).map_err(|cause| failed(&cause))?;
         Ok(Some((chain, key)))
     }
 }
@@ -211,9 +214,8 @@ fn certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |error: &dyn fmt::Display| file_error(parameter, Some(path), error);
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
-    let read: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
-    if read.is_empty() { Err(failed(&"it has no certificate")) } else { Ok(read) }
+    let read = fs::read(path).map_err(|error| failed(&error))?;
+    pem::certificates(&read).map_err(|cause| failed(&cause))
 }
 
 fn roots_of(path: &Path) -> Result<RootCertStore, TlsError> {
