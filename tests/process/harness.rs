@@ -47,9 +47,20 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
 
+/// A process that ends with its test, also if that fails.
+pub struct Guarded(pub Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running server.
 pub struct Server {
-    child: Child,
+    child: Guarded,
     address: String,
     log: thread::JoinHandle<String>,
 }
@@ -103,7 +114,10 @@ impl Server {
             }
         });
         let first = lines.recv_timeout(PATIENCE);
-        let server = |address: &str| Self { child, address: address.to_owned(), log };
+        let server = |address: &str| {
+            let (child, address) = (Guarded(child), address.to_owned());
+            Self { child, address, log }
+        };
         match first {
             Ok(line) => {
                 let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
@@ -122,7 +136,7 @@ impl Server {
 
     /// Kills it as a power cut would.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
+        self.child.0.kill().unwrap();
         self.wait();
     }
 
@@ -134,7 +148,7 @@ impl Server {
 
     /// Sends it a signal.
     pub fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
+        let id = self.child.0.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
         assert!(status.success());
     }
@@ -144,7 +158,7 @@ impl Server {
         let Self { mut child, address: _, log } = self;
         // Standard error closes with the process, so this waits as long as that lives.
         let log = log.join().unwrap();
-        Ended { status: child.wait().unwrap(), log }
+        Ended { status: child.0.wait().unwrap(), log }
     }
 
     /// A connection to it.

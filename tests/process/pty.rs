@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::Read as _,
-    process::{Child, Command, ExitStatus},
+    process::{Command, ExitStatus},
     sync::mpsc::{self, Receiver},
     thread,
     time::Instant,
@@ -15,11 +15,11 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use crate::harness::PATIENCE;
+use crate::harness::{Guarded, PATIENCE};
 
 /// A program whose output goes to a pseudo-terminal.
 pub struct Terminal {
-    child: Child,
+    child: Guarded,
     output: Receiver<String>,
     /// Everything that came so far, with its colours.
     raw: String,
@@ -71,7 +71,7 @@ impl Terminal {
                 }
             }
         });
-        Self { child, output, raw: String::new() }
+        Self { child: Guarded(child), output, raw: String::new() }
     }
 
     /// The text that came, without colours and cursor movements.
@@ -93,17 +93,17 @@ impl Terminal {
         while let Ok(more) = self.output.recv_timeout(PATIENCE) {
             self.raw += &more;
         }
-        let status = self.child.wait().unwrap();
+        let status = self.child.0.wait().unwrap();
         (status, self.text(), self.raw)
     }
 
     pub fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
+        let id = self.child.0.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
         while let Ok(more) = self.output.recv_timeout(PATIENCE) {
             self.raw += &more;
         }
-        self.child.wait().unwrap();
+        self.child.0.wait().unwrap();
         self.text()
     }
 }
