@@ -10,6 +10,9 @@ use crate::{
 
 /// The client asks for JSON as text, which keeps every number exact.
 pub const JSON_FORM: i32 = v1::JsonForm::Text as i32;
+/// Heading of the options of every command that calls the server.
+pub const CONNECTION: &str = "Connection";
+
 /// The most items that the server puts into a page.
 pub const MAX_PAGE: i32 = PAGE_ITEMS as i32;
 

@@ -9,7 +9,7 @@ use tonic::{
 };
 
 use super::{
-    args::{JSON_FORM, MAX_PAGE},
+    args::{CONNECTION, JSON_FORM, MAX_PAGE},
     failure::{Failure, root_cause},
     output::Format,
     time,
@@ -21,7 +21,6 @@ use crate::proto::v1::{
     watch_service_client::WatchServiceClient,
 };
 
-const HEADING: &str = "Connection";
 const DEFAULT_TIMEOUT_SECS: &str = "30";
 const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
 /// A server on this machine or nearby accepts within milliseconds.
@@ -38,10 +37,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
     /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH.
-    #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = HEADING, value_parser = parse_address)]
+    #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = CONNECTION, value_parser = parse_address)]
     pub server: String,
     /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.
-    #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = HEADING, value_parser = time::parse_seconds)]
+    #[arg(long, env = "SESSIOND_TIMEOUT", default_value = DEFAULT_TIMEOUT_SECS, value_name = "SECONDS", global = true, help_heading = CONNECTION, value_parser = time::parse_seconds)]
     pub timeout: Duration,
     #[command(flatten)]
     pub tls: TlsArgs,

@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::failure::{Failure, root_cause};
-
-const HEADING: &str = "Connection";
+use super::{
+    args::CONNECTION,
+    failure::{Failure, root_cause},
+};
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct TlsArgs {
     /// PEM file with the authority of the server's certificate; without it those of this machine are trusted.
-    #[arg(long, env = "SESSIOND_TLS_CA", value_name = "PATH", global = true, help_heading = HEADING)]
+    #[arg(long, env = "SESSIOND_TLS_CA", value_name = "PATH", global = true, help_heading = CONNECTION)]
     tls_ca: Option<PathBuf>,
     /// PEM file with the client's certificate, for a server that asks for one.
-    #[arg(long, env = "SESSIOND_CLIENT_TLS_CERT", value_name = "PATH", global = true, requires = "tls_key", help_heading = HEADING)]
+    #[arg(long, env = "SESSIOND_CLIENT_TLS_CERT", value_name = "PATH", global = true, requires = "tls_key", help_heading = CONNECTION)]
     tls_cert: Option<PathBuf>,
     /// PEM file with the private key of that certificate.
-    #[arg(long, env = "SESSIOND_CLIENT_TLS_KEY", value_name = "PATH", global = true, requires = "tls_cert", help_heading = HEADING)]
+    #[arg(long, env = "SESSIOND_CLIENT_TLS_KEY", value_name = "PATH", global = true, requires = "tls_cert", help_heading = CONNECTION)]
     tls_key: Option<PathBuf>,
 }
 

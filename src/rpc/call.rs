@@ -20,8 +20,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads the deadline and the trace from the request's metadata, where values that cannot be read are ignored, and the id that the
-    /// listener gave it.
+    /// Reads the deadline and the trace from the request's metadata, where values that cannot be read are ignored. The id is that of the
+    /// line in the log of calls, if there is one.
     pub fn new<T>(method: &'static str, request: &Request<T>) -> Self {
         let text = |name| request.metadata().get(name)?.to_str().ok();
         let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);

@@ -44,8 +44,9 @@ impl CallLog {
         }
     }
 
-    /// The same request, whose bytes are counted.
-    pub fn request(&self, request: http::Request<Body>) -> http::Request<Body> {
+    /// The same request with the id of its line. Its bytes are counted.
+    pub fn request(&self, mut request: http::Request<Body>) -> http::Request<Body> {
+        request.extensions_mut().insert(self.request_id);
         let received = Arc::clone(&self.received);
         request.map(|body| {
             Body::new(body.map_frame(move |frame| {

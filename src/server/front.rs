@@ -91,12 +91,10 @@ where
     fn call(&mut self, request: http::Request<B>) -> Answer {
         let token = self.in_flight.token();
         let mut request = request.map(Body::new);
-        let id = CallId::next();
-        let log = self.log_calls.then(|| CallLog::new(id, request.uri().path()));
+        let log = self.log_calls.then(|| CallLog::new(CallId::next(), request.uri().path()));
         if let Some(log) = &log {
             request = log.request(request);
         }
-        request.extensions_mut().insert(id);
         let answer = self.route(request);
         Box::pin(async move {
             let answer = explained(answer.await?);

@@ -15,6 +15,8 @@ mod query;
 mod queue;
 mod search;
 pub mod sqlite;
+#[cfg(test)]
+mod tests;
 mod typed;
 
 use std::sync::Arc;

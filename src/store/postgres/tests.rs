@@ -10,7 +10,7 @@ mod rows;
 
 use std::{
     io::{Write as _, stderr},
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -23,29 +23,17 @@ use super::{
 };
 use crate::{
     commit::{
-        Answer, Append, CreateSession, ForkSession, Request, RequestKey, RewindSession,
-        SessionUpdate, StateUpdate,
+        Answer, Append, CreateSession, ForkSession, Request, RequestKey, SessionUpdate, StateUpdate,
     },
-    domain::{
-        delta::{Delta, ScopeDelta},
-        event::NewEvent,
-        field::FieldPath,
-        scope::Scope,
-    },
+    domain::{delta::Delta, event::NewEvent, scope::Scope},
     store::{
-        Clock, OnExisting, RequestContext,
+        Clock,
         group::{Submission, execute},
+        tests::{
+            TestClock, address, at, batch, call, change, delta, json, key, rewind, user_scope,
+        },
     },
 };
-
-/// A clock that moves when a test sets it.
-struct TestClock(Mutex<Time>);
-
-impl Clock for TestClock {
-    fn now(&self) -> Time {
-        *self.0.lock().unwrap()
-    }
-}
 
 /// The server that `tests/tools/postgres` has started. `None`: the test is skipped, and the reason is printed. CI forbids that.
 #[expect(clippy::disallowed_methods, reason = "tests/tools/postgres names its server to tests")]
@@ -101,7 +89,7 @@ impl Fixture {
         execute_at(&server, &format!("CREATE SCHEMA {schema}")).await;
         let separator = if server.contains('?') { '&' } else { '?' };
         let url = format!("{server}{separator}options=-csearch_path%3D{schema}");
-        let clock = Arc::new(TestClock(Mutex::new(at(1))));
+        let clock = TestClock::new(1);
         let options = PostgresOptions {
             clock: Some(Arc::clone(&clock) as Arc<dyn Clock>),
             ..PostgresOptions::new(url, StoreId([7; 16]))
@@ -114,7 +102,7 @@ impl Fixture {
     }
 
     fn set_clock(&self, secs: i64) {
-        *self.clock.0.lock().unwrap() = at(secs);
+        self.clock.set(secs);
     }
 
     fn writer(&self) -> Writer {

@@ -11,7 +11,6 @@ mod migrations;
 mod opening;
 mod pages;
 pub(super) mod plans;
-mod requests;
 mod scans;
 mod steps;
 mod verifying;
@@ -23,51 +22,24 @@ use futures_util::FutureExt as _;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use self::requests::*;
 use super::{disk::Disk, lock::FileLock, writer::Writer, *};
 use crate::{
-    commit::{
-        Append, Appended, CreateSession, Fork, ForkSession, OnExisting, RequestKey, RewindSession,
-        StateUpdate,
-    },
+    commit::{Append, Appended, CreateSession, Fork, OnExisting, RequestKey, StateUpdate},
     domain::{
-        delta::{Delta, ScopeDelta},
+        delta::Delta,
         error::Cause,
         event::{Fingerprint, NewEvent},
-        field::FieldPath,
-        id::{AppName, Author, Branch, DisplayName, EventId, RequestId, SessionId, UserId},
-        json::Json,
+        id::{AppName, Author, EventId, RequestId},
         page::{EventFilter, EventSelection},
-        precondition::Precondition,
-        scope::{Scope, SessionKey, SessionRef, StateKey},
+        scope::{Scope, SessionRef},
         session::{Labels, State},
         time::Time,
     },
-    store::{SessionOrder, group},
+    store::{SessionOrder, group, tests::*},
 };
 
 /// Identity of every store that a test makes.
 const NEW_ID: StoreId = StoreId([7; 16]);
-
-/// A clock that moves when a test sets it.
-#[derive(Debug)]
-struct TestClock(Mutex<Time>);
-
-impl TestClock {
-    fn new(secs: i64) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(at(secs))))
-    }
-
-    fn set(&self, secs: i64) {
-        *self.0.lock().unwrap() = at(secs);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Time {
-        *self.0.lock().unwrap()
-    }
-}
 
 /// A store in a folder that is removed with the test.
 struct Fixture {

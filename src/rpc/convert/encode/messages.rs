@@ -89,8 +89,11 @@ pub fn session(
 
 /// The versions of stored keys, if the `mode` has them.
 pub fn versions(state: &State, mode: Mode) -> HashMap<String, i64> {
+    if !mode.with_versions {
+        return HashMap::new();
+    }
     // `temp:` keys are not stored, so they have no version.
-    let stored = state.0.iter().filter(|it| mode.with_versions && it.key.scope().is_some());
+    let stored = state.0.iter().filter(|it| it.key.scope().is_some());
     stored.map(|it| (it.key.to_string(), signed(it.version))).collect()
 }
 

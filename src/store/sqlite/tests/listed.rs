@@ -2,11 +2,9 @@
 
 use std::fs;
 
+use super::verifying::Told;
 use super::*;
-use crate::store::sqlite::{
-    listed::UNLISTED_EVENTS,
-    verify::{Finding, Observer, Progress, verify},
-};
+use crate::store::sqlite::{listed::UNLISTED_EVENTS, verify::verify};
 
 const SESSIONS: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -57,15 +55,6 @@ fn behind(fixture: &Fixture) -> (i64, i64) {
     (fixture.count(events), fixture.count(sessions))
 }
 
-/// Nobody follows the run: the summary is enough.
-struct Unheard;
-
-impl Observer for Unheard {
-    fn found(&mut self, _: &Finding) {}
-
-    fn progress(&mut self, _: Progress) {}
-}
-
 /// The file as a crash would leave it now, open in another store.
 async fn crashed(fixture: &Fixture) -> Fixture {
     let folder = TempDir::new().unwrap();
@@ -73,7 +62,7 @@ async fn crashed(fixture: &Fixture) -> Fixture {
         fs::copy(fixture.folder.path().join(file), folder.path().join(file)).unwrap();
     }
     let path = folder.path().join("test.db");
-    let found = verify(&path, &mut Unheard).unwrap();
+    let found = verify(&path, &mut Told::default()).unwrap();
     assert_eq!(found.findings, 0, "{found:?}");
     let options = SqliteOptions { path, ..fixture.options.clone() };
     let store = open(options.clone()).await.unwrap();

@@ -39,7 +39,7 @@ async fn filled() -> Fixture {
 
 /// What a run told, with the first and the last progress of each part.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     findings: Vec<Finding>,
     parts: Vec<(Progress, Progress)>,
 }

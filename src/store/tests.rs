@@ -1,6 +1,43 @@
-//! Requests and queries of these tests, and states as text.
+//! What tests of both databases share: a clock, requests and queries, all of the application `a`, and states as text.
 
-use super::*;
+use std::sync::{Arc, Mutex};
+
+use super::{Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery};
+use crate::{
+    commit::{Append, CreateSession, ForkSession, RewindSession, StateUpdate},
+    domain::{
+        delta::{Delta, ScopeDelta},
+        event::{Fingerprint, NewEvent},
+        field::FieldPath,
+        id::{AppName, Author, Branch, DisplayName, EventId, SessionId, UserId},
+        json::Json,
+        page::{EventFilter, EventSelection},
+        precondition::Precondition,
+        scope::{Scope, SessionKey, SessionRef, StateKey},
+        session::{Labels, State},
+        time::Time,
+    },
+};
+
+/// A clock that moves when a test sets it.
+#[derive(Debug)]
+pub(super) struct TestClock(Mutex<Time>);
+
+impl TestClock {
+    pub(super) fn new(secs: i64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(at(secs))))
+    }
+
+    pub(super) fn set(&self, secs: i64) {
+        *self.0.lock().unwrap() = at(secs);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        *self.0.lock().unwrap()
+    }
+}
 
 pub(super) fn call() -> RequestContext {
     RequestContext::internal()
