@@ -8,8 +8,9 @@ use tonic::{Request, Status};
 
 use super::status::stream_status;
 use crate::{
+    access::Principal,
     domain::error::Error,
-    store::{CallId, Principal, RequestContext, trace_id},
+    store::{CallId, RequestContext, trace_id},
 };
 
 /// A call, or one item of a stream of them.

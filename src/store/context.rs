@@ -7,6 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::access::Principal;
+
 /// A call's identity, deadline and trace.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
@@ -33,13 +35,6 @@ impl RequestContext {
     pub fn is_expired(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
-}
-
-/// The identity that a call acts for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Principal {
-    /// Every caller that reaches the listener, or embeds the engine. It may do everything.
-    Local,
 }
 
 /// Reads the trace id of a W3C `traceparent` header, of any version whose first four parts are those of version 00.

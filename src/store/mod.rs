@@ -38,7 +38,7 @@ use crate::{
 };
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
-pub use context::{CallId, Principal, RequestContext, trace_id};
+pub use context::{CallId, RequestContext, trace_id};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, migrate, open, public_url};
 pub(crate) use query::Budget;

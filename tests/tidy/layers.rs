@@ -1,4 +1,4 @@
-//! Dependencies point down: main, server, rpc, engine, store, commit, domain; and cli, domain.
+//! Dependencies point down: main, server, rpc, engine, store, commit, access, domain; and cli, domain.
 
 use crate::{
     Violation,
@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 13] = [
+const KNOWS: [(&str, &[&str]); 14] = [
     (
         "main",
         &[
@@ -16,6 +16,7 @@ const KNOWS: [(&str, &[&str]); 13] = [
             "engine",
             "store",
             "commit",
+            "access",
             "domain",
             "cli",
             "offline",
@@ -25,11 +26,23 @@ const KNOWS: [(&str, &[&str]); 13] = [
     ),
     (
         "server",
-        &["rpc", "engine", "store", "commit", "domain", "proto", "config", "telemetry", "pem"],
+        &[
+            "rpc",
+            "engine",
+            "store",
+            "commit",
+            "access",
+            "domain",
+            "proto",
+            "config",
+            "telemetry",
+            "pem",
+        ],
     ),
-    ("rpc", &["engine", "store", "commit", "domain", "proto"]),
-    ("engine", &["store", "commit", "domain"]),
-    ("store", &["commit", "domain", "pem"]),
+    ("rpc", &["engine", "store", "commit", "access", "domain", "proto"]),
+    ("engine", &["store", "commit", "access", "domain"]),
+    ("store", &["commit", "access", "domain", "pem"]),
+    ("access", &["domain"]),
     ("commit", &["domain"]),
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.

@@ -1,0 +1,45 @@
+//! The identity of a caller, as the edge has established it.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::domain::time::Time;
+
+/// The identity that a call acts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// Every caller that reaches the listener, or embeds the engine, where nobody has to show who he is. It may do everything.
+    Local,
+    /// Somebody who has shown a credential.
+    Identified(Arc<Identity>),
+}
+
+/// What a credential says of its holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// With the kind of the credential, so that none can name another's holder: `spiffe://…`, `dns:…` or `cn:…` of a certificate, `jwt:…`,
+    /// `token:…`, or `uid:…` of a Unix socket's peer.
+    pub name: String,
+    /// Further names that a policy may use for it: `gid:…` of a Unix socket's peer.
+    pub aliases: Vec<String>,
+    /// What a token says of the caller, by the claim's name. `sub` is the subject.
+    pub claims: BTreeMap<String, String>,
+    /// When the credential ends; `None`: it was valid when the connection was made, and has no end that is known.
+    pub expire_time: Option<Time>,
+}
+
+impl Principal {
+    /// The identity, if one was shown.
+    pub fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Local => None,
+            Self::Identified(identity) => Some(identity),
+        }
+    }
+}
+
+/// The name in logs.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.identity().map_or("local", |identity| &identity.name))
+    }
+}
