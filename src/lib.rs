@@ -15,7 +15,7 @@
 //! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
 //! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
 //! | [`access`] | who calls, and what a caller may do | nothing either |
-//! | [`store`] | the contract of persistence ([`store::Store`]), [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
+//! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
 //! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
@@ -34,7 +34,7 @@
 //! 5. `rpc/convert/decode/requests.rs` turns the request into a [`store::Append`]: it collects all faults to report them at once, and
 //!    computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
-//! 7. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
+//! 7. `store/gate.rs` asks for the rights of the caller, if there is a policy. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
 //! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
 //! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.

@@ -1,5 +1,12 @@
 //! Who calls, and what a caller may do.
+//!
+//! A [`Policy`] is read from a file: [rules](policy::Rule) that give principals rights on users of applications. What no rule gives is
+//! denied. The [gate](crate::store::Gate) before the store asks it at every call.
 
+mod file;
+pub mod policy;
 mod principal;
 
+pub use file::parse;
+pub use policy::{Policies, Policy};
 pub use principal::{Identity, Principal};

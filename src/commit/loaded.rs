@@ -119,14 +119,24 @@ impl Loaded {
         Ok(self.at(key)?.ok_or_else(|| Error::not_found(key))?)
     }
 
-    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
+    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`], [`Error::PermissionDenied`].
     pub fn find(&self, session: &SessionRef) -> Result<&SessionState, Refusal> {
-        let id = match session {
+        let (id, sight) = match session {
             SessionRef::Full(key) => return self.session(key),
-            SessionRef::Bare(id) => id,
+            SessionRef::Bare(id, sight) => (id, sight),
         };
         let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
-        Ok(only_live(id, keys.iter().filter_map(|key| self.live(key)))?)
+        let seen = keys.iter().filter(|key| key.is_seen(sight));
+        let found = only_live(id, seen.filter_map(|key| self.live(key)))?;
+        session.require(&found.info.key).map_err(Error::from)?;
+        Ok(found)
+    }
+
+    /// The address that a bare id means, if it means one.
+    pub fn meant_by(&self, id: &SessionId, sight: &Sight) -> Option<&SessionKey> {
+        let keys = self.bare.get(id)?.iter();
+        let mut live = keys.filter(|key| key.is_seen(sight) && self.live(key).is_some());
+        live.next().filter(|_| live.next().is_none())
     }
 
     /// The event that a session has under an id.

@@ -33,8 +33,8 @@ pub struct Needs<'r> {
 #[derive(Clone, Copy, Debug)]
 pub enum Address<'r> {
     Session(&'r SessionKey),
-    /// A session by its id alone.
-    Bare(&'r SessionId),
+    /// A session by its id alone, of those that are seen.
+    Bare(&'r SessionId, &'r Sight),
     /// An application or a user.
     Wide(&'r Scope),
 }
@@ -94,7 +94,7 @@ pub fn needs(request: &Request) -> Needs<'_> {
         Request::Append(append) => Needs {
             address: Some(match &append.session {
                 SessionRef::Full(key) => Address::Session(key),
-                SessionRef::Bare(id) => Address::Bare(id),
+                SessionRef::Bare(id, sight) => Address::Bare(id, sight),
             }),
             written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
             checked: append.precondition.keys.iter().map(|(key, _)| key).collect(),

@@ -7,6 +7,7 @@ use super::{
     field::FieldPath,
     id::{EventId, RequestId, SessionId},
     json::JsonType,
+    permission::Denial,
     scope::{ScopeKind, SessionKey, SessionRef, StateKey},
 };
 pub use super::{field::quoted, reason::Reason};
@@ -69,6 +70,8 @@ pub enum Error {
         /// Keys whose condition does not hold.
         keys: Vec<StateKey>,
     },
+    /// The caller lacks a right. Nothing was read.
+    PermissionDenied(Denial),
     /// Several live sessions have this bare id.
     AmbiguousSessionId(SessionId),
     /// An operation met a value of a type that it cannot work on.
@@ -111,6 +114,12 @@ pub enum Error {
     Damaged(Damage, Cause),
     /// A defect.
     Internal(Cause),
+}
+
+impl From<Denial> for Error {
+    fn from(denial: Denial) -> Self {
+        Self::PermissionDenied(denial)
+    }
 }
 
 /// The source of an error and what lies below it, as one line. It is for the log, never for the caller, and no part of an error's
@@ -174,7 +183,7 @@ impl Error {
     }
 
     pub fn not_found_bare(id: &SessionId) -> Self {
-        Self::SessionNotFound(SessionRef::Bare(id.clone()))
+        Self::SessionNotFound(SessionRef::bare(id.clone()))
     }
 }
 

@@ -36,6 +36,7 @@ pub mod id;
 pub mod json;
 pub mod limits;
 pub mod page;
+pub mod permission;
 pub mod precondition;
 pub mod prelude;
 pub mod reason;

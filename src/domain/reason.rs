@@ -19,6 +19,7 @@ named! {
         BadMask = "BAD_MASK",
         BadMessage = "BAD_MESSAGE",
         KeyOutsideScope = "KEY_OUTSIDE_SCOPE",
+        PermissionDenied = "PERMISSION_DENIED",
         SessionNotFound = "SESSION_NOT_FOUND",
         SessionExists = "SESSION_EXISTS",
         EventIdReused = "EVENT_ID_REUSED",

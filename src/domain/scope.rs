@@ -3,7 +3,10 @@
 use std::cmp::Ordering;
 
 pub use super::id::StateKey;
-use super::id::{AppName, SessionId, UserId};
+use super::{
+    id::{AppName, SessionId, UserId},
+    permission::{Denial, Sight},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
@@ -15,8 +18,30 @@ pub struct SessionKey {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionRef {
     Full(SessionKey),
-    /// By its id alone, which one live session must have.
-    Bare(SessionId),
+    /// By its id alone, which one live session must have, of those that its caller may see.
+    Bare(SessionId, Sight),
+}
+
+impl SessionKey {
+    /// Whether a caller sees the session.
+    pub fn is_seen(&self, sight: &Sight) -> bool {
+        sight.sees(&self.app_name, &self.user_id)
+    }
+}
+
+impl SessionRef {
+    /// By its id alone, for a caller that may see everything.
+    pub fn bare(id: SessionId) -> Self {
+        Self::Bare(id, Sight::EVERYTHING)
+    }
+
+    /// Requires the rights on the session that a bare id means. Those on one with an address were required before it was read.
+    pub fn require(&self, meant: &SessionKey) -> Result<(), Denial> {
+        match self {
+            Self::Full(_) => Ok(()),
+            Self::Bare(_, sight) => sight.require(&meant.app_name, &meant.user_id),
+        }
+    }
 }
 
 /// An owner of state: a node of the tree application → user → session.

@@ -12,25 +12,25 @@ impl Engine {
     /// Lists applications; `token` is from the previous page.
     pub async fn list_applications(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         mut query: ApplicationsQuery,
         token: Option<NameToken>,
     ) -> Result<List<AppName>, Error> {
         let request = Digest::of_texts(&["applications"]);
         query.after = after(token, request, AppName::new)?;
-        Ok(names(self.store.list_applications(query).await?, request))
+        Ok(names(self.store.list_applications(context, query).await?, request))
     }
 
     /// Lists users; `token` is from the previous page.
     pub async fn list_users(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         mut query: UsersQuery,
         token: Option<NameToken>,
     ) -> Result<List<UserId>, Error> {
         let request = Digest::of_texts(&["users", query.app_name.as_str()]);
         query.after = after(token, request, UserId::new)?;
-        Ok(names(self.store.list_users(query).await?, request))
+        Ok(names(self.store.list_users(context, query).await?, request))
     }
 }
 

@@ -95,9 +95,12 @@ impl Engine {
         }
         append.events.retain(|event| !event.partial);
         let mut answer = if append.events.is_empty() {
+            self.store.check(context, &mut append)?;
             let Append { session, return_state: with_state, .. } = append;
-            let query = SessionQuery { with_state, ..SessionQuery::info(session) };
-            let SessionView { info, state, events: _ } = self.store.read_session(query).await?;
+            let query = SessionQuery { with_state, ..SessionQuery::info(session.clone()) };
+            let SessionView { info, state, events: _ } =
+                self.store.read_session(context, query).await?;
+            session.require(&info.key)?;
             Appended { info, events: Vec::new(), state, request_replayed: false }
         } else if temps.is_empty() {
             self.store.append(context, append).await?
@@ -115,7 +118,7 @@ impl Engine {
     /// Lists a session's events; `token` is from the previous page.
     pub async fn list_events(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         mut query: SessionQuery,
         token: Option<EventToken>,
     ) -> Result<List<Event>, Error> {
@@ -136,11 +139,12 @@ impl Engine {
             (selection.recent, query.as_of) = (None, token.as_of);
         }
         let recent = selection.recent.is_some();
-        let SessionView { info, events, state: _ } = match self.store.read_session(query).await {
-            // The session that the token saw was longer: this is another one.
-            Err(Error::BeyondLastSequence { .. }) if token.is_some() => return Err(bad_token()),
-            read => read?,
-        };
+        let SessionView { info, events, state: _ } =
+            match self.store.read_session(context, query).await {
+                // The session that the token saw was longer: this is another one.
+                Err(Error::BeyondLastSequence { .. }) if token.is_some() => return Err(bad_token()),
+                read => read?,
+            };
         let token = token.unwrap_or_else(|| self::token(&info, &asked, false));
         if token.incarnation != info.incarnation {
             return Err(bad_token());

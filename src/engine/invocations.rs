@@ -44,14 +44,15 @@ impl Invocations {
     /// refuses changes nothing in memory.
     pub async fn append(
         &self,
-        store: &Arc<dyn Store>,
+        store: &Arc<Gate>,
         context: &RequestContext,
         mut append: Append,
         temps: Vec<TempDelta>,
         now: Time,
     ) -> Result<Appended, Error> {
+        store.check(context, &mut append)?;
         let query = SessionQuery::info(append.session.clone());
-        let incarnation = store.read_session(query).await?.info.incarnation;
+        let incarnation = store.read_session(context, query).await?.info.incarnation;
         let first_events = temps.iter().rev().map(|(at, invocation, ..)| (invocation, *at));
         let mut locks = Locks::new();
         // In an order that all callers share.

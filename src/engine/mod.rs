@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::store::Condition;
+use crate::{access::Policies, store::Condition};
 pub use events::{dropped_keys, submits_at_once};
 use invocations::Invocations;
 use prelude::*;
@@ -59,7 +59,7 @@ const SWEEP_PAUSE: u32 = 3;
 
 /// The use cases, over one store.
 pub struct Engine {
-    store: Arc<dyn Store>,
+    store: Arc<Gate>,
     clock: Arc<dyn Clock>,
     invocations: Invocations,
     watches: Arc<Semaphore>,
@@ -68,11 +68,21 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// For callers that may do everything.
     pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Self {
+        Self::with_policies(store, options, Policies::open())
+    }
+
+    /// For callers that may do what policies allow.
+    pub fn with_policies(
+        store: Arc<dyn Store>,
+        options: EngineOptions,
+        policies: Policies,
+    ) -> Self {
         let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs } = options;
         Self {
             clock: store.clock(),
-            store,
+            store: Arc::new(Gate::new(store, policies)),
             invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
             watches: Arc::new(Semaphore::new(watches)),
             draining: CancellationToken::new(),

@@ -17,5 +17,5 @@ pub use crate::{
             ChangeToken, Cursor, Digest, EventToken, NameToken, Position, SessionToken, StoreId,
         },
     },
-    store::{Append, Appended, Clock, RequestContext, SessionQuery, SessionView, Store},
+    store::{Append, Appended, Clock, Gate, RequestContext, SessionQuery, SessionView, Store},
 };

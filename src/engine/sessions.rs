@@ -8,9 +8,9 @@ use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
 use crate::{
     domain::template::render,
     store::{
-        CreateSession, Created, ForkSession, KeyChange, KeyChangePage, KeyChangeQuery,
-        RewindSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery, StateQuery,
-        StateUpdate, StateUpdated,
+        CreateSession, Created, EndInvocation, ForkSession, KeyChange, KeyChangePage,
+        KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery,
+        StateQuery, StateUpdate, StateUpdated,
     },
 };
 
@@ -54,13 +54,14 @@ impl Engine {
     /// Reads a session; its state includes the `temp:` keys of `invocation`.
     pub async fn get_session(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         query: SessionQuery,
         invocation: Option<InvocationId>,
     ) -> Result<SessionAnswer, Error> {
         let now = self.now();
         let selection = query.events.clone();
-        let SessionView { info, mut state, events } = self.store.read_session(query).await?;
+        let SessionView { info, mut state, events } =
+            self.store.read_session(context, query).await?;
         self.invocations.add_to(state.as_mut(), info.incarnation, invocation, now).await;
         let events = selection.zip(events).map(|(selection, page)| {
             events::list(page, events::token(&info, &selection, true), false)
@@ -71,7 +72,7 @@ impl Engine {
     /// Lists sessions; `token` is from the previous page.
     pub async fn list_sessions(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         mut query: SessionsQuery,
         token: Option<SessionToken>,
     ) -> Result<List<(SessionInfo, Option<State>)>, Error> {
@@ -80,7 +81,7 @@ impl Engine {
             return Err(bad_page_token("with the same filters and order"));
         }
         query.after = token.map(|token| token.last);
-        let SessionPage { sessions, rest } = self.store.list_sessions(query).await?;
+        let SessionPage { sessions, rest } = self.store.list_sessions(context, query).await?;
         Ok(List::new(sessions, move |sessions, taken| {
             let last = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
                 Some((info, _)) if taken < sessions.len() => {
@@ -108,12 +109,12 @@ impl Engine {
     /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
     pub async fn get_state(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         query: StateQuery,
         invocation: Option<InvocationId>,
     ) -> Result<State, Error> {
         let (now, only) = (self.now(), query.keys.clone());
-        let view = self.store.read_state(query).await?;
+        let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
         if let Some(info) = view.info {
             self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
@@ -158,7 +159,7 @@ impl Engine {
     /// Lists the changes of a key; `token` is from the previous page.
     pub async fn list_key_changes(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         mut query: KeyChangeQuery,
         token: Option<ChangeToken>,
     ) -> Result<List<KeyChange>, Error> {
@@ -170,7 +171,7 @@ impl Engine {
         if token.as_ref().is_some_and(|token| token.request != request) {
             return Err(bad_page_token("for the same scope and key"));
         }
-        let page = self.store.list_key_changes(query).await?;
+        let page = self.store.list_key_changes(context, query).await?;
         let KeyChangePage { changes, more, incarnation } = page;
         if own && token.is_some_and(|token| token.incarnation != incarnation) {
             return Err(bad_page_token("for the same scope and key"));
@@ -200,12 +201,15 @@ impl Engine {
     /// Ends an invocation: its `temp:` keys are gone.
     pub async fn end_invocation(
         &self,
-        _context: &RequestContext,
+        context: &RequestContext,
         key: SessionKey,
         invocation: InvocationId,
     ) -> Result<(), Error> {
-        let view = self.store.read_session(SessionQuery::info(SessionRef::Full(key))).await?;
-        self.invocations.end(view.info.incarnation, &invocation);
+        let mut end = EndInvocation { key, invocation };
+        self.store.check(context, &mut end)?;
+        let query = SessionQuery::info(SessionRef::Full(end.key));
+        let view = self.store.read_session(context, query).await?;
+        self.invocations.end(view.info.incarnation, &end.invocation);
         Ok(())
     }
 }

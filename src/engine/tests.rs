@@ -1,6 +1,7 @@
 //! What the engine adds to a store, over the memory store, with a clock that only moves when told.
 
 mod pages;
+mod rights;
 mod temp;
 mod watching;
 

@@ -17,6 +17,7 @@ use tokio::{
 
 use super::{Engine, prelude::*};
 use crate::{
+    access::Policies,
     domain::Sequence,
     store::{ScopeChange, StateQuery, StateView, Subscription, WatchQuery},
 };
@@ -72,6 +73,8 @@ pub enum WatchItem {
 /// A running watch. Dropping it ends it.
 pub struct Watch {
     engine: Arc<Engine>,
+    context: RequestContext,
+    policies: Policies,
     scope: Scope,
     position: Position,
     /// Read and not yet delivered, each with the position right behind it.
@@ -88,7 +91,7 @@ impl Engine {
     /// Starts a watch. Errors here are those of the call. Later ones end the stream.
     pub async fn watch(
         self: &Arc<Self>,
-        _context: &RequestContext,
+        context: &RequestContext,
         scope: Scope,
         from: WatchFrom,
     ) -> Result<Watch, Error> {
@@ -104,7 +107,8 @@ impl Engine {
         // A watch from a cursor or from now needs the position alone.
         let keys = (from != WatchFrom::Snapshot).then(Vec::new);
         let query = StateQuery { scope: scope.clone(), keys };
-        let StateView { state, position: present, info } = self.store.read_state(query).await?;
+        let StateView { state, position: present, info } =
+            self.store.read_state(context, query).await?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
         let mut ready = VecDeque::new();
         let position = match from {
@@ -123,6 +127,8 @@ impl Engine {
         };
         Ok(Watch {
             engine: Arc::clone(self),
+            context: context.clone(),
+            policies: self.store.policies().clone(),
             scope,
             position,
             ready,
@@ -216,7 +222,7 @@ impl Watch {
             max_items: PAGE_ITEMS,
             max_bytes: PAGE_BYTES,
         };
-        let page = match self.engine.store.read_changes(query).await {
+        let page = match self.engine.store.read_changes(&self.context, query).await {
             Err(Error::SessionNotFound(_)) => return Ok(false),
             page => page?,
         };
@@ -250,6 +256,8 @@ impl Watch {
         tokio::select! {
             biased;
             () = self.engine.draining.cancelled() => true,
+            // The next read asks the new one.
+            () = self.policies.changed() => true,
             _ = select_all(changed) => true,
             () = sleep(left.unwrap_or_default()), if left.is_some() => true,
             () = heartbeat => false,

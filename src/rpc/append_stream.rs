@@ -140,7 +140,7 @@ impl Pipeline {
     async fn start(&mut self, item: Item) {
         if let Ok((append, _)) = &item.append {
             // Sessions of the same id count as one here.
-            let (SessionRef::Full(SessionKey { session_id: id, .. }) | SessionRef::Bare(id)) =
+            let (SessionRef::Full(SessionKey { session_id: id, .. }) | SessionRef::Bare(id, _)) =
                 &append.session;
             if self.late.iter().any(|(_, late)| late == id) {
                 self.held = Some(item);

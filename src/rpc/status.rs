@@ -11,6 +11,7 @@ use super::prelude::*;
 use crate::domain::{
     error::{Bounded, SequenceConflict, Violation},
     limits::SCOPE_BYTES,
+    permission::Denial,
 };
 use report::{Report, encoded_bytes};
 
@@ -96,7 +97,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             user_id = &key.user_id,
             session_id = &key.session_id
         ),
-        Error::SessionNotFound(SessionRef::Bare(id)) => report!(
+        Error::SessionNotFound(SessionRef::Bare(id, _)) => report!(
             SessionNotFound,
             "Session '{session_id}' does not exist. Create it first.",
             session_id = id
@@ -122,6 +123,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             request_id = id
         ),
         Error::Conflict { sequence, keys } => conflict(*sequence, keys),
+        Error::PermissionDenied(denial) => permission_denied(denial),
         Error::AmbiguousSessionId(id) => report!(
             AmbiguousSessionId,
             "Several sessions have the id '{session_id}'. Set app_name and user_id as well.",
@@ -213,6 +215,26 @@ const fn full(what: Bounded) -> &'static str {
         Bounded::Watches => "Too many watches are open",
         Bounded::TempInvocations => "Too many invocations have temp: state",
     }
+}
+
+fn permission_denied(denial: &Denial) -> Report {
+    let Denial { principal, right, app_name, user_id } = denial;
+    let target = match (app_name, user_id) {
+        (Some(app), Some(user)) => {
+            format!("user '{}' of application '{}'", quoted(user.as_str()), quoted(app.as_str()))
+        }
+        (Some(app), None) => format!("application '{}'", quoted(app.as_str())),
+        (None, _) => "any application".to_owned(),
+    };
+    let message = format!(
+        "'{}' does not have the right {right} on {target}. Ask the operator of the server for a rule in its policy.",
+        quoted(principal)
+    );
+    let report = Report::new(Reason::PermissionDenied, message)
+        .with("principal", principal)
+        .with("right", right);
+    let report = app_name.iter().fold(report, |it, app| it.with("app_name", app));
+    user_id.iter().fold(report, |it, user| it.with("user_id", user))
 }
 
 fn invalid(violations: &[Violation]) -> Report {

@@ -6,6 +6,7 @@
 mod clock;
 mod condition;
 mod context;
+mod gate;
 pub mod group;
 pub mod memory;
 mod notifier;
@@ -39,6 +40,7 @@ use crate::{
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
 pub use context::{CallId, RequestContext, trace_id};
+pub use gate::{EndInvocation, Gate};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, migrate, open, public_url};
 pub(crate) use query::Budget;

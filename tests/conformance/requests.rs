@@ -95,7 +95,7 @@ pub fn address(path: &str) -> SessionKey {
 
 /// A session by its id alone.
 pub fn bare(id: &str) -> SessionRef {
-    SessionRef::Bare(SessionId::new(id).unwrap())
+    SessionRef::bare(SessionId::new(id).unwrap())
 }
 
 pub fn labels(labels: &[(&str, &str)]) -> Labels {

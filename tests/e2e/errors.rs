@@ -84,7 +84,8 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
             "FILE_LOST",
             "OUTCOME_UNKNOWN",
             "DAMAGED",
-            "INTERNAL"
+            "INTERNAL",
+            "PERMISSION_DENIED"
         ],
         "{excused:?}"
     );
@@ -116,6 +117,9 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::Internal => {
             return Err("needs a defect; the table of statuses is tested for its fixed text");
+        }
+        Reason::PermissionDenied => {
+            return Err("needs a policy; each RPC is tested with one");
         }
         Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),

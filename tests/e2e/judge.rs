@@ -26,6 +26,7 @@ pub const fn code(reason: Reason) -> Code {
             Code::InvalidArgument
         }
         R::KeyOutsideScope => Code::InvalidArgument,
+        R::PermissionDenied => Code::PermissionDenied,
         R::SessionNotFound => Code::NotFound,
         R::SessionExists | R::EventIdReused | R::RequestIdReused => Code::AlreadyExists,
         R::SequenceConflict | R::KeyConflict => Code::Aborted,
@@ -68,7 +69,7 @@ reasons! {
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
-    Damaged Internal
+    Damaged Internal PermissionDenied
 }
 
 /// The reason of this name.

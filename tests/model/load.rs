@@ -19,7 +19,7 @@ pub fn load(tables: &Tables, loaded: &mut Loaded, needs: &[Needs<'_>], busy: &[I
                 address(tables, loaded, key);
                 Some(key.clone())
             }
-            Some(Address::Bare(id)) => {
+            Some(Address::Bare(id, _)) => {
                 let infos = tables.sessions.iter().map(|row| &row.info);
                 let keys = infos.map(|info| &info.key).filter(|key| key.session_id == *id);
                 let keys: Vec<SessionKey> = keys.cloned().collect();

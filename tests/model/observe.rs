@@ -163,7 +163,7 @@ async fn session(observer: &mut Observer, seen: &mut Vec<String>, key: &SessionK
     };
     let view = observer.store.read_session(all.clone()).await.unwrap();
     let last = view.info.last_sequence;
-    let bare = SessionQuery { session: SessionRef::Bare(key.session_id.clone()), ..all.clone() };
+    let bare = SessionQuery { session: SessionRef::bare(key.session_id.clone()), ..all.clone() };
     let then = round as Sequence % (last + 2);
     let past = SessionQuery { as_of: Some(then), ..all.clone() };
     let visible = EventSelection { filter: EventFilter::default(), ..every_event() };

@@ -55,7 +55,7 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
             let events = events.into_iter().enumerate();
             Request::Append(Append {
                 session: match bare {
-                    true => SessionRef::Bare(key.session_id),
+                    true => SessionRef::bare(key.session_id),
                     false => SessionRef::Full(key),
                 },
                 events: events.map(|(at, entry)| new_event(at, entry, now)).collect(),

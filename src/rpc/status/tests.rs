@@ -11,6 +11,7 @@ use crate::domain::{
     field::Path,
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
+    permission::{Denial, Right},
     scope::{ScopeKind, SessionKey, StateKey},
 };
 
@@ -66,7 +67,19 @@ fn rows() -> Vec<Row> {
     let overloaded = Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: 250 };
     let internal = Error::internal("/var/lib/x.db: SQL logic error");
     let address: &[_] = &[("app_name", "s"), ("user_id", "s"), ("session_id", "s")];
+    let denied = |right, user: Option<&str>| Error::PermissionDenied(Denial {
+        principal: "token:ci".into(),
+        right,
+        app_name: Some(AppName::from_stored("a")),
+        user_id: user.map(UserId::from_stored),
+    });
     vec![
+        (denied(Right::Write, Some("u")), Code::PermissionDenied, "PERMISSION_DENIED",
+            &[("principal", "token:ci"), ("right", "write"), ("app_name", "a"), ("user_id", "u")]),
+        (denied(Right::WriteAppState, None), Code::PermissionDenied, "PERMISSION_DENIED",
+            &[("principal", "token:ci"), ("right", "write_app_state"), ("app_name", "a")]),
+        (Denial { principal: "x".into(), right: Right::Admin, app_name: None, user_id: None }.into(), Code::PermissionDenied,
+            "PERMISSION_DENIED", &[("principal", "x"), ("right", "admin")]),
         (whole, Code::NotFound, "SESSION_NOT_FOUND", address),
         (bare, Code::NotFound, "SESSION_NOT_FOUND", &[("session_id", "s")]),
         (Error::SessionExists(session("s")), Code::AlreadyExists, "SESSION_EXISTS", address),

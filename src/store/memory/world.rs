@@ -54,11 +54,12 @@ impl World {
 
     /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
     pub fn find(&self, session: &SessionRef) -> Result<&SessionInfo, Error> {
-        let id = match session {
+        let (id, sight) = match session {
             SessionRef::Full(key) => return self.live(key),
-            SessionRef::Bare(id) => id,
+            SessionRef::Bare(id, sight) => (id, sight),
         };
-        only_live(id, self.with_id(id).filter_map(|key| self.live(key).ok()))
+        let seen = self.with_id(id).filter(|key| key.is_seen(sight));
+        only_live(id, seen.filter_map(|key| self.live(key).ok()))
     }
 
     /// Every address with a session id.
@@ -145,17 +146,16 @@ impl World {
             None => {}
             Some(Address::Wide(scope)) => self.load_scopes(scope, None, needs, loaded),
             Some(Address::Session(key)) => self.load_session(key, needs, loaded),
-            Some(Address::Bare(id)) => {
+            Some(Address::Bare(id, sight)) => {
                 let keys: Vec<SessionKey> = self.with_id(id).cloned().collect();
                 for key in &keys {
                     self.load_address(key, loaded);
                 }
-                // An id of several sessions is refused, whatever else the request needs.
-                let mut live = keys.iter().filter(|key| loaded.live(key).is_some());
-                if let (Some(only), None) = (live.next(), live.next()) {
-                    self.load_session(only, needs, loaded);
-                }
                 loaded.bare.insert(id.clone(), keys);
+                // An id of several sessions is refused, whatever else the request needs.
+                if let Some(only) = loaded.meant_by(id, sight).cloned() {
+                    self.load_session(&only, needs, loaded);
+                }
             }
         }
         loaded.forks.extend(needs.fork.filter(|fork| self.forks.contains_key(fork)));

@@ -32,10 +32,9 @@ impl<'r> Locks<'r> {
             match needs.address {
                 None => {}
                 Some(Address::Session(key)) => locks.add_session(key, needs, cache),
-                Some(Address::Bare(id)) => {
-                    bare.get(id)
-                        .into_iter()
-                        .flatten()
+                Some(Address::Bare(id, sight)) => {
+                    let keys = bare.get(id).into_iter().flatten();
+                    keys.filter(|key| key.is_seen(sight))
                         .for_each(|key| locks.add_session(key, needs, cache));
                 }
                 Some(Address::Wide(scope)) => {
@@ -103,10 +102,8 @@ impl<'r> Reads<'r> {
             match needs.address {
                 None => {}
                 Some(Address::Session(key)) => reads.add_session(key, needs, loaded),
-                Some(Address::Bare(id)) => {
-                    let keys = loaded.bare.get(id).into_iter().flatten();
-                    let mut live = keys.filter(|key| loaded.live(key).is_some());
-                    if let (Some(key), None) = (live.next(), live.next()) {
+                Some(Address::Bare(id, sight)) => {
+                    if let Some(key) = loaded.meant_by(id, sight) {
                         reads.add_session(key, needs, loaded);
                     }
                 }

@@ -32,7 +32,7 @@ pub(super) async fn look_up(
 ) -> Result<(Bare, Vec<SessionKey>)> {
     let mut bare = Bare::default();
     for needs in needs {
-        if let Some(Address::Bare(id)) = needs.address {
+        if let Some(Address::Bare(id, _)) = needs.address {
             bare.entry(id.clone()).or_default();
         }
     }

@@ -23,7 +23,10 @@ impl Reader<'_> {
     async fn live_session(&self, session: &SessionRef) -> Result<Found, Error> {
         match session {
             SessionRef::Full(key) => self.live(key).await,
-            SessionRef::Bare(id) => only_live(id, self.live_with(id).await?.into_iter()),
+            SessionRef::Bare(id, sight) => {
+                let live = self.live_with(id, sight).await?.into_iter();
+                only_live(id, live.filter(|found| found.info.key.is_seen(sight)))
+            }
         }
     }
 
@@ -39,14 +42,15 @@ impl Reader<'_> {
         live.ok_or_else(|| Error::not_found(key))
     }
 
-    /// Two of the live sessions with an id, which are enough to see that it is ambiguous.
-    async fn live_with(&self, id: &SessionId) -> Result<Vec<Found>, Error> {
+    /// The live sessions with an id; two of them, which are enough to see that it is ambiguous, for a caller that sees them all.
+    async fn live_with(&self, id: &SessionId, sight: &Sight) -> Result<Vec<Found>, Error> {
         let now = self.now().await;
+        let limit = if sight.is_everything() { "LIMIT 2" } else { "" };
         let sql = format!(
             "SELECT {SESSION_COLUMNS}
              FROM (SELECT app_name, user_id, session_id FROM session_name WHERE session_id = $1) named
              JOIN session USING (app_name, user_id, session_id)
-             WHERE expire_secs IS NULL OR (expire_secs, expire_nanos) > ($2, $3) LIMIT 2"
+             WHERE expire_secs IS NULL OR (expire_secs, expire_nanos) > ($2, $3) {limit}"
         );
         let found = Columns::new(sql).value(Type::TEXT, id).time(now).all(self.connection).await?;
         found.iter().map(|row| row::session(row, 0)).collect()

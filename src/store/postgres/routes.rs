@@ -48,7 +48,7 @@ impl Routes {
         let (app, user) = match needs.address {
             // A sweep.
             None => return self.unkept(0),
-            Some(Address::Bare(id)) => return self.unkept(self.lane(&[id.as_str()])),
+            Some(Address::Bare(id, _)) => return self.unkept(self.lane(&[id.as_str()])),
             Some(Address::Wide(scope)) => (scope.app_name(), scope.user_id()),
             Some(Address::Session(key)) => (&key.app_name, Some(&key.user_id)),
         };

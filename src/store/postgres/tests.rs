@@ -164,7 +164,7 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         commit_all(writer, appends.into()).await;
     }
     let mut bare = one("t", "bare", &[]);
-    bare.session = SessionRef::Bare(SessionId::new("t").unwrap());
+    bare.session = SessionRef::bare(SessionId::new("t").unwrap());
     bare.request =
         Some(RequestKey { id: RequestId::new("r").unwrap(), fingerprint: Fingerprint(2) });
     let update = SessionUpdate {

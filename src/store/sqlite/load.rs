@@ -48,18 +48,16 @@ impl Writer {
                 let key = self.load_scopes(scope.app_name(), scope.user_id(), needs)?;
                 self.load_request(key, needs.request_id)
             }
-            Some(Address::Bare(id)) => {
+            Some(Address::Bare(id, sight)) => {
                 if !self.loaded.bare.contains_key(id) {
                     let found = self.tables.sessions_with(id)?;
                     let keys = found.iter().map(|found| found.info.key.clone()).collect();
                     self.loaded.bare.insert(id.clone(), keys);
                     found.into_iter().try_for_each(|found| self.keep_session(found))?;
                 }
-                let keys = &self.loaded.bare[id];
-                let mut live = keys.iter().filter(|key| self.loaded.live(key).is_some());
-                match (live.next().cloned(), live.next()) {
-                    (Some(key), None) => self.load_session(&key, needs),
-                    _ => Ok(()),
+                match self.loaded.meant_by(id, sight).cloned() {
+                    Some(key) => self.load_session(&key, needs),
+                    None => Ok(()),
                 }
             }
         }

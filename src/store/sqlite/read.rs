@@ -58,9 +58,12 @@ impl Tables {
     fn live_session(&self, session: &SessionRef, now: Time) -> Result<Found, Error> {
         match session {
             SessionRef::Full(key) => self.live(key, now),
-            SessionRef::Bare(id) => {
+            SessionRef::Bare(id, sight) => {
                 let found = self.sessions_with(id)?.into_iter();
-                only_live(id, found.filter(|found| !found.info.expired(now)))
+                only_live(
+                    id,
+                    found.filter(|found| found.info.key.is_seen(sight) && !found.info.expired(now)),
+                )
             }
         }
     }

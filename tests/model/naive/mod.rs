@@ -135,7 +135,7 @@ impl Naive {
     fn find(&self, session: &SessionRef) -> Result<SessionKey, Error> {
         match session {
             SessionRef::Full(key) => self.live(key).map(|session| session.info.key.clone()),
-            SessionRef::Bare(id) => {
+            SessionRef::Bare(id, _) => {
                 let named = self.sessions.keys().filter(|key| key.session_id == *id);
                 let live: Vec<_> = named.filter(|key| self.live(key).is_ok()).collect();
                 match live[..] {

@@ -118,7 +118,7 @@ impl Read<SessionRef> for Option<v1::SessionKey> {
             Some(v1::SessionKey { app_name, user_id, session_id })
                 if at.bare == BareIds::Allowed && app_name.is_empty() && user_id.is_empty() =>
             {
-                session_id.read(at.field("session_id")).map(SessionRef::Bare)
+                session_id.read(at.field("session_id")).map(SessionRef::bare)
             }
             key => key.read(at).map(SessionRef::Full),
         }

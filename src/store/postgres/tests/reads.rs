@@ -102,7 +102,7 @@ async fn read_events(reader: &Reader<'_>) {
             let filter = filter.clone();
             let events = EventSelection { filter, recent, descending, ..EventSelection::default() };
             for session in
-                [SessionRef::Full(address("s")), SessionRef::Bare(address("s").session_id)]
+                [SessionRef::Full(address("s")), SessionRef::bare(address("s").session_id)]
             {
                 let events = Some(events.clone());
                 let query = SessionQuery { session, as_of: None, with_state: true, events };

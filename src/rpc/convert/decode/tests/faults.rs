@@ -62,7 +62,7 @@ fn half_an_address_names_what_it_lacks() {
         get(part("", "", "s"), refused),
         &[("key.app_name", missing), ("key.user_id", missing)],
     );
-    let bare = SessionRef::Bare(SessionId::new("s").unwrap());
+    let bare = SessionRef::bare(SessionId::new("s").unwrap());
     assert_eq!(get(part("", "", "s"), allowed).unwrap().0.0.session, bare);
     assert!(matches!(get(key(), refused).unwrap().0.0.session, SessionRef::Full(_)));
     let delete = DeleteSessionRequest { key: part("", "", "s"), ..Default::default() };

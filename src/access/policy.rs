@@ -1,0 +1,106 @@
+//! Policies: rules, and what they give a caller.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Identity, Principal};
+use crate::domain::{
+    id::UserId,
+    permission::{Listed, Pattern, Permission, Permissions, Rights, Users},
+};
+
+/// Rules. A caller has the rights of all that name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub rules: Vec<Rule>,
+}
+
+/// Rights of some principals on some users of some applications.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name, or its place in the file.
+    pub name: String,
+    pub principals: Vec<Pattern>,
+    pub applications: Vec<Pattern>,
+    pub users: UserRule,
+    pub rights: Rights,
+}
+
+/// The users that a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserRule {
+    /// The same for every caller.
+    Fixed(Users),
+    /// The caller itself: the user whose id is this claim of its token.
+    Claim(String),
+}
+
+/// The claim that holds a token's subject.
+pub const SUBJECT: &str = "sub";
+
+impl Policy {
+    pub fn permissions(&self, principal: &Principal) -> Permissions {
+        let rules = self.rules.iter().filter_map(|rule| rule.permission(principal));
+        let listed = Listed { principal: principal.to_string(), permissions: rules.collect() };
+        Permissions::Listed(Arc::new(listed))
+    }
+}
+
+impl Rule {
+    /// What the rule gives a caller, if it gives it something.
+    pub fn permission(&self, principal: &Principal) -> Option<Permission> {
+        let names = |name: &str| self.principals.iter().any(|pattern| pattern.matches(name));
+        let aliases =
+            || principal.identity().is_some_and(|it| it.aliases.iter().any(|it| names(it)));
+        if !names(&principal.to_string()) && !aliases() {
+            return None;
+        }
+        let users = match &self.users {
+            UserRule::Fixed(users) => users.clone(),
+            UserRule::Claim(claim) => Users::Only([claimed(principal.identity()?, claim)?].into()),
+        };
+        Some(Permission { applications: self.applications.clone(), users, rights: self.rights })
+    }
+}
+
+/// A user id that is a claim. One that is no id names nobody.
+fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
+    UserId::new(identity.claims.get(claim)?.as_str()).ok()
+}
+
+/// The policy in force, or none.
+#[derive(Clone, Debug, Default)]
+pub struct Policies(Option<watch::Receiver<Arc<Policy>>>);
+
+impl Policies {
+    /// Everybody may do everything.
+    pub fn open() -> Self {
+        Self(None)
+    }
+
+    /// The newest policy of a channel.
+    pub fn of(policies: watch::Receiver<Arc<Policy>>) -> Self {
+        Self(Some(policies))
+    }
+
+    /// What a caller may do by the policy in force.
+    pub fn permissions(&self, principal: &Principal) -> Permissions {
+        match &self.0 {
+            None => Permissions::Everything,
+            Some(policy) => policy.borrow().permissions(principal),
+        }
+    }
+
+    /// Waits until another policy is in force. Without a policy that is never.
+    pub async fn changed(&mut self) {
+        let changed = match &mut self.0 {
+            None => None,
+            Some(policy) => policy.changed().await.ok(),
+        };
+        // A policy whose source has ended stays.
+        if changed.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The rights that each request needs.
+
+use crate::{
+    commit::{Append, CreateSession, ForkSession, RewindSession, SessionUpdate, StateUpdate},
+    domain::{
+        permission::{Denial, Permissions, Right},
+        prelude::*,
+    },
+    store::{KeyChangeQuery, SessionQuery, StateQuery, WatchQuery},
+};
+
+/// A request that needs rights.
+pub trait Guarded {
+    /// Requires the rights that it needs, and narrows it to what its caller may see.
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial>;
+}
+
+/// The end of an invocation, whose state is in memory.
+#[derive(Clone, Debug)]
+pub struct EndInvocation {
+    pub key: SessionKey,
+    pub invocation: InvocationId,
+}
+
+impl Guarded for EndInvocation {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, &self.key)
+    }
+}
+
+impl Guarded for CreateSession {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, &self.key)?;
+        match change_app_state(self.state.iter().map(|(key, _)| key)) {
+            true => permissions.require(Right::WriteAppState, &self.key.app_name, None),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Guarded for SessionUpdate {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, &self.key)
+    }
+}
+
+/// A deletion.
+impl Guarded for SessionKey {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, self)
+    }
+}
+
+impl Guarded for ForkSession {
+    /// The new session is the same user's.
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, &self.source)
+    }
+}
+
+impl Guarded for RewindSession {
+    /// The application's state is not part of what is taken back.
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        require(permissions, Right::Write, &self.key)
+    }
+}
+
+impl Guarded for Append {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        let events = self.events.iter().filter(|event| !event.partial);
+        // Without a policy the keys need not be looked at.
+        let app_state = *permissions != Permissions::Everything
+            && change_app_state(events.flat_map(|event| event.delta.keys()));
+        let sight = Sight::new(permissions.clone(), Right::Write, app_state);
+        narrow(&mut self.session, sight)
+    }
+}
+
+impl Guarded for StateUpdate {
+    /// The answer has the state.
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        let scope = self.delta.scope();
+        let (app, user) = (scope.app_name(), scope.user_id());
+        let write = match scope.kind() {
+            ScopeKind::Application => Right::WriteAppState,
+            ScopeKind::User | ScopeKind::Session => Right::Write,
+        };
+        permissions.require(write, app, user)?;
+        permissions.require(Right::Read, app, user)
+    }
+}
+
+impl Guarded for SessionQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        narrow(&mut self.session, Sight::new(permissions.clone(), Right::Read, false))
+    }
+}
+
+impl Guarded for StateQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        read(permissions, &self.scope)
+    }
+}
+
+impl Guarded for KeyChangeQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        read(permissions, &self.scope)
+    }
+}
+
+impl Guarded for WatchQuery {
+    fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
+        read(permissions, &self.scope)
+    }
+}
+
+fn require(permissions: &Permissions, right: Right, key: &SessionKey) -> Result<(), Denial> {
+    permissions.require(right, &key.app_name, Some(&key.user_id))
+}
+
+fn read(permissions: &Permissions, scope: &Scope) -> Result<(), Denial> {
+    permissions.require(Right::Read, scope.app_name(), scope.user_id())
+}
+
+/// Requires the rights on a session that is named, and of a bare id limits the sessions among which the store looks it up.
+fn narrow(session: &mut SessionRef, sight: Sight) -> Result<(), Denial> {
+    match session {
+        SessionRef::Full(key) => sight.require(&key.app_name, &key.user_id),
+        SessionRef::Bare(_, sees) => {
+            *sees = sight;
+            Ok(())
+        }
+    }
+}
+
+fn change_app_state<'k>(mut keys: impl Iterator<Item = &'k StateKey>) -> bool {
+    keys.any(|key| key.scope() == Some(ScopeKind::Application))
+}

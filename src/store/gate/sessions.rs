@@ -1,0 +1,137 @@
+//! Lists of sessions, of which a caller may see those of some users.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, VecDeque},
+};
+
+use super::Gate;
+use crate::{
+    domain::{
+        limits::ID_BYTES,
+        permission::{Right, Users},
+        prelude::*,
+    },
+    store::{Budget, RequestContext, SessionOrder, SessionPage, SessionsQuery, Store},
+};
+
+/// Sessions of one user that are read at once.
+const PIECE_ITEMS: usize = 16;
+
+/// A place in the order of a list.
+type Place = (Time, UserId, SessionId);
+
+type Listed = (SessionInfo, Option<State>);
+
+impl Gate {
+    /// As [`Store::list_sessions`], of the users whom the caller may read.
+    pub async fn list_sessions(
+        &self,
+        context: &RequestContext,
+        query: SessionsQuery,
+    ) -> Result<SessionPage, Error> {
+        let permissions = self.permissions(context);
+        if let Some(user) = &query.user_id {
+            permissions.require(Right::Read, &query.app_name, Some(user))?;
+            return self.store.list_sessions(query).await;
+        }
+        match permissions.users(Right::Read, &query.app_name)? {
+            Users::All => self.store.list_sessions(query).await,
+            Users::Only(users) => merged(&*self.store, &query, users).await,
+        }
+    }
+}
+
+/// The lists of some users as one, from the store's list of each.
+async fn merged(
+    store: &dyn Store,
+    query: &SessionsQuery,
+    users: BTreeSet<UserId>,
+) -> Result<SessionPage, Error> {
+    let piece_bytes = query.max_bytes / users.len().max(1);
+    let mut lists: Vec<_> =
+        users.into_iter().map(|user| UserList::behind(query.after.as_ref(), user)).collect();
+    let mut page = SessionPage { sessions: Vec::new(), rest: None };
+    let mut budget = Budget::new(query.max_items, query.max_bytes);
+    loop {
+        let mut next: Option<usize> = None;
+        for at in 0..lists.len() {
+            lists[at].fill(store, query, piece_bytes).await?;
+            if is_before(&lists, query.order, at, next) {
+                next = Some(at);
+            }
+        }
+        let Some((info, state)) = next.and_then(|at| lists[at].ready.pop_front()) else {
+            page.rest = None;
+            return Ok(page);
+        };
+        if !budget.take(state.as_ref().map_or(0, State::text_len)) {
+            return Ok(page);
+        }
+        page.rest = Some(place(&info));
+        page.sessions.push((info, state));
+    }
+}
+
+/// The list of one user, on its way.
+struct UserList {
+    user: UserId,
+    ready: VecDeque<Listed>,
+    after: Option<Place>,
+    is_end: bool,
+}
+
+impl UserList {
+    /// Of what comes behind a place of the whole list. Ties are in the order of users first.
+    fn behind(place: Option<&Place>, user: UserId) -> Self {
+        let after = place.map(|(time, other, session)| {
+            let session = match user.cmp(other) {
+                Ordering::Less => SessionId::from_stored("\u{10ffff}".repeat(ID_BYTES / 4 + 1)),
+                Ordering::Equal => session.clone(),
+                // No id is empty.
+                Ordering::Greater => SessionId::from_stored(""),
+            };
+            (*time, user.clone(), session)
+        });
+        Self { user, ready: VecDeque::new(), after, is_end: false }
+    }
+
+    /// Reads on, until a session is ready or the list ends.
+    async fn fill(
+        &mut self,
+        store: &dyn Store,
+        query: &SessionsQuery,
+        max_bytes: usize,
+    ) -> Result<(), Error> {
+        while self.ready.is_empty() && !self.is_end {
+            let piece = SessionsQuery {
+                user_id: Some(self.user.clone()),
+                after: self.after.take(),
+                max_items: PIECE_ITEMS.min(query.max_items),
+                max_bytes,
+                ..query.clone()
+            };
+            let page = store.list_sessions(piece).await?;
+            self.ready.extend(page.sessions);
+            self.is_end = page.rest.is_none();
+            self.after = page.rest;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the next session of one list comes before that of another.
+fn is_before(lists: &[UserList], order: SessionOrder, at: usize, other: Option<usize>) -> bool {
+    let next = |at: usize| lists[at].ready.front().map(|(info, _)| place(info));
+    let (Some(own), other) = (next(at), other.and_then(next)) else { return false };
+    let Some(other) = other else { return true };
+    let (time, ties) = (own.0.cmp(&other.0), (own.1, own.2) < (other.1, other.2));
+    match order {
+        SessionOrder::LeastRecent => time.is_lt() || time.is_eq() && ties,
+        SessionOrder::MostRecent => time.is_gt() || time.is_eq() && ties,
+    }
+}
+
+fn place(info: &SessionInfo) -> Place {
+    (info.last_event_time, info.key.user_id.clone(), info.key.session_id.clone())
+}
