@@ -1,4 +1,6 @@
-//! Commands on a store that no server has open: verify, compact and migrate.
+//! Commands that no server takes part in: verify, compact and migrate stores that none has open, and check a policy.
+
+mod policy;
 
 use std::{
     io::{self, Write as _},
@@ -30,6 +32,9 @@ pub enum Command {
     Compact(CompactArgs),
     /// Bring a store to this version, or only say what that would do.
     Migrate(MigrateArgs),
+    /// Check a policy file.
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +100,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
 /// Runs a command. Answers go to standard output as JSON, an object per line. An error is a sentence or two.
 pub async fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
+        Command::Policy(command) => policy::run(command),
         Command::Verify(VerifyArgs { file }) => {
             let mut shown = Shown { printed: Ok(()), bar: None };
             let summary = verify(file, &mut shown);

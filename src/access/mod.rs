@@ -8,5 +8,5 @@ pub mod policy;
 mod principal;
 
 pub use file::parse;
-pub use policy::{Policies, Policy};
+pub use policy::{Policies, Policy, SUBJECT};
 pub use principal::{Identity, Principal};

@@ -22,6 +22,7 @@ mod files;
 mod harness;
 mod leftovers;
 mod migrate;
+mod policy;
 mod pty;
 mod refuse;
 mod replicas;

@@ -47,7 +47,7 @@ const KNOWS: [(&str, &[&str]); 14] = [
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
     ("cli", &["domain", "proto"]),
-    ("offline", &["cli", "engine", "store", "config"]),
+    ("offline", &["cli", "engine", "store", "access", "domain", "config"]),
     ("config", &["store", "domain"]),
     ("telemetry", &["config"]),
     ("proto", &[]),
