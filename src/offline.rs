@@ -1,15 +1,11 @@
 //! Commands that no server takes part in: verify, compact and migrate stores that none has open, and check a policy.
 
+mod output;
 mod policy;
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use crate::{
     cli::progress::Progress as Bar,
@@ -23,6 +19,7 @@ use crate::{
         },
     },
 };
+use output::{print, told};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -166,21 +163,5 @@ impl Observer for Shown {
             None => Bar::spinner(label),
         };
         self.bar = Some((part, bar));
-    }
-}
-
-fn print(line: &impl Serialize) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, line)?;
-    out.write_all(b"\n")
-}
-
-/// A reader that has gone is no failure.
-fn told(printed: io::Result<()>) -> Result<(), String> {
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("The output cannot be written: {error}."))
-        }
-        _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode, sync::Arc
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
 
-use super::{print, told};
+use super::output::{print, told};
 use crate::{
     access::{Identity, Policy, Principal, SUBJECT, parse},
     domain::{
