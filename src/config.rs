@@ -1,10 +1,10 @@
 //! The settings of `sessiond serve`: flags, each with an environment variable.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-use crate::store::postgres::PostgresSettings;
+use crate::store::{LimitOptions, postgres::PostgresSettings};
 
 /// Runs the server until SIGTERM or SIGINT.
 #[derive(Args, Clone, Debug)]
@@ -66,6 +66,9 @@ pub struct Config {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_watches: u32,
 
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
     /// Maximum number of invocations with temp: state
     #[arg(long, env = "SESSIOND_MAX_INVOCATIONS", default_value_t = 10_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -123,6 +126,39 @@ pub struct TlsArgs {
     #[arg(long, env = "SESSIOND_RELOAD_INTERVAL", default_value_t = 10, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub reload_interval: u64,
+}
+
+/// What each caller and each application may do at most, so that the flood of one leaves room for the others. Each replica counts for
+/// itself.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
+    /// Appends a second by each caller
+    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_PRINCIPAL", value_name = "COUNT")]
+    pub max_appends_per_principal: Option<NonZeroU32>,
+
+    /// Appends a second to each application
+    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_APPLICATION", value_name = "COUNT")]
+    pub max_appends_per_application: Option<NonZeroU32>,
+
+    /// Open watches of each caller
+    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_PRINCIPAL", value_name = "COUNT")]
+    pub max_watches_per_principal: Option<NonZeroU32>,
+
+    /// Open watches of each application
+    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_APPLICATION", value_name = "COUNT")]
+    pub max_watches_per_application: Option<NonZeroU32>,
+}
+
+impl LimitArgs {
+    pub fn options(&self) -> LimitOptions {
+        LimitOptions {
+            principal_appends: self.max_appends_per_principal,
+            application_appends: self.max_appends_per_application,
+            principal_watches: self.max_watches_per_principal,
+            application_watches: self.max_watches_per_application,
+        }
+    }
 }
 
 /// What only a store on PostgreSQL has.

@@ -78,6 +78,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         temp_bytes: config.max_temp_bytes as usize,
         temp_invocations: config.max_invocations as usize,
         temp_idle_secs: config.temp_idle,
+        limits: config.limits.options(),
     };
     let engine = Arc::new(Engine::new(store, options));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };

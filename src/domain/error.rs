@@ -96,6 +96,14 @@ pub enum Error {
         /// Milliseconds after which a retry makes sense.
         retry_after_millis: u64,
     },
+    /// A caller or an application does more than its share. A retry later succeeds if it does less.
+    RateLimited {
+        what: Limited,
+        /// A second, or at the same time.
+        limit: u32,
+        /// Milliseconds after which a retry makes sense.
+        retry_after_millis: u64,
+    },
     /// Not yet serving.
     Starting,
     /// No longer serving.
@@ -210,6 +218,20 @@ named! {
         Watches = "watches",
         /// Invocations that have `temp:` state.
         TempInvocations = "temp_invocations",
+    }
+}
+
+named! {
+    /// What is limited by caller or by application.
+    Limited {
+        /// A second.
+        PrincipalAppends = "principal_appends",
+        /// A second.
+        ApplicationAppends = "application_appends",
+        /// At the same time.
+        PrincipalWatches = "principal_watches",
+        /// At the same time.
+        ApplicationWatches = "application_watches",
     }
 }
 

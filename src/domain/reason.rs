@@ -36,6 +36,7 @@ named! {
         AnswerTooLarge = "ANSWER_TOO_LARGE",
         MessageTooLarge = "MESSAGE_TOO_LARGE",
         Overloaded = "OVERLOADED",
+        RateLimited = "RATE_LIMITED",
         DiskFull = "DISK_FULL",
         Starting = "STARTING",
         Draining = "DRAINING",

@@ -19,7 +19,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{access::Policies, store::Condition};
+use crate::{
+    access::Policies,
+    store::{Condition, LimitOptions},
+};
 pub use events::{dropped_keys, submits_at_once};
 use invocations::Invocations;
 use prelude::*;
@@ -37,6 +40,8 @@ pub struct EngineOptions {
     pub temp_invocations: usize,
     /// Seconds without use after which an invocation counts as ended: longer than any turn takes.
     pub temp_idle_secs: u32,
+    /// Of each caller and each application.
+    pub limits: LimitOptions,
 }
 
 impl Default for EngineOptions {
@@ -46,6 +51,7 @@ impl Default for EngineOptions {
             temp_bytes: 1024 * 1024,
             temp_invocations: 10_000,
             temp_idle_secs: 3600,
+            limits: LimitOptions::default(),
         }
     }
 }
@@ -79,10 +85,11 @@ impl Engine {
         options: EngineOptions,
         policies: Policies,
     ) -> Self {
-        let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs } = options;
+        let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs, limits } =
+            options;
         Self {
             clock: store.clock(),
-            store: Arc::new(Gate::new(store, policies)),
+            store: Arc::new(Gate::new(store, policies, limits)),
             invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
             watches: Arc::new(Semaphore::new(watches)),
             draining: CancellationToken::new(),

@@ -19,7 +19,7 @@ use super::{Engine, prelude::*};
 use crate::{
     access::Policies,
     domain::Sequence,
-    store::{ScopeChange, StateQuery, StateView, Subscription, WatchQuery},
+    store::{ScopeChange, StateQuery, StateView, Subscription, WatchPlace, WatchQuery},
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -85,6 +85,7 @@ pub struct Watch {
     caught_up: bool,
     ended: bool,
     _permit: OwnedSemaphorePermit,
+    _place: WatchPlace,
 }
 
 impl Engine {
@@ -109,6 +110,7 @@ impl Engine {
         let query = StateQuery { scope: scope.clone(), keys };
         let StateView { state, position: present, info } =
             self.store.read_state(context, query).await?;
+        let place = self.store.watch_place(context, &scope)?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
         let mut ready = VecDeque::new();
         let position = match from {
@@ -138,6 +140,7 @@ impl Engine {
             caught_up: false,
             ended: false,
             _permit: permit,
+            _place: place,
         })
     }
 }

@@ -9,7 +9,7 @@ use tonic_types::StatusExt;
 
 use super::prelude::*;
 use crate::domain::{
-    error::{Bounded, SequenceConflict, Violation},
+    error::{Bounded, Limited, SequenceConflict, Violation},
     limits::SCOPE_BYTES,
     permission::Denial,
 };
@@ -165,6 +165,13 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             let message = format!("{}. Retry in {millis} ms.", full(*what));
             Report::new(Reason::Overloaded, message).with("what", what).retry_after(*millis)
         }
+        Error::RateLimited { what, limit, retry_after_millis: millis } => {
+            let message = format!("{} Retry in {millis} ms.", limited(*what, *limit));
+            Report::new(Reason::RateLimited, message)
+                .with("what", what)
+                .with("limit", limit)
+                .retry_after(*millis)
+        }
         Error::DiskFull => report!(
             DiskFull,
             "The disk of the store is full and nothing was applied. \
@@ -214,6 +221,23 @@ const fn full(what: Bounded) -> &'static str {
         Bounded::ReadQueue => "The read queue is full",
         Bounded::Watches => "Too many watches are open",
         Bounded::TempInvocations => "Too many invocations have temp: state",
+    }
+}
+
+fn limited(what: Limited, limit: u32) -> String {
+    match what {
+        Limited::PrincipalAppends => {
+            format!("The caller exceeds the limit of {limit} appends a second.")
+        }
+        Limited::ApplicationAppends => {
+            format!("The application exceeds the limit of {limit} appends a second.")
+        }
+        Limited::PrincipalWatches => {
+            format!("The caller exceeds the limit of {limit} open watches.")
+        }
+        Limited::ApplicationWatches => {
+            format!("The application exceeds the limit of {limit} open watches.")
+        }
     }
 }
 

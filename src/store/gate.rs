@@ -12,12 +12,13 @@
 //! A bare session id is looked up among what its caller may see, and lists hold nothing else.
 
 mod guarded;
+mod limits;
 mod names;
 mod sessions;
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
@@ -35,16 +36,20 @@ use crate::{
         prelude::*,
     },
 };
+use guarded::OfApplication as _;
 pub use guarded::{EndInvocation, Guarded};
+use limits::Limits;
+pub use limits::{LimitOptions, WatchPlace};
 
 /// A store that asks for the rights of each caller.
 pub struct Gate {
     store: Arc<dyn Store>,
     policies: Policies,
+    limits: Limits,
 }
 
-/// Calls that pass as they are, or narrowed to what their caller may see.
-macro_rules! passes {
+/// Writes. Each counts as an append, and one of several events as several.
+macro_rules! writes {
     ($($(#[$doc:meta])* $method:ident($request:ty) -> $answer:ty;)*) => {$(
         $(#[$doc])*
         pub async fn $method(
@@ -53,12 +58,13 @@ macro_rules! passes {
             request: $request,
         ) -> Result<$answer, Error> {
             let request = self.admit(context, request)?;
+            self.limits.write(&context.principal, Some(request.app_name()), 1)?;
             self.store.$method(context, request).await
         }
     )*};
 }
 
-/// The same, for reads.
+/// Reads. One whose caller has stopped waiting ends.
 macro_rules! reads {
     ($($(#[$doc:meta])* $method:ident($query:ty) -> $answer:ty;)*) => {$(
         $(#[$doc])*
@@ -68,14 +74,14 @@ macro_rules! reads {
             query: $query,
         ) -> Result<$answer, Error> {
             let query = self.admit(context, query)?;
-            self.store.$method(query).await
+            in_time(context, self.store.$method(query)).await
         }
     )*};
 }
 
 impl Gate {
-    pub fn new(store: Arc<dyn Store>, policies: Policies) -> Self {
-        Self { store, policies }
+    pub fn new(store: Arc<dyn Store>, policies: Policies, limits: LimitOptions) -> Self {
+        Self { store, policies, limits: Limits::new(limits) }
     }
 
     /// What a caller may do now.
@@ -103,13 +109,12 @@ impl Gate {
         &self.policies
     }
 
-    passes! {
+    writes! {
         create_session(CreateSession) -> Created;
         update_session(SessionUpdate) -> SessionInfo;
         delete_session(SessionKey) -> bool;
         fork_session(ForkSession) -> (SessionInfo, State);
         rewind_session(RewindSession) -> Appended;
-        append(Append) -> Appended;
         update_state(StateUpdate) -> StateUpdated;
     }
 
@@ -117,6 +122,35 @@ impl Gate {
         read_session(SessionQuery) -> SessionView;
         read_state(StateQuery) -> StateView;
         read_changes(WatchQuery) -> WatchPage;
+    }
+
+    /// Appends events.
+    pub async fn append(
+        &self,
+        context: &RequestContext,
+        append: Append,
+    ) -> Result<Appended, Error> {
+        let append = self.admit(context, append)?;
+        let app_name = match &append.session {
+            SessionRef::Full(key) => Some(key.app_name.clone()),
+            SessionRef::Bare(..) if self.limits.ask_application() => {
+                let query = SessionQuery::info(append.session.clone());
+                let view = in_time(context, self.store.read_session(query)).await?;
+                Some(view.info.key.app_name)
+            }
+            SessionRef::Bare(..) => None,
+        };
+        self.limits.write(&context.principal, app_name.as_ref(), append.events.len())?;
+        self.store.append(context, append).await
+    }
+
+    /// A place for a watch of the caller. Errors: [`Error::RateLimited`].
+    pub fn watch_place(
+        &self,
+        context: &RequestContext,
+        scope: &Scope,
+    ) -> Result<WatchPlace, Error> {
+        self.limits.watch(&context.principal, scope.app_name())
     }
 
     /// As [`Store::list_key_changes`], without the sources that the caller may not see.
@@ -127,7 +161,7 @@ impl Gate {
     ) -> Result<KeyChangePage, Error> {
         let permissions = self.permissions(context);
         query.guard(&permissions)?;
-        let mut page = self.store.list_key_changes(query).await?;
+        let mut page = in_time(context, self.store.list_key_changes(query)).await?;
         for change in &mut page.changes {
             let sees = |(key, _): &(SessionKey, Sequence)| {
                 permissions.allow(Right::Read, &key.app_name, Some(&key.user_id))
@@ -162,11 +196,23 @@ impl Gate {
 
     /// Removes what has expired, a bounded piece, for the server itself. Whether more is left to do.
     pub async fn sweep(&self) -> Result<bool, Error> {
+        self.limits.sweep();
         self.store.sweep().await
     }
 
     /// As [`Store::close`].
     pub async fn close(&self) {
         self.store.close().await;
+    }
+}
+
+/// The answer of a read, unless its caller stops waiting before.
+async fn in_time<T>(
+    context: &RequestContext,
+    read: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    match context.deadline {
+        None => read.await,
+        Some(deadline) => timeout_at(deadline, read).await.unwrap_or(Err(Error::ExpiredInQueue)),
     }
 }

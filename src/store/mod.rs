@@ -40,7 +40,7 @@ use crate::{
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
 pub use context::{CallId, RequestContext, trace_id};
-pub use gate::{EndInvocation, Gate};
+pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, migrate, open, public_url};
 pub(crate) use query::Budget;

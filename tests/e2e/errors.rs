@@ -121,6 +121,11 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         Reason::PermissionDenied => {
             return Err("needs a policy; each RPC is tested with one");
         }
+        Reason::RateLimited => {
+            let parts =
+                [("what", "application_watches"), ("limit", "1"), ("retry_after_millis", "10000")];
+            refusal(rate_limited().await, &parts)
+        }
         Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),
         Reason::TooDeep => return Err("every answer has text for what Struct cannot hold"),
@@ -351,6 +356,15 @@ async fn cursor_of_other_store(service: &Service) -> Result<(), Status> {
     let request = resume(app_scope(), &watching.cursor);
     other.stop().await;
     Watching::try_open(service, request).await.map(drop)
+}
+
+async fn rate_limited() -> Result<(), Status> {
+    let service = Service::in_memory(&["--max-watches-per-application", "1"]).await;
+    let request = || watch(app_scope(), WatchStart::Now);
+    let _open = Watching::open(&service, request()).await;
+    let refused = Watching::try_open(&service, request()).await.map(drop);
+    service.stop().await;
+    refused
 }
 
 async fn draining() -> Result<(), Status> {

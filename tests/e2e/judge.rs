@@ -34,7 +34,7 @@ pub const fn code(reason: Reason) -> Code {
         R::CursorOfOtherStore | R::TooDeep => Code::FailedPrecondition,
         R::BeyondLastSequence => Code::OutOfRange,
         R::StateTooLarge | R::AnswerTooLarge | R::MessageTooLarge => Code::ResourceExhausted,
-        R::Overloaded | R::DiskFull => Code::ResourceExhausted,
+        R::Overloaded | R::RateLimited | R::DiskFull => Code::ResourceExhausted,
         R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => Code::Unavailable,
         R::OutcomeUnknown => Code::Unknown,
         R::ExpiredInQueue => Code::DeadlineExceeded,
@@ -47,7 +47,7 @@ pub const fn code(reason: Reason) -> Code {
 const fn retryable(reason: Reason) -> &'static str {
     use Reason as R;
     match reason {
-        R::Overloaded | R::DiskFull | R::ExpiredInQueue => "yes",
+        R::Overloaded | R::RateLimited | R::DiskFull | R::ExpiredInQueue => "yes",
         R::Starting | R::Draining | R::StoreUnavailable | R::FileLost => "yes",
         R::OutcomeUnknown => "same_id",
         _ => "no",
@@ -69,7 +69,7 @@ reasons! {
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
-    Damaged Internal PermissionDenied
+    Damaged Internal PermissionDenied RateLimited
 }
 
 /// The reason of this name.

@@ -90,7 +90,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "STATE_TOO_LARGE" => (InvalidInput, "session.state_too_large"),
         "ANSWER_TOO_LARGE" => (InvalidInput, "session.answer_too_large"),
         "MESSAGE_TOO_LARGE" => (InvalidInput, "session.message_too_large"),
-        "OVERLOADED" => (RateLimited, "session.overloaded"),
+        "OVERLOADED" | "RATE_LIMITED" => (RateLimited, "session.overloaded"),
         "DISK_FULL" => (Unavailable, "session.disk_full"),
         "STARTING" | "DRAINING" | "STORE_UNAVAILABLE" | "FILE_LOST" => {
             (Unavailable, "session.unavailable")

@@ -69,6 +69,7 @@ const fn code(reason: Reason) -> Code {
         | Reason::AnswerTooLarge
         | Reason::MessageTooLarge
         | Reason::Overloaded
+        | Reason::RateLimited
         | Reason::DiskFull => Code::ResourceExhausted,
         Reason::Starting | Reason::Draining | Reason::StoreUnavailable | Reason::FileLost => {
             Code::Unavailable
@@ -101,6 +102,7 @@ const fn retryable(reason: Reason) -> &'static str {
     match reason {
         // The same call, later. It was certainly not applied.
         Reason::Overloaded
+        | Reason::RateLimited
         | Reason::DiskFull
         | Reason::Starting
         | Reason::Draining

@@ -7,7 +7,7 @@ use tonic_types::StatusExt;
 
 use super::{outline, report::DOMAIN, status};
 use crate::domain::{
-    error::{Bounded, Cause, Damage, Error, Reason, SequenceConflict, Violation},
+    error::{Bounded, Cause, Damage, Error, Limited, Reason, SequenceConflict, Violation},
     field::Path,
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
@@ -31,7 +31,8 @@ fn session(part: &str) -> SessionKey {
 type Row = (Error, Code, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The reasons that may be repeated as they are, and those that may be repeated with the same id.
-const RETRYABLE: [&str; 7] = [
+const RETRYABLE: [&str; 8] = [
+    "RATE_LIMITED",
     "OVERLOADED",
     "DISK_FULL",
     "STARTING",
@@ -100,6 +101,10 @@ fn rows() -> Vec<Row> {
         (Error::MessageTooLarge, Code::ResourceExhausted, "MESSAGE_TOO_LARGE", &[("limit", "4194304")]),
         (Error::AnswerTooLarge, Code::ResourceExhausted, "ANSWER_TOO_LARGE", &[("limit", "4194304")]),
         (overloaded, Code::ResourceExhausted, "OVERLOADED", &[("what", "write_queue"), ("retry_after_millis", "250")]),
+        (Error::RateLimited { what: Limited::ApplicationWatches, limit: 20, retry_after_millis: 70 }, Code::ResourceExhausted, "RATE_LIMITED",
+            &[("what", "application_watches"), ("limit", "20"), ("retry_after_millis", "70")]),
+        (Error::RateLimited { what: Limited::PrincipalAppends, limit: 9, retry_after_millis: 8 }, Code::ResourceExhausted, "RATE_LIMITED",
+            &[("what", "principal_appends"), ("limit", "9"), ("retry_after_millis", "8")]),
         (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
         (Error::FileLost, Code::Unavailable, "FILE_LOST", &[]),
         (Error::damaged(Damage::Log, "event 3 is missing"), Code::DataLoss, "DAMAGED", &[("what", "log")]),

@@ -15,6 +15,31 @@ pub trait Guarded {
     fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial>;
 }
 
+/// A write that is of one application, which its request names.
+pub trait OfApplication {
+    fn app_name(&self) -> &AppName;
+}
+
+macro_rules! of_application {
+    ($($request:ty: |$it:ident| $app_name:expr;)*) => {$(
+        impl OfApplication for $request {
+            fn app_name(&self) -> &AppName {
+                let $it = self;
+                &$app_name
+            }
+        }
+    )*};
+}
+
+of_application! {
+    CreateSession: |it| it.key.app_name;
+    SessionUpdate: |it| it.key.app_name;
+    SessionKey: |it| it.app_name;
+    ForkSession: |it| it.source.app_name;
+    RewindSession: |it| it.key.app_name;
+    StateUpdate: |it| *it.delta.scope().app_name();
+}
+
 /// The end of an invocation, whose state is in memory.
 #[derive(Clone, Debug)]
 pub struct EndInvocation {

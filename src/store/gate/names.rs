@@ -9,7 +9,7 @@ use crate::{
     store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery},
 };
 
-use super::Gate;
+use super::{Gate, in_time};
 
 impl Gate {
     /// As [`Store::list_applications`](crate::store::Store::list_applications), of those on which the caller is an administrator.
@@ -19,7 +19,7 @@ impl Gate {
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
         let Some(seen) = self.permissions(context).applications(Right::Admin)? else {
-            return self.store.list_applications(query).await;
+            return in_time(context, self.store.list_applications(query)).await;
         };
         let ApplicationsQuery { after, max_items } = query;
         let list = |after: String, max_items| {
@@ -27,7 +27,8 @@ impl Gate {
             self.store.list_applications(ApplicationsQuery { after, max_items })
         };
         let after = after.map(|app| app.to_string());
-        in_ranges(ranges(seen), after, max_items, AppName::as_str, list).await
+        let names = in_ranges(ranges(seen), after, max_items, AppName::as_str, list);
+        in_time(context, names).await
     }
 
     /// As [`Store::list_users`](crate::store::Store::list_users), of those on whom the caller is an administrator.
@@ -38,7 +39,7 @@ impl Gate {
     ) -> Result<NamePage<UserId>, Error> {
         let Users::Only(seen) = self.permissions(context).users(Right::Admin, &query.app_name)?
         else {
-            return self.store.list_users(query).await;
+            return in_time(context, self.store.list_users(query)).await;
         };
         let UsersQuery { app_name, after, max_items } = query;
         let list = |after: String, max_items| {
@@ -47,7 +48,8 @@ impl Gate {
         };
         let after = after.map(|user| user.to_string());
         let seen = seen.into_iter().map(|user| Pattern::Exact(user.to_string())).collect();
-        in_ranges(ranges(seen), after, max_items, UserId::as_str, list).await
+        let names = in_ranges(ranges(seen), after, max_items, UserId::as_str, list);
+        in_time(context, names).await
     }
 }
 

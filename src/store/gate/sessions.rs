@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
 };
 
-use super::Gate;
+use super::{Gate, in_time};
 use crate::{
     domain::{
         limits::ID_BYTES,
@@ -33,11 +33,11 @@ impl Gate {
         let permissions = self.permissions(context);
         if let Some(user) = &query.user_id {
             permissions.require(Right::Read, &query.app_name, Some(user))?;
-            return self.store.list_sessions(query).await;
+            return in_time(context, self.store.list_sessions(query)).await;
         }
         match permissions.users(Right::Read, &query.app_name)? {
-            Users::All => self.store.list_sessions(query).await,
-            Users::Only(users) => merged(&*self.store, &query, users).await,
+            Users::All => in_time(context, self.store.list_sessions(query)).await,
+            Users::Only(users) => in_time(context, merged(&*self.store, &query, users)).await,
         }
     }
 }
