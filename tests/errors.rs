@@ -41,6 +41,11 @@ fn everything_that_can_be_damaged_is_in_the_catalogue() {
 }
 
 #[test]
+fn everything_that_can_be_wrong_with_a_credential_is_in_the_catalogue() {
+    are_in_the_row_of("CREDENTIAL_INVALID", "    CredentialFault {", 12);
+}
+
+#[test]
 fn every_reason_is_in_the_catalogue_once() {
     let mut names = names(REASONS);
     names.retain(|name| name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'));

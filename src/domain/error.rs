@@ -120,6 +120,12 @@ pub enum Error {
     ExpiredInQueue,
     /// What the store holds cannot be read, or contradicts itself.
     Damaged(Damage, Cause),
+    /// The caller has to show a credential, and the call has none.
+    CredentialMissing,
+    /// The caller has shown a credential that proves nothing.
+    CredentialInvalid(CredentialFault),
+    /// The credential was valid, and is not any more.
+    CredentialExpired,
     /// A defect.
     Internal(Cause),
 }
@@ -244,5 +250,28 @@ named! {
         Row = "row",
         /// A log: an event or a change is missing.
         Log = "log",
+    }
+}
+
+named! {
+    /// What is wrong with a credential. Nothing of its content is told.
+    CredentialFault {
+        /// The metadata `authorization` is not one bearer token.
+        NotBearer = "not_bearer",
+        TooLong = "too_long",
+        UnknownToken = "unknown_token",
+        /// It is not a JWT.
+        Malformed = "malformed",
+        Algorithm = "algorithm",
+        /// No key of the server can have signed it.
+        UnknownKey = "unknown_key",
+        Signature = "signature",
+        Issuer = "issuer",
+        Audience = "audience",
+        NotYetValid = "not_yet_valid",
+        /// A required claim is missing, or has another type than it must.
+        Claims = "claims",
+        /// A certificate from which no single name follows.
+        CertificateName = "certificate_name",
     }
 }

@@ -45,6 +45,9 @@ named! {
         OutcomeUnknown = "OUTCOME_UNKNOWN",
         ExpiredInQueue = "EXPIRED_IN_QUEUE",
         Damaged = "DAMAGED",
+        CredentialMissing = "CREDENTIAL_MISSING",
+        CredentialInvalid = "CREDENTIAL_INVALID",
+        CredentialExpired = "CREDENTIAL_EXPIRED",
         Internal = "INTERNAL",
     }
 }

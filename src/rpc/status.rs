@@ -9,7 +9,7 @@ use tonic_types::StatusExt;
 
 use super::prelude::*;
 use crate::domain::{
-    error::{Bounded, Limited, SequenceConflict, Violation},
+    error::{Bounded, CredentialFault, Limited, SequenceConflict, Violation},
     limits::SCOPE_BYTES,
     permission::Denial,
 };
@@ -210,6 +210,20 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
              or save the rest with `sessiond export --skip-damaged`.",
             what = what
         ),
+        Error::CredentialMissing => report!(
+            CredentialMissing,
+            "The call has no credential. \
+             Send the metadata `authorization: Bearer TOKEN`, or connect with a client certificate."
+        ),
+        Error::CredentialInvalid(fault) => {
+            let message = format!("{}. {}.", invalid_credential(*fault), remedy(*fault));
+            Report::new(Reason::CredentialInvalid, message).with("fault", fault)
+        }
+        Error::CredentialExpired => report!(
+            CredentialExpired,
+            "The token or the client certificate has expired. \
+             Send a new token, or connect with a new certificate."
+        ),
         Error::Internal(_) => report!(Internal, "Internal error. Report it with this request_id.")
             .with("request_id", request_id),
     }
@@ -259,6 +273,37 @@ fn permission_denied(denial: &Denial) -> Report {
         .with("right", right);
     let report = app_name.iter().fold(report, |it, app| it.with("app_name", app));
     user_id.iter().fold(report, |it, user| it.with("user_id", user))
+}
+
+const fn invalid_credential(fault: CredentialFault) -> &'static str {
+    match fault {
+        CredentialFault::NotBearer => "The metadata `authorization` is not one bearer token",
+        CredentialFault::TooLong => "The bearer token is too long",
+        CredentialFault::UnknownToken => "The bearer token is not known to this server",
+        CredentialFault::Malformed => "The bearer token is not a signed JWT",
+        CredentialFault::Algorithm => "The JWT is not signed with RS256, ES256 or EdDSA",
+        CredentialFault::UnknownKey => {
+            "The JWT is signed with a key that this server does not have"
+        }
+        CredentialFault::Signature => "The signature of the JWT is wrong",
+        CredentialFault::Issuer => "The JWT is of another issuer than this server trusts",
+        CredentialFault::Audience => "The JWT is not meant for this server",
+        CredentialFault::NotYetValid => "The JWT is not valid yet",
+        CredentialFault::Claims => {
+            "The JWT lacks a subject or a time of expiry, or has a wrong one"
+        }
+        CredentialFault::CertificateName => "The client certificate does not name its holder",
+    }
+}
+
+const fn remedy(fault: CredentialFault) -> &'static str {
+    match fault {
+        CredentialFault::NotBearer => "Send it once, as Bearer TOKEN",
+        CredentialFault::CertificateName => {
+            "Connect with one that has a SPIFFE URI, a DNS name or a common name"
+        }
+        _ => "Send a valid token",
+    }
 }
 
 fn invalid(violations: &[Violation]) -> Report {

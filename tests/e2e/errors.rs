@@ -84,6 +84,9 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
             "FILE_LOST",
             "OUTCOME_UNKNOWN",
             "DAMAGED",
+            "CREDENTIAL_MISSING",
+            "CREDENTIAL_INVALID",
+            "CREDENTIAL_EXPIRED",
             "INTERNAL",
             "PERMISSION_DENIED"
         ],
@@ -114,6 +117,11 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::ExpiredInQueue => {
             refusal(append_due(service, "1n", append("s1", plain())).await, &[])
+        }
+        Reason::CredentialMissing | Reason::CredentialInvalid | Reason::CredentialExpired => {
+            return Err(
+                "needs a server that asks for credentials; the program is tested with them",
+            );
         }
         Reason::Internal => {
             return Err("needs a defect; the table of statuses is tested for its fixed text");

@@ -39,6 +39,7 @@ pub const fn code(reason: Reason) -> Code {
         R::OutcomeUnknown => Code::Unknown,
         R::ExpiredInQueue => Code::DeadlineExceeded,
         R::Damaged => Code::DataLoss,
+        R::CredentialMissing | R::CredentialInvalid | R::CredentialExpired => Code::Unauthenticated,
         R::Internal => Code::Internal,
     }
 }
@@ -69,7 +70,7 @@ reasons! {
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
     SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
-    Damaged Internal PermissionDenied RateLimited
+    Damaged CredentialMissing CredentialInvalid CredentialExpired Internal PermissionDenied RateLimited
 }
 
 /// The reason of this name.

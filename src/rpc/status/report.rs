@@ -77,6 +77,9 @@ const fn code(reason: Reason) -> Code {
         Reason::OutcomeUnknown => Code::Unknown,
         Reason::ExpiredInQueue => Code::DeadlineExceeded,
         Reason::Damaged => Code::DataLoss,
+        Reason::CredentialMissing | Reason::CredentialInvalid | Reason::CredentialExpired => {
+            Code::Unauthenticated
+        }
         Reason::Internal => Code::Internal,
         Reason::MissingField
         | Reason::FieldTooLong

@@ -7,7 +7,10 @@ use tonic_types::StatusExt;
 
 use super::{outline, report::DOMAIN, status};
 use crate::domain::{
-    error::{Bounded, Cause, Damage, Error, Limited, Reason, SequenceConflict, Violation},
+    error::{
+        Bounded, Cause, CredentialFault, Damage, Error, Limited, Reason, SequenceConflict,
+        Violation,
+    },
     field::Path,
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
@@ -113,6 +116,10 @@ fn rows() -> Vec<Row> {
         (Error::StoreUnavailable(Cause::new("disk I/O error")), Code::Unavailable, "STORE_UNAVAILABLE", &[]),
         (Error::OutcomeUnknown(Cause::new("disk I/O error")), Code::Unknown, "OUTCOME_UNKNOWN", &[]),
         (Error::ExpiredInQueue, Code::DeadlineExceeded, "EXPIRED_IN_QUEUE", &[]),
+        (Error::CredentialMissing, Code::Unauthenticated, "CREDENTIAL_MISSING", &[]),
+        (Error::CredentialInvalid(CredentialFault::Audience), Code::Unauthenticated, "CREDENTIAL_INVALID", &[("fault", "audience")]),
+        (Error::CredentialInvalid(CredentialFault::CertificateName), Code::Unauthenticated, "CREDENTIAL_INVALID", &[("fault", "certificate_name")]),
+        (Error::CredentialExpired, Code::Unauthenticated, "CREDENTIAL_EXPIRED", &[]),
         (internal, Code::Internal, "INTERNAL", &[("request_id", "r-1")]),
     ]
 }
