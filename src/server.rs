@@ -7,6 +7,7 @@ mod call_log;
 mod connections;
 mod front;
 mod health;
+mod reload;
 mod tls;
 
 use std::{
@@ -60,8 +61,10 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
+    let files: Vec<_> = tls.iter().map(Tls::files).collect();
     let reloading =
-        tls.map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.follow(reload_interval))));
+        (!files.is_empty()).then(|| tokio::spawn(reload::follow(files, reload_interval)));
+    let reloading = reloading.map(AbortOnDropHandle::new);
 
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
     let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;

@@ -2,25 +2,16 @@
 //!
 //! Connections that are open keep what they began with.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::sync::Arc;
 
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use tokio::{
-    sync::watch,
-    task::spawn_blocking,
-    time::{MissedTickBehavior, interval},
-};
 use tokio_rustls::TlsAcceptor;
 
+use super::reload::{NamedFile, Reload, Reloaded};
 use crate::{config::TlsArgs, pem};
 
 /// What is spoken within TLS.
@@ -34,181 +25,107 @@ pub enum Protocol {
 
 /// The files, and what new connections use of them.
 #[derive(Clone)]
-pub struct Tls {
-    files: Files,
-    current: watch::Sender<Configs>,
-    /// The contents that were read last, whether they can be used or not.
-    last: Contents,
-    /// Why the files could not be used the last time, so that the log has it once.
-    failure: Option<String>,
-}
+pub struct Tls(Arc<Reloaded<Configs>>);
 
 /// For each [`Protocol`].
-#[derive(Clone)]
 struct Configs {
     grpc: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
 }
 
-#[derive(Clone)]
-struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
-    client_authorities: Option<PathBuf>,
-}
-
-/// The contents of the files.
-#[derive(Clone, PartialEq, Eq)]
-struct Contents {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    client_authorities: Option<Vec<u8>>,
-}
-
 impl Tls {
     /// Reads the files that the flags name; `None`: they name none.
     pub fn load(args: &TlsArgs) -> Result<Option<Self>, String> {
-        let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = args.clone();
+        let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = args;
         let (Some(certificate), Some(key)) = (tls_cert, tls_key) else { return Ok(None) };
-        let files = Files { certificate, key, client_authorities: tls_client_ca };
-        let last = files.read()?;
-        let current = watch::Sender::new(files.configs(&last)?);
-        Ok(Some(Self { files, current, last, failure: None }))
+        let mut files =
+            vec![NamedFile::new("--tls-cert", certificate), NamedFile::new("--tls-key", key)];
+        files.extend(tls_client_ca.iter().map(|path| NamedFile::new("--tls-client-ca", path)));
+        let reloaded = Reloaded::load("the certificate", files, |files, contents| {
+            let config = |protocol| config(files, contents, protocol).map(Arc::new);
+            Ok(Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? })
+        });
+        Ok(Some(Self(Arc::new(reloaded?))))
     }
 
     /// Begins TLS on a connection, by the files as they were read last.
     pub fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
-        let Configs { grpc, http } = self.current.borrow().clone();
-        TlsAcceptor::from(match protocol {
-            Protocol::Grpc => grpc,
-            Protocol::Http => http,
-        })
+        let configs = self.0.current();
+        TlsAcceptor::from(Arc::clone(match protocol {
+            Protocol::Grpc => &configs.grpc,
+            Protocol::Http => &configs.http,
+        }))
     }
 
-    /// Reads the files again in this interval, for ever. Files that cannot be used change nothing.
-    pub async fn follow(mut self, every: Duration) {
-        let mut rounds = interval(every);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            rounds.tick().await;
-            let files = self.files.clone();
-            let read = spawn_blocking(move || files.read()).await;
-            let Ok(read) = read else { continue };
-            self.replace(read);
-        }
-    }
-
-    fn replace(&mut self, read: Result<Contents, String>) {
-        let config = match read {
-            Ok(contents) if contents == self.last && self.failure.is_none() => return,
-            Ok(contents) => {
-                let config = self.files.configs(&contents);
-                self.last = contents;
-                config
-            }
-            Err(error) => Err(error),
-        };
-        match config {
-            Ok(config) => {
-                self.current.send_replace(config);
-                self.failure = None;
-                tracing::info!("the certificate was reloaded");
-            }
-            Err(error) => {
-                if self.failure.as_ref() != Some(&error) {
-                    tracing::error!(%error, "the certificate was not reloaded, keeping the old one");
-                }
-                self.failure = Some(error);
-            }
-        }
+    pub fn files(&self) -> Arc<dyn Reload> {
+        Arc::clone(&self.0) as Arc<dyn Reload>
     }
 }
 
-impl Files {
-    fn read(&self) -> Result<Contents, String> {
-        Ok(Contents {
-            certificate: read("--tls-cert", &self.certificate)?,
-            key: read("--tls-key", &self.key)?,
-            client_authorities: match &self.client_authorities {
-                Some(path) => Some(read("--tls-client-ca", path)?),
-                None => None,
-            },
-        })
-    }
-
-    fn configs(&self, contents: &Contents) -> Result<Configs, String> {
-        let config = |protocol| self.config(contents, protocol).map(Arc::new);
-        Ok(Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? })
-    }
-
-    fn config(&self, contents: &Contents, protocol: Protocol) -> Result<ServerConfig, String> {
-        let unusable = |error| self.unusable(error);
-        let chain = pem::certificates(&contents.certificate)
-            .map_err(|cause| refused("--tls-cert", &self.certificate, cause))?;
-        let key = pem::private_key(&contents.key)
-            .map_err(|cause| refused("--tls-key", &self.key, cause))?;
-        let provider = Arc::new(ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?;
-        let builder = match self.verifier(contents, protocol)? {
-            Some(verifier) => builder.with_client_cert_verifier(verifier),
-            None => builder.with_no_client_auth(),
-        };
-        let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
-        config.alpn_protocols = match protocol {
-            Protocol::Grpc => vec![b"h2".to_vec()],
-            Protocol::Http => vec![b"http/1.1".to_vec()],
-        };
-        Ok(config)
-    }
-
-    /// Verifies the certificates of clients.
-    fn verifier(
-        &self,
-        contents: &Contents,
-        protocol: Protocol,
-    ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
-        let (Some(path), Some(pem)) = (&self.client_authorities, &contents.client_authorities)
-        else {
-            return Ok(None);
-        };
-        let unusable = |error: &str| refused("--tls-client-ca", path, error);
-        let mut roots = RootCertStore::empty();
-        for certificate in pem::certificates(pem).map_err(unusable)? {
-            roots.add(certificate).map_err(|error| unusable(&error.to_string()))?;
-        }
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        let verifier = match protocol {
-            Protocol::Grpc => verifier,
-            Protocol::Http => verifier.allow_unauthenticated(),
-        };
-        Ok(Some(verifier.build().map_err(|error| unusable(&error.to_string()))?))
-    }
-
-    fn unusable(&self, error: rustls::Error) -> String {
+/// The certificate, its key, and perhaps the authorities of clients, with their contents.
+fn config(
+    files: &[NamedFile],
+    contents: &[Vec<u8>],
+    protocol: Protocol,
+) -> Result<ServerConfig, String> {
+    let ([chain_file, key_file, ..], [chain, key, ..]) = (files, contents) else {
+        return Err("TLS needs a certificate and a key.".into());
+    };
+    let unusable = |error: rustls::Error| {
         format!(
             "The certificate in '{}' and the key in '{}' cannot be used ({error}). Pass a certificate with its own key.",
-            self.certificate.display(),
-            self.key.display()
+            chain_file.path.display(),
+            key_file.path.display()
         )
+    };
+    let chain = pem::certificates(chain).map_err(|cause| refused(chain_file, cause))?;
+    let key = pem::private_key(key).map_err(|cause| refused(key_file, cause))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?;
+    let builder = match (files.get(2), contents.get(2)) {
+        (Some(file), Some(authorities)) => {
+            builder.with_client_cert_verifier(verifier(file, authorities, protocol)?)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
+    config.alpn_protocols = match protocol {
+        Protocol::Grpc => vec![b"h2".to_vec()],
+        Protocol::Http => vec![b"http/1.1".to_vec()],
+    };
+    Ok(config)
+}
+
+/// Verifies the certificates of clients.
+fn verifier(
+    file: &NamedFile,
+    authorities: &[u8],
+    protocol: Protocol,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let unusable = |error: &str| refused(file, error);
+    let mut roots = RootCertStore::empty();
+    for certificate in pem::certificates(authorities).map_err(unusable)? {
+        roots.add(certificate).map_err(|error| unusable(&error.to_string()))?;
     }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match protocol {
+        Protocol::Grpc => verifier,
+        Protocol::Http => verifier.allow_unauthenticated(),
+    };
+    verifier.build().map_err(|error| unusable(&error.to_string()))
 }
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error: io::Error| refused(flag, path, &error.to_string()))
-}
-
-fn refused(flag: &str, path: &Path, cause: &str) -> String {
-    format!(
-        "The file '{}' of {flag} cannot be used ({cause}). Pass a PEM file that this user can read.",
-        path.display()
-    )
+fn refused(file: &NamedFile, cause: &str) -> String {
+    format!("{} Pass a PEM file.", file.refused(cause))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use clap::Parser;
     use rcgen::generate_simple_self_signed;
 
@@ -227,42 +144,47 @@ mod tests {
     }
 
     fn load(folder: &Path) -> Tls {
+        load_again(folder).unwrap()
+    }
+
+    fn load_again(folder: &Path) -> Result<Tls, String> {
         let path = |name| folder.join(name).display().to_string();
         let flags =
             ["--tls-cert".to_owned(), path("cert.pem"), "--tls-key".into(), path("key.pem")];
         let flags = ["serve".to_owned()].into_iter().chain(flags);
-        Tls::load(&Program::parse_from(flags).tls).unwrap().unwrap()
+        Tls::load(&Program::parse_from(flags).tls).map(Option::unwrap)
     }
 
     #[test]
     fn files_that_cannot_be_used_keep_the_certificate_until_they_can() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
-        let mut tls = load(folder.path());
-        let current = |tls: &Tls| Arc::as_ptr(&tls.current.borrow().grpc);
-        let read_again = |tls: &mut Tls| tls.replace(tls.files.read());
-        let first = current(&tls);
-        read_again(&mut tls);
-        assert_eq!(current(&tls), first, "nothing has changed");
+        let tls = load(folder.path());
+        let current = || Arc::as_ptr(&tls.0.current().grpc);
+        let first = current();
+        let stays = |failures| {
+            tls.0.reload();
+            assert_eq!((current(), tls.0.failures()), (first, failures));
+        };
+        stays(0);
 
         // The key of another certificate, as between two writes of a renewal.
         let old = fs::read(folder.path().join("cert.pem")).unwrap();
         write(folder.path());
         let new = fs::read(folder.path().join("cert.pem")).unwrap();
         fs::write(folder.path().join("cert.pem"), &old).unwrap();
-        read_again(&mut tls);
-        assert_eq!(current(&tls), first);
-        assert!(tls.failure.as_ref().is_some_and(|text| text.contains("its own key")));
+        stays(1);
+        let error = load_again(folder.path()).err().unwrap();
+        assert!(error.contains("its own key"), "{error}");
 
         fs::remove_file(folder.path().join("key.pem")).unwrap();
-        read_again(&mut tls);
-        assert_eq!(current(&tls), first);
-        assert!(tls.failure.as_ref().is_some_and(|text| text.contains("--tls-key")));
+        stays(2);
+        let error = load_again(folder.path()).err().unwrap();
+        assert!(error.contains("--tls-key"), "{error}");
 
         write(folder.path());
         assert_ne!(fs::read(folder.path().join("cert.pem")).unwrap(), new);
-        read_again(&mut tls);
-        assert_ne!(current(&tls), first);
-        assert_eq!(tls.failure, None);
+        tls.0.reload();
+        assert_ne!(current(), first);
     }
 }

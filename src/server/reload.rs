@@ -1,0 +1,191 @@
+//! Files that a running server reads again: certificates, keys and tokens. Content that cannot be used changes nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval},
+};
+
+/// A file, and the flag that names it.
+#[derive(Clone, Debug)]
+pub struct NamedFile {
+    pub flag: &'static str,
+    pub path: PathBuf,
+}
+
+impl NamedFile {
+    pub fn new(flag: &'static str, path: &Path) -> Self {
+        Self { flag, path: path.to_owned() }
+    }
+
+    fn read(&self) -> Result<Vec<u8>, String> {
+        fs::read(&self.path).map_err(|error| {
+            format!("{} Pass a file that this user can read.", self.refused(&error.to_string()))
+        })
+    }
+
+    /// The message for a file that cannot be used.
+    pub fn refused(&self, cause: &str) -> String {
+        format!("The file '{}' of {} cannot be used ({cause}).", self.path.display(), self.flag)
+    }
+}
+
+/// Makes a value of the contents of the files, in their order. An error must contain nothing of a secret.
+type Parse<T> = dyn Fn(&[NamedFile], &[Vec<u8>]) -> Result<T, String> + Send + Sync;
+
+/// What some files contain, as far as it could be used.
+pub struct Reloaded<T> {
+    /// What the log calls it.
+    what: &'static str,
+    files: Vec<NamedFile>,
+    parse: Box<Parse<T>>,
+    current: watch::Sender<Arc<T>>,
+    last: Mutex<Last>,
+    failures: AtomicU64,
+}
+
+/// The last attempt to read the files.
+struct Last {
+    /// Whether they could be used or not.
+    contents: Vec<Vec<u8>>,
+    /// Why they could not be used, so that the log has it once.
+    failure: Option<String>,
+}
+
+impl<T> Reloaded<T> {
+    /// Reads the files for the first time.
+    pub fn load(
+        what: &'static str,
+        files: Vec<NamedFile>,
+        parse: impl Fn(&[NamedFile], &[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let contents = read(&files)?;
+        let current = watch::Sender::new(Arc::new(parse(&files, &contents)?));
+        Ok(Self {
+            what,
+            files,
+            parse: Box::new(parse),
+            current,
+            last: Mutex::new(Last { contents, failure: None }),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    pub fn current(&self) -> Arc<T> {
+        Arc::clone(&self.current.borrow())
+    }
+}
+
+/// Something that follows its files.
+pub trait Reload: Send + Sync {
+    /// Reads the files again, and uses them if they have changed.
+    fn reload(&self);
+
+    /// How often they could not be used since the start.
+    fn failures(&self) -> u64;
+}
+
+impl<T: Send + Sync> Reload for Reloaded<T> {
+    fn reload(&self) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let parsed = match read(&self.files) {
+            Ok(contents) if contents == last.contents && last.failure.is_none() => return,
+            Ok(contents) => {
+                let parsed = (self.parse)(&self.files, &contents);
+                last.contents = contents;
+                parsed
+            }
+            Err(error) => Err(error),
+        };
+        match parsed {
+            Ok(value) => {
+                self.current.send_replace(Arc::new(value));
+                last.failure = None;
+                tracing::info!(files = self.what, "reloaded");
+            }
+            Err(error) => {
+                self.failures.fetch_add(1, Relaxed);
+                if last.failure.as_ref() != Some(&error) {
+                    let failures = self.failures();
+                    let files = self.what;
+                    tracing::error!(files, %error, failures, "not reloaded, keeping the old content");
+                }
+                last.failure = Some(error);
+            }
+        }
+    }
+
+    fn failures(&self) -> u64 {
+        self.failures.load(Relaxed)
+    }
+}
+
+fn read(files: &[NamedFile]) -> Result<Vec<Vec<u8>>, String> {
+    files.iter().map(NamedFile::read).collect()
+}
+
+/// Reads all files again in this interval, for ever.
+pub async fn follow(all: Vec<Arc<dyn Reload>>, every: Duration) {
+    let all: Arc<[_]> = all.into();
+    let mut rounds = interval(every);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        let all = Arc::clone(&all);
+        let round = spawn_blocking(move || all.iter().for_each(|files| files.reload()));
+        if let Err(error) = round.await {
+            tracing::error!(%error, "a reload failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(files: &[NamedFile], contents: &[Vec<u8>]) -> Result<u32, String> {
+        let text = String::from_utf8_lossy(&contents[0]);
+        text.parse().map_err(|_| files[0].refused("it has no number"))
+    }
+
+    #[test]
+    fn content_that_cannot_be_used_changes_nothing_and_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("number");
+        let load = || Reloaded::load("a number", vec![NamedFile::new("--number", &path)], number);
+        let missing = load().err().unwrap();
+        assert!(missing.contains("--number") && missing.contains("number' of"), "{missing}");
+        fs::write(&path, "1").unwrap();
+        let reloaded = load().unwrap();
+        let first = reloaded.current();
+        reloaded.reload();
+        assert!(Arc::ptr_eq(&first, &reloaded.current()), "nothing has changed");
+
+        let failed = |times| {
+            reloaded.reload();
+            assert_eq!((*reloaded.current(), reloaded.failures()), (1, times));
+            reloaded.last.lock().unwrap().failure.clone().unwrap()
+        };
+        fs::write(&path, "one").unwrap();
+        assert!(failed(1).contains("it has no number"));
+        assert!(failed(2).contains("it has no number"), "it is still unusable");
+        fs::remove_file(&path).unwrap();
+        assert!(failed(3).contains("No such file"));
+
+        // Also the content of before counts as new after a failure.
+        fs::write(&path, "1").unwrap();
+        reloaded.reload();
+        assert!(!Arc::ptr_eq(&first, &reloaded.current()));
+        assert!(reloaded.last.lock().unwrap().failure.is_none());
+    }
+}
