@@ -2,7 +2,10 @@
 
 use std::{num::NonZeroU32, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{Args, ValueEnum, builder::BoolishValueParser};
+use clap::{
+    Args, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
 
 use crate::store::{LimitOptions, postgres::PostgresSettings};
 
@@ -43,6 +46,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    #[command(flatten)]
+    pub identity: IdentityArgs,
 
     /// Verify the store before serving, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
@@ -122,7 +128,7 @@ pub struct TlsArgs {
     #[arg(long, env = "SESSIOND_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// Interval in seconds at which these files are read again
+    /// Interval in seconds at which these files, and those of tokens, are read again
     #[arg(long, env = "SESSIOND_RELOAD_INTERVAL", default_value_t = 10, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub reload_interval: u64,
@@ -159,6 +165,31 @@ impl LimitArgs {
             application_watches: self.max_watches_per_application,
         }
     }
+}
+
+/// Whom calls come from. Without any of these settings, and without client certificates, every caller may do everything.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Identity")]
+pub struct IdentityArgs {
+    /// TOML file with the hashes of bearer tokens, as `sessiond token hash` prints them
+    #[arg(long, env = "SESSIOND_TOKEN_HASHES", value_name = "PATH")]
+    pub token_hashes: Option<PathBuf>,
+
+    /// JWKS or PEM file with the public keys of JWTs: RS256, ES256 or EdDSA
+    #[arg(long, env = "SESSIOND_JWT_KEYS", value_name = "PATH", requires_all = ["jwt_issuer", "jwt_audience"])]
+    pub jwt_keys: Option<PathBuf>,
+
+    /// Issuer (iss) that a JWT must have
+    #[arg(long, env = "SESSIOND_JWT_ISSUER", value_name = "NAME", requires = "jwt_keys", value_parser = NonEmptyStringValueParser::new())]
+    pub jwt_issuer: Option<String>,
+
+    /// Audience (aud) that a JWT must name
+    #[arg(long, env = "SESSIOND_JWT_AUDIENCE", value_name = "NAME", requires = "jwt_keys", value_parser = NonEmptyStringValueParser::new())]
+    pub jwt_audience: Option<String>,
+
+    /// Callers of a Unix socket are identified by the user id of their process
+    #[arg(long, env = "SESSIOND_UNIX_PEERS", value_parser = BoolishValueParser::new())]
+    pub unix_peers: bool,
 }
 
 /// What only a store on PostgreSQL has.

@@ -7,6 +7,7 @@ mod call_log;
 mod connections;
 mod front;
 mod health;
+mod identity;
 mod reload;
 mod tls;
 
@@ -25,9 +26,10 @@ use crate::{
     rpc::{self, BareIds},
     store::{self, StoreOptions},
 };
-use connections::{Access, Listener};
+use connections::{Access, Edge, Listener};
 use front::Front;
 use health::Phase;
+use identity::Authenticator;
 use tls::{Protocol, Tls};
 
 /// A server that takes calls.
@@ -47,13 +49,15 @@ pub struct Running {
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
     let tls = Tls::load(&config.tls)?;
+    let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
     let (tracker, log_calls) = (in_flight.clone(), config.log_calls);
     let front = Front::new(Arc::clone(&services), phase.subscribe(), tracker, log_calls);
-    let serving = tokio::spawn(connections::serve(listener, front, phase.subscribe()));
+    let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
+    let serving = tokio::spawn(connections::serve(listener, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
     let admin = admin.map(|listener| {
         tracing::info!(address = listener.address(), "admin listener");
@@ -61,7 +65,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
-    let files: Vec<_> = tls.iter().map(Tls::files).collect();
+    let files: Vec<_> = tls.iter().map(Tls::files).chain(authenticator.files()).collect();
     let reloading =
         (!files.is_empty()).then(|| tokio::spawn(reload::follow(files, reload_interval)));
     let reloading = reloading.map(AbortOnDropHandle::new);
@@ -105,6 +109,11 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
         return Err(
             "--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket."
                 .into(),
+        );
+    }
+    if config.identity.unix_peers && is_tcp(listen) {
+        return Err(
+            "--unix-peers is for a Unix socket. Drop it, or pass --listen unix:PATH.".into()
         );
     }
     let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";

@@ -35,11 +35,15 @@ impl Principal {
             Self::Identified(identity) => Some(identity),
         }
     }
+
+    /// The name in logs.
+    pub fn name(&self) -> &str {
+        self.identity().map_or("local", |identity| &identity.name)
+    }
 }
 
-/// The name in logs.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.identity().map_or("local", |identity| &identity.name))
+        f.write_str(self.name())
     }
 }

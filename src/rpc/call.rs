@@ -22,12 +22,12 @@ pub struct Call {
 
 impl Call {
     /// Reads the deadline and the trace from the request's metadata, where values that cannot be read are ignored. The id is that of the
-    /// line in the log of calls, if there is one.
+    /// line in the log of calls, if there is one. The principal is the one that the listener has established.
     pub fn new<T>(method: &'static str, request: &Request<T>) -> Self {
         let text = |name| request.metadata().get(name)?.to_str().ok();
         let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);
         let context = RequestContext {
-            principal: Principal::Local,
+            principal: request.extensions().get().cloned().unwrap_or(Principal::Local),
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
             trace_id: text("traceparent").and_then(trace_id),
             request_id,
@@ -98,6 +98,7 @@ mod tests {
     use tonic_types::StatusExt as _;
 
     use super::*;
+    use crate::access::Identity;
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
@@ -123,11 +124,20 @@ mod tests {
         }
         assert_ne!(call.context.request_id, item.context.request_id);
         let mut plain = Request::new(());
+        assert_eq!(Call::new("Test", &plain).context.principal, Principal::Local);
+        let principal = Principal::Identified(Arc::new(Identity {
+            name: "jwt:alice".into(),
+            aliases: Vec::new(),
+            claims: Default::default(),
+            expire_time: None,
+        }));
+        plain.extensions_mut().insert(principal.clone());
         let listened = CallId::next();
         plain.extensions_mut().insert(listened);
         let plain = Call::new("Test", &plain);
         assert_eq!((plain.context.deadline, plain.context.trace_id), (None, None));
         assert_eq!(plain.context.request_id, listened);
+        assert_eq!(plain.item().context.principal, principal);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A log line for each call, with `--log-calls`. It has nothing that a caller has written but the method's path.
+//! A log line for each call, with `--log-calls`. It has nothing that a caller has written but the method's path and
+//! the name in his credential.
 
 use std::{
     sync::{
@@ -15,7 +16,7 @@ use tonic::{
     codegen::{Body as _, Bytes, http},
 };
 
-use crate::{proto::code_name, store::CallId};
+use crate::{access::Principal, proto::code_name, store::CallId};
 
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
@@ -24,6 +25,8 @@ const PATH_CHARS: usize = 128;
 pub struct CallLog {
     path: String,
     request_id: CallId,
+    /// `None`: the call was refused for its credential.
+    principal: Option<Principal>,
     began: Instant,
     received: Arc<AtomicU64>,
     sent: u64,
@@ -33,10 +36,11 @@ pub struct CallLog {
 
 impl CallLog {
     #[expect(clippy::disallowed_methods, reason = "the duration is that of the process's clock")]
-    pub fn new(request_id: CallId, path: &str) -> Self {
+    pub fn new(request_id: CallId, path: &str, principal: Option<Principal>) -> Self {
         Self {
             path: path.chars().take(PATH_CHARS).collect(),
             request_id,
+            principal,
             began: Instant::now(),
             received: Arc::default(),
             sent: 0,
@@ -82,14 +86,15 @@ impl CallLog {
 
 impl Drop for CallLog {
     fn drop(&mut self) {
-        let Self { path, request_id, began, received, sent, code } = self;
+        let Self { path, request_id, principal, began, received, sent, code } = self;
         // Without a status the client has left.
         let code = code.unwrap_or(Code::Cancelled);
         tracing::info!(
             target: "sessiond::calls",
             method = path.trim_start_matches('/'),
             %request_id,
-            principal = "local",
+            // As a text, so that the log quotes what a certificate or a token says.
+            principal = principal.as_ref().map_or("none", Principal::name),
             code = code_name(code),
             micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
             received_bytes = received.load(Relaxed),

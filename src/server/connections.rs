@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,6 +30,7 @@ use tokio_util::{either::Either, task::TaskTracker};
 use super::{
     front::Front,
     health::{Phase, draining},
+    identity::Authenticator,
     tls::{Protocol, Tls},
 };
 use crate::config::Listen;
@@ -40,6 +42,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// Requests in flight on one connection: more than any pool of agents has, few enough that one client cannot take all memory.
 const STREAMS_PER_CONNECTION: u32 = 4096;
+
+/// Bytes of a request's headers: a bearer token of the longest kind, and as much beside it.
+const HEADER_BYTES: u32 = 32 * 1024;
 
 /// Seconds of silence after which a client is pinged, and seconds that it has to answer: a watch of a client that vanished ends within a
 /// minute.
@@ -59,8 +64,15 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// learn that no more calls are taken. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
+/// What serves the calls of every connection, and who may be at its other end.
+pub struct Edge {
+    pub front: Front,
+    pub authenticator: Arc<Authenticator>,
+}
+
 /// Accepts connections until the shutdown, then waits until the last of them has ended.
-pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phase>) {
+pub async fn serve(listener: Listener, edge: Edge, phase: watch::Receiver<Phase>) {
+    let Edge { front, authenticator } = edge;
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
@@ -72,8 +84,17 @@ pub async fn serve(listener: Listener, front: Front, phase: watch::Receiver<Phas
             Ok((halves, tls)) => {
                 let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
                 match tls {
-                    None => tokio::spawn(connection(halves, front, phase, watcher)),
-                    Some(tls) => tokio::spawn(encrypted(tls, halves, front, phase, watcher)),
+                    None => {
+                        let front = front.with_caller(match &halves.0 {
+                            Either::Left(_) => authenticator.of_tcp(None),
+                            Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
+                        });
+                        tokio::spawn(connection(halves, front, phase, watcher))
+                    }
+                    Some(tls) => {
+                        let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
+                        tokio::spawn(encrypted(tls, halves, edge, phase, watcher))
+                    }
                 };
             }
             Err(error) => {
@@ -102,7 +123,7 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
 async fn encrypted(
     tls: TlsAcceptor,
     (reader, writer): Halves,
-    front: Front,
+    Edge { front, authenticator }: Edge,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) {
@@ -113,7 +134,11 @@ async fn encrypted(
         accepted = handshake => accepted,
     };
     match accepted {
-        Ok(Ok(stream)) => connection(split(stream), front, phase, watcher).await,
+        Ok(Ok(stream)) => {
+            let certificates = stream.get_ref().1.peer_certificates();
+            let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
+            connection(split(stream), front.with_caller(caller), phase, watcher).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),
     }
@@ -162,6 +187,7 @@ fn http() -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_header_list_size(HEADER_BYTES)
         .keep_alive_interval(Duration::from_secs(KEEPALIVE_INTERVAL_SECS))
         .keep_alive_timeout(Duration::from_secs(KEEPALIVE_TIMEOUT_SECS));
     builder

@@ -22,8 +22,9 @@ use tonic_health::pb::health_server::HealthServer;
 use super::{
     call_log::CallLog,
     health::{Phase, PhaseHealth, draining, refusal},
+    identity::Caller,
 };
-use crate::{domain::error::Error, rpc::status::of_transport, store::CallId};
+use crate::{access::Principal, domain::error::Error, rpc::status::of_transport, store::CallId};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -38,6 +39,8 @@ pub struct Front {
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
     log_calls: bool,
+    /// `None`: every caller of the connection is local.
+    caller: Option<Arc<Caller>>,
 }
 
 impl Front {
@@ -49,7 +52,23 @@ impl Front {
         log_calls: bool,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        Self { health, services, phase, in_flight, log_calls }
+        Self { health, services, phase, in_flight, log_calls, caller: None }
+    }
+
+    /// The same for the calls of one connection.
+    pub fn with_caller(self, caller: Option<Arc<Caller>>) -> Self {
+        Self { caller, ..self }
+    }
+
+    /// Whom a call acts for. Health and reflection tell everybody the same.
+    fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
+        let path = request.uri().path();
+        match &self.caller {
+            Some(caller) if !path.starts_with(HEALTH) && !path.starts_with(REFLECTION) => {
+                caller.principal(request.headers())
+            }
+            _ => Ok(Principal::Local),
+        }
     }
 
     fn route(&mut self, request: http::Request<Body>) -> Answer {
@@ -91,11 +110,23 @@ where
     fn call(&mut self, request: http::Request<B>) -> Answer {
         let token = self.in_flight.token();
         let mut request = request.map(Body::new);
-        let log = self.log_calls.then(|| CallLog::new(CallId::next(), request.uri().path()));
+        let principal = self.principal(&request);
+        let log = self.log_calls.then(|| {
+            CallLog::new(CallId::next(), request.uri().path(), principal.as_ref().ok().cloned())
+        });
         if let Some(log) = &log {
             request = log.request(request);
         }
-        let answer = self.route(request);
+        let answer = match principal {
+            Ok(Principal::Local) => self.route(request),
+            Ok(principal) => {
+                request.extensions_mut().insert(principal);
+                // Nobody behind this needs the token, so nobody can log it.
+                request.headers_mut().remove(http::header::AUTHORIZATION);
+                self.route(request)
+            }
+            Err(error) => Box::pin(ready(Ok(refusal(&error).into_http()))),
+        };
         Box::pin(async move {
             let answer = explained(answer.await?);
             let answer = match log {

@@ -1,0 +1,156 @@
+//! Who calls: establishes the principal of a call from a bearer token, the client's certificate, or the process at the other end of a
+//! Unix socket.
+//!
+//! A bearer token decides if the server takes tokens, because a connection may be shared by several callers. Without one the identity of
+//! the connection counts, which is established once.
+
+mod certificate;
+mod jwt;
+mod jwt_keys;
+mod jwt_verifier;
+mod static_tokens;
+mod token_hash;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustls::pki_types::CertificateDer;
+use tokio::net::unix::UCred;
+use tonic::codegen::http::{HeaderMap, header::AUTHORIZATION};
+
+use super::reload::{Reload, Reloaded};
+use crate::{
+    access::{Identity, Principal},
+    config::IdentityArgs,
+    domain::error::{CredentialFault, Error},
+    store::{Clock, SystemClock},
+};
+use jwt_verifier::JwtVerifier;
+use static_tokens::StaticTokens;
+
+/// Bytes of a bearer token: several times what issuers make, and few enough to be hashed for every call.
+const TOKEN_BYTES: usize = 16 * 1024;
+
+/// What the flags say of identities.
+pub struct Authenticator {
+    static_tokens: Option<Arc<Reloaded<StaticTokens>>>,
+    jwt: Option<Arc<Reloaded<JwtVerifier>>>,
+    unix_peers: bool,
+    clock: Arc<dyn Clock>,
+}
+
+/// The callers of one connection.
+pub struct Caller {
+    authenticator: Arc<Authenticator>,
+    /// The identity of the connection itself, or why its certificate has none.
+    own: Option<Result<Arc<Identity>, CredentialFault>>,
+}
+
+impl Authenticator {
+    /// Reads the files that the flags name.
+    pub fn load(args: &IdentityArgs) -> Result<Self, String> {
+        let IdentityArgs { token_hashes, jwt_keys, jwt_issuer, jwt_audience, unix_peers } = args;
+        let static_tokens = match token_hashes {
+            Some(path) => Some(Arc::new(static_tokens::load(path)?)),
+            None => None,
+        };
+        let jwt = match (jwt_keys, jwt_issuer, jwt_audience) {
+            (Some(path), Some(issuer), Some(audience)) => {
+                Some(Arc::new(jwt_verifier::load(path, issuer, audience)?))
+            }
+            _ => None,
+        };
+        Ok(Self { static_tokens, jwt, unix_peers: *unix_peers, clock: Arc::new(SystemClock) })
+    }
+
+    /// The files to be read again.
+    pub fn files(&self) -> Vec<Arc<dyn Reload>> {
+        let static_tokens = self.static_tokens.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
+        let jwt = self.jwt.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
+        static_tokens.chain(jwt).collect()
+    }
+
+    /// Whether callers have to show a token, if their connection has no identity.
+    pub fn takes_tokens(&self) -> bool {
+        self.static_tokens.is_some() || self.jwt.is_some()
+    }
+
+    /// The callers of a TCP connection, perhaps with the certificate that its client has shown. `None`: everybody is
+    /// [`Principal::Local`].
+    pub fn of_tcp(self: &Arc<Self>, shown: Option<&CertificateDer<'_>>) -> Option<Arc<Caller>> {
+        self.caller(shown.map(|certificate| certificate::identity(certificate).map(Arc::new)))
+    }
+
+    /// The callers of a connection to a Unix socket.
+    pub fn of_unix(self: &Arc<Self>, process: std::io::Result<UCred>) -> Option<Arc<Caller>> {
+        let process = process.ok().filter(|_| self.unix_peers);
+        self.caller(process.map(|process| {
+            Ok(Arc::new(Identity {
+                name: format!("uid:{}", process.uid()),
+                aliases: vec![format!("gid:{}", process.gid())],
+                claims: BTreeMap::new(),
+                expire_time: None,
+            }))
+        }))
+    }
+
+    fn caller(
+        self: &Arc<Self>,
+        own: Option<Result<Arc<Identity>, CredentialFault>>,
+    ) -> Option<Arc<Caller>> {
+        let is_asked = own.is_some() || self.takes_tokens() || self.unix_peers;
+        is_asked.then(|| Arc::new(Caller { authenticator: Arc::clone(self), own }))
+    }
+
+    /// The holder of a token.
+    fn holder(&self, token: &str) -> Result<Arc<Identity>, Error> {
+        let hash = token_hash::of(token);
+        if let Some(known) = self.static_tokens.as_ref().and_then(|all| all.current().holder(&hash))
+        {
+            return Ok(known);
+        }
+        match &self.jwt {
+            // What cannot be a JWT was meant as one of the others.
+            Some(jwt) if self.static_tokens.is_none() || jwt::has_its_form(token) => {
+                jwt.current().verify(token, hash, self.clock.now())
+            }
+            _ => Err(Error::CredentialInvalid(CredentialFault::UnknownToken)),
+        }
+    }
+}
+
+impl Caller {
+    /// The principal of a call with these headers.
+    pub fn principal(&self, headers: &HeaderMap) -> Result<Principal, Error> {
+        let Self { authenticator, own } = self;
+        let token = bearer(headers).filter(|_| authenticator.takes_tokens());
+        let identity = match (token, own) {
+            (Some(token), _) => authenticator.holder(token.map_err(Error::CredentialInvalid)?)?,
+            (None, Some(own)) => own.clone().map_err(Error::CredentialInvalid)?,
+            (None, None) => return Err(Error::CredentialMissing),
+        };
+        if identity.expire_time.is_some_and(|end| end <= authenticator.clock.now()) {
+            return Err(Error::CredentialExpired);
+        }
+        Ok(Principal::Identified(identity))
+    }
+}
+
+/// The bearer token of a call; `None`: there is no `authorization` at all.
+fn bearer(headers: &HeaderMap) -> Option<Result<&str, CredentialFault>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (first, is_alone) = (values.next()?, values.next().is_none());
+    let token = || {
+        let (scheme, token) = first.to_str().ok()?.split_once(' ')?;
+        let token = token.trim_start_matches(' ');
+        let is_one = is_alone && !token.is_empty() && !token.contains(' ');
+        (is_one && scheme.eq_ignore_ascii_case("bearer")).then_some(token)
+    };
+    Some(match token() {
+        None => Err(CredentialFault::NotBearer),
+        Some(token) if token.len() > TOKEN_BYTES => Err(CredentialFault::TooLong),
+        Some(token) => Ok(token),
+    })
+}
+
+#[cfg(test)]
+mod tests;
