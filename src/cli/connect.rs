@@ -5,11 +5,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tonic::{
     Response, Status,
+    service::interceptor::InterceptedService,
     transport::{Channel, Uri},
 };
 
 use super::{
     args::{CONNECTION, JSON_FORM, MAX_PAGE},
+    bearer::{Bearer, TokenArgs},
     failure::{Failure, root_cause},
     output::Format,
     time,
@@ -44,6 +46,8 @@ pub struct ConnectArgs {
     pub timeout: Duration,
     #[command(flatten)]
     pub tls: TlsArgs,
+    #[command(flatten)]
+    pub token: TokenArgs,
     /// Output format: json, table or yaml; by default table on a terminal and json otherwise.
     #[arg(
         long,
@@ -99,16 +103,22 @@ fn parse_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// The connection with the caller's token.
+type Authorized = InterceptedService<Channel, Bearer>;
+
 #[derive(Debug, Clone)]
 pub struct Server {
+    /// For services that need no credential.
     pub channel: Channel,
+    authorized: Authorized,
 }
 
 impl Server {
     pub async fn connect(
-        ConnectArgs { server, timeout, tls, output: _ }: &ConnectArgs,
+        ConnectArgs { server, timeout, tls, token, output: _ }: &ConnectArgs,
     ) -> Result<Self, Failure> {
         let endpoint = tls.endpoint(server)?;
+        let bearer = token.bearer()?;
         let connect = async {
             let endpoint = endpoint
                 .connect_timeout(CONNECT_TIMEOUT)
@@ -128,27 +138,29 @@ impl Server {
             };
             Failure::Unreachable(format!("cannot connect to {server}: {cause}. {advice}"))
         })?;
-        Ok(Self { channel })
+        let authorized = InterceptedService::new(channel.clone(), bearer);
+        Ok(Self { channel, authorized })
     }
 
-    pub fn sessions(&self) -> SessionServiceClient<Channel> {
-        SessionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    pub fn sessions(&self) -> SessionServiceClient<Authorized> {
+        SessionServiceClient::new(self.authorized.clone())
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn events(&self) -> EventServiceClient<Channel> {
-        EventServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    pub fn events(&self) -> EventServiceClient<Authorized> {
+        EventServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn state(&self) -> StateServiceClient<Channel> {
-        StateServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    pub fn state(&self) -> StateServiceClient<Authorized> {
+        StateServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn admin(&self) -> AdminServiceClient<Channel> {
-        AdminServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    pub fn admin(&self) -> AdminServiceClient<Authorized> {
+        AdminServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn watch(&self) -> WatchServiceClient<Channel> {
-        WatchServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    pub fn watch(&self) -> WatchServiceClient<Authorized> {
+        WatchServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 }
 
@@ -254,8 +266,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("unix:{}", dir.path().join("none.sock").display());
         let timeout = Duration::from_secs(1);
-        let args =
-            ConnectArgs { server: path.clone(), timeout, tls: TlsArgs::default(), output: None };
+        let (tls, token) = (TlsArgs::default(), TokenArgs::default());
+        let args = ConnectArgs { server: path.clone(), timeout, tls, token, output: None };
         let text = Server::connect(&args).await.unwrap_err().text();
         assert!(text.starts_with(&format!("cannot connect to {path}: ")), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");

@@ -4,6 +4,7 @@ mod adk_file;
 mod admin;
 mod append;
 mod args;
+mod bearer;
 mod bench;
 mod connect;
 mod delta;
@@ -26,6 +27,7 @@ mod state;
 mod terminal;
 mod time;
 mod tls;
+mod token;
 mod watch;
 
 use std::process::ExitCode;
@@ -64,6 +66,9 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     /// Create sample sessions in an application.
     Demo(demo::DemoArgs),
+    /// Make bearer tokens for `serve --token-hashes`.
+    #[command(subcommand)]
+    Token(token::Action),
 }
 
 /// Runs a command. Answers go to standard output as JSON, errors to standard error.
@@ -85,6 +90,7 @@ pub async fn run(command: Command) -> ExitCode {
         Command::Health(args) => health::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Demo(args) => demo::run(args).await,
+        Command::Token(action) => token::run(action),
     };
     outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
@@ -128,7 +134,7 @@ mod tests {
         visit(&Program::command(), &mut examples);
         for example in examples {
             // The rest of the line is the shell's.
-            let line = example.split(['#', '>', '&', '|']).next().unwrap();
+            let line = example.split(['#', '<', '>', '&', '|']).next().unwrap();
             let words = words(line);
             if let Err(error) = Program::try_parse_from(&words) {
                 panic!("{example}\n{error}");

@@ -256,6 +256,7 @@ mod tests {
                 server: String::new(),
                 timeout: std::time::Duration::ZERO,
                 tls: Default::default(),
+                token: Default::default(),
                 output: None,
             },
             files: Vec::new(),

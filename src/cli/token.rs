@@ -1,0 +1,148 @@
+//! `sessiond token`: makes bearer tokens, and the entries by which a server knows them.
+
+use std::io::{self, Read as _, Write as _};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use clap::Subcommand;
+use prost_types::Timestamp;
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom as _, SystemRandom},
+};
+
+use super::{bearer, failure::Failure, time};
+use crate::domain::json::Json;
+
+/// Random bytes of a new token: 256 bits.
+const RANDOM_BYTES: usize = 32;
+
+/// What a new token begins with, so that people and scanners for secrets recognise it.
+const PREFIX: &str = "sessiond_";
+
+/// Characters of a token, at least: 128 random bits as base64.
+const LEAST_CHARS: usize = 22;
+
+/// Bytes of standard input: more than the longest token that a server takes.
+const INPUT_BYTES: u64 = 64 * 1024;
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Print a new random token.
+    #[command(after_help = "Examples:
+  (umask 077 && sessiond token new > ci.token)")]
+    New,
+    /// Read a token from standard input and print its entry for `serve --token-hashes`.
+    #[command(after_help = "Examples:
+  sessiond token hash ci < ci.token >> tokens.toml
+  sessiond token hash ui --user alice --expires 2027-01-01T00:00:00Z \\
+      < ui.token >> tokens.toml
+
+The entry contains a hash, from which nobody can compute a random token.")]
+    Hash {
+        /// Name of the caller, as `token:NAME` in logs and policies.
+        name: String,
+        /// User that the token stands for; by default its name.
+        #[arg(long, value_name = "ID")]
+        user: Option<String>,
+        /// The token expires at this time (RFC 3339).
+        #[arg(long, value_name = "TIME", value_parser = time::parse)]
+        expires: Option<Timestamp>,
+    },
+}
+
+pub fn run(action: Action) -> Result<(), Failure> {
+    let text = match action {
+        Action::New => new()?,
+        Action::Hash { name, user, expires } => {
+            let mut content = String::new();
+            let read = io::stdin().lock().take(INPUT_BYTES).read_to_string(&mut content);
+            read.map_err(|_| Failure::Failed("cannot read a token from standard input".into()))?;
+            entry(&name, user.as_deref(), expires, &content)?
+        }
+    };
+    let mut out = io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
+fn new() -> Result<String, Failure> {
+    let mut random = [0; RANDOM_BYTES];
+    let filled = SystemRandom::new().fill(&mut random);
+    filled.map_err(|_| Failure::Failed("this machine gives no random numbers".into()))?;
+    Ok(format!("{PREFIX}{}\n", BASE64_URL_SAFE_NO_PAD.encode(random)))
+}
+
+/// The entry of a token, which is no part of any message.
+fn entry(
+    name: &str,
+    user: Option<&str>,
+    expires: Option<Timestamp>,
+    content: &str,
+) -> Result<String, Failure> {
+    let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
+    for text in [Some(name), user].into_iter().flatten() {
+        if text.is_empty() || text.chars().count() > 256 || text.contains(char::is_control) {
+            return usage(
+                "name and user have 1 to 256 characters, none of them a control character",
+            );
+        }
+    }
+    let Some(token) = bearer::token(content) else {
+        return usage(
+            "standard input has to contain one token. Make one with `sessiond token new`",
+        );
+    };
+    if token.len() < LEAST_CHARS {
+        return usage("the token is too short to be random. Make one with `sessiond token new`");
+    }
+    let hash = digest(&SHA256, token.as_bytes());
+    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    // Without control characters a string of JSON is one of TOML.
+    let quoted = |text: &str| Json::string(text).into_string();
+    let mut entry = format!("[[token]]\nname = {}\nsha256 = \"{hex}\"\n", quoted(name));
+    if let Some(expires) = expires {
+        entry += &format!("expires = {expires}\n");
+    }
+    if let Some(user) = user {
+        entry += &format!("user = {}\n", quoted(user));
+    }
+    Ok(entry + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_and_differ() {
+        let (first, second) = (new().unwrap(), new().unwrap());
+        assert_ne!(first, second);
+        assert_eq!(first.trim().len(), PREFIX.len() + 43);
+        assert!(entry("ci", None, None, &first).is_ok());
+    }
+
+    #[test]
+    fn an_entry_is_toml_and_has_the_hash_of_the_token_alone() {
+        let expires = time::parse("2027-01-01T00:00:00Z").unwrap();
+        let token = "abcdefghijklmnopqrstuvwxyz";
+        let text = entry("a \"b\"", Some("älice"), Some(expires), &format!("{token}\n")).unwrap();
+        let entry: toml::Table = toml::from_str(&text).unwrap();
+        let entry = &entry["token"][0];
+        assert_eq!(entry["name"].as_str(), Some("a \"b\""));
+        assert_eq!(entry["user"].as_str(), Some("älice"));
+        assert_eq!(entry["expires"].as_datetime().unwrap().to_string(), "2027-01-01T00:00:00Z");
+        let hash = "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73";
+        assert_eq!(entry["sha256"].as_str(), Some(hash));
+        assert!(!text.contains(token));
+    }
+
+    #[test]
+    fn what_is_no_random_token_is_refused_without_being_shown() {
+        for (name, content) in
+            [("ci", "hunter2"), ("ci", ""), ("ci", "hunter2 hunter2 hunter2 hunter2"), ("", "x")]
+        {
+            let error = entry(name, None, None, content).unwrap_err().text();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!(entry("a\nb", None, None, &new().unwrap()).is_err());
+    }
+}
