@@ -20,6 +20,9 @@ mod drain;
 mod file_lost;
 mod files;
 mod harness;
+mod identity;
+#[path = "../jwt/mod.rs"]
+mod jwt;
 mod leftovers;
 mod migrate;
 mod policy;
