@@ -5,6 +5,8 @@ the folder of the agent:
 
     adk web --session_service_uri=sessiond://127.0.0.1:50051 AGENTS_FOLDER
     adk run --session_service_uri=sessiond://127.0.0.1:50051 AGENTS_FOLDER/AGENT
+
+With https://HOST:PORT they use TLS, and the files of SESSIOND_TLS_CA and SESSIOND_TOKEN_FILE.
 """
 
 from typing import Any
@@ -19,4 +21,5 @@ def build(uri: str, **settings: Any) -> SessiondSessionService:
     return SessiondSessionService(uri, **settings)
 
 
-get_service_registry().register_session_service("sessiond", build)
+for scheme in ("sessiond", "https"):
+    get_service_registry().register_session_service(scheme, build)

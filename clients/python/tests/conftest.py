@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sessiond_adk import SessiondSessionService
+from sessiond_adk import credentials as credentials_module
 from sessiond_adk import service as service_module
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,6 +107,13 @@ Serve = Callable[..., Server]
 def generous_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls may be slow on a busy machine, and no test measures them."""
     monkeypatch.setattr(service_module, "DEFAULT_TIMEOUT_SECONDS", 600.0)
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment may have credentials for a sessiond of its own, which must not affect the tests."""
+    for variable in credentials_module.VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture

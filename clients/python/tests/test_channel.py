@@ -13,7 +13,13 @@ from conftest import Server
 from grpc import StatusCode, aio
 from support import KEY
 
-from sessiond_adk import Delta, RetryPolicy, SessiondError, SessiondSessionService, SessiondUnavailableError
+from sessiond_adk import (
+    Delta,
+    RetryPolicy,
+    SessiondSessionService,
+    SessiondUnauthenticatedError,
+    SessiondUnavailableError,
+)
 from sessiond_adk.proto import session_service_pb2, state_service_pb2, state_service_pb2_grpc, types_pb2
 
 SECRET = "Bearer secret"
@@ -74,8 +80,11 @@ async def test_tls_with_a_token(certificate: tuple[bytes, bytes]) -> None:
         async with SessiondSessionService(address, credentials=tls, metadata=token) as service:
             assert await update(service) == {"app:a": 1}
         async with SessiondSessionService(address, credentials=tls) as service:
-            with pytest.raises(SessiondError, match=f"{address} refuses the credentials .* Check `metadata`"):
+            refused = f"{address} refuses the credentials .* Check `token_file` and `tls_cert`"
+            with pytest.raises(SessiondUnauthenticatedError, match=refused) as error:
                 await update(service)
+            assert isinstance(error.value, PermissionError)
+            assert error.value.attempts == 1
         quick = RetryPolicy(attempts=2, first_delay_seconds=0.001)
         for uri in (f"https://{address}", f"http://{address}"):
             # https does not trust this certificate, and http does not speak TLS.
@@ -117,8 +126,13 @@ async def test_channel_of_ones_own_is_made_once_per_event_loop(server: Server) -
 
         assert (await asyncio.to_thread(on_another_loop)).state == {"n": 1}
         assert len(made) == 2
-    for wrong in ({"credentials": grpc.ssl_channel_credentials()}, {"channel_options": [("grpc.x", 1)]}):
-        with pytest.raises(ValueError, match="channel excludes credentials and channel_options"):
+    wrongs: list[dict[str, Any]] = [
+        {"credentials": grpc.ssl_channel_credentials()},
+        {"channel_options": [("grpc.x", 1)]},
+        {"token_file": "token"},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match="channel excludes credentials, files and channel_options"):
             SessiondSessionService("h:1", channel=channel, **wrong)
 
 

@@ -17,7 +17,7 @@ from conftest import Server, binary
 from support import delta_event, text_event
 
 import sessiond_adk
-from sessiond_adk import SessiondError, SessiondSessionService, address
+from sessiond_adk import SessiondError, SessiondSessionService, address, credentials
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -65,12 +65,17 @@ async def test_example_of_extensions(server: Server) -> None:
 
 def test_example_of_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ca.pem").write_text("a certificate")
-    names: dict[str, Any] = {"read_token": lambda: "secret"}
-    exec(block("ssl_channel_credentials"), names)
+    for name in ("ca.pem", "agent.pem", "agent.key", "token"):
+        (tmp_path / name).write_text("secret")
+    names: dict[str, Any] = {}
+    exec(block("tls_ca="), names)
     service: SessiondSessionService = names["service"]
-    assert service._client.target == "sessions.example.com:443"
-    assert service._client.connections._metadata() == [("authorization", "Bearer secret")]  # type: ignore[operator]
+    assert service._client.target == "sessions.example.com:50051"
+    assert service.call_metadata() == (("authorization", "Bearer secret"),)
+
+
+def test_variables_of_the_readme_are_complete() -> None:
+    assert set(re.findall(r"`(SESSIOND_\w+)`", section("TLS and tokens"))) == set(credentials.VARIABLES.values())
 
 
 def test_example_of_tests(tmp_path: Path) -> None:
@@ -135,5 +140,5 @@ def test_table_of_repeated_calls_is_complete() -> None:
     assert not written & reading
     calls = {name for name, _ in inspect.getmembers(SessiondSessionService, callable) if not name.startswith("_")}
     # These send nothing, or nothing that could be repeated.
-    assert calls - written - reading == {"close", "flush", "watch"}
+    assert calls - written - reading == {"call_metadata", "close", "flush", "watch"}
     assert written | reading <= calls

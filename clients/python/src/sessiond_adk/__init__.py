@@ -12,7 +12,8 @@ Layout, from the top down:
 * `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages;
   `foreign.py` converts events that ADK for other languages has written.
 * `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries,
-  `loop_thread.py` an event loop for callers without one.
+  `loop_thread.py` an event loop for callers without one. `credentials.py` reads TLS and token files, and `metadata.py`
+  makes the metadata of a call.
 * `errors.py` maps statuses to exceptions; `address.py` parses addresses.
 * `proto.py` has the generated messages and stubs; `move.py` is a program that copies sessions of another service.
 """
@@ -24,7 +25,9 @@ from .errors import (
     SessiondError,
     SessiondInvalidError,
     SessiondNotFoundError,
+    SessiondPermissionDeniedError,
     SessiondStaleError,
+    SessiondUnauthenticatedError,
     SessiondUnavailableError,
     StateValueError,
 )
@@ -52,8 +55,10 @@ __all__ = [
     "SessiondError",
     "SessiondInvalidError",
     "SessiondNotFoundError",
+    "SessiondPermissionDeniedError",
     "SessiondSessionService",
     "SessiondStaleError",
+    "SessiondUnauthenticatedError",
     "SessiondUnavailableError",
     "SetIfAbsent",
     "Snapshot",

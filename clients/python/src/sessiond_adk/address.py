@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,17 @@ class Address:
     target: str
     tls: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def local(self) -> bool:
+        """Whether calls stay on this machine: a Unix socket or a loopback address."""
+        if self.target.startswith("unix:"):
+            return True
+        host = self.target.rpartition(":")[0].strip("[]")
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
 
 def parse_address(text: str) -> Address:

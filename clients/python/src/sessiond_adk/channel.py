@@ -22,13 +22,11 @@ from ._proto.event_service_pb2_grpc import EventServiceStub
 from ._proto.session_service_pb2_grpc import SessionServiceStub
 from ._proto.state_service_pb2_grpc import StateServiceStub
 from ._proto.watch_service_pb2_grpc import WatchServiceStub
+from .metadata import CallMetadata
 
 ChannelOptions = Sequence[tuple[str, Any]]
 # Makes a channel for the running event loop.
 Connect = Callable[[], aio.Channel]
-# Metadata of every call, such as a token, or a function that makes it for each attempt.
-Metadata = Sequence[tuple[str, str | bytes]]
-MetadataSource = Metadata | Callable[[], Metadata]
 
 DEFAULT_OPTIONS: ChannelOptions = (
     # A sidecar restarts quickly. With gRPC's own backoff (1 s to 2 minutes) the channel would stay down long after the
@@ -83,17 +81,14 @@ class Stubs:
 class Connection(Stubs):
     """The channel of one loop, its stubs, and the watches that read from it. Connects at the first call."""
 
-    def __init__(self, connect: Connect, metadata: MetadataSource) -> None:
+    def __init__(self, connect: Connect, metadata: CallMetadata) -> None:
         self.loop = asyncio.get_running_loop()
         self.closed = False
         self.watches: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-        self._metadata = metadata
+        # Called for each attempt.
+        self.metadata = metadata
         self._channel = connect()
         super().__init__(self._channel)
-
-    def metadata(self) -> Metadata:
-        """The metadata of the next attempt."""
-        return self._metadata() if callable(self._metadata) else self._metadata
 
     async def close(self, grace_seconds: float) -> None:
         """Stops the watches, waits up to `grace_seconds` for in-flight calls, and closes the channel."""
@@ -124,7 +119,7 @@ class Connection(Stubs):
 class Connections:
     """The connections of all loops to one server. Thread-safe."""
 
-    def __init__(self, connect: Connect, metadata: MetadataSource) -> None:
+    def __init__(self, connect: Connect, metadata: CallMetadata) -> None:
         self._connect = connect
         self._metadata = metadata
         self._guard = threading.Lock()

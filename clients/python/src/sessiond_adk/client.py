@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from ._proto import event_service_pb2, types_pb2
-from .channel import Connect, Connection, Connections, MetadataSource
+from .channel import Connect, Connection, Connections
+from .metadata import CallMetadata
 from .retry import Outage, RetryPolicy, call_with_retries
 
 Response = TypeVar("Response")
@@ -22,7 +23,7 @@ class Client:
     """Calls the server at one target. Connects at the first call."""
 
     def __init__(
-        self, target: str, connect: Connect, *, timeout_seconds: float, retry: RetryPolicy, metadata: MetadataSource
+        self, target: str, connect: Connect, *, timeout_seconds: float, retry: RetryPolicy, metadata: CallMetadata
     ) -> None:
         """`target` is the server's address in messages; `connect` makes the channel of an event loop."""
         if not 0 < timeout_seconds < math.inf:
@@ -31,6 +32,7 @@ class Client:
         self.timeout_seconds = timeout_seconds
         self.retry = retry
         self.outage = Outage(target)
+        self.metadata = metadata
         self.connections = Connections(connect, metadata)
 
     async def call(self, method: Callable[[Connection], Method[Response]], request: object) -> Response:

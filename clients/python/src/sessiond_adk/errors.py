@@ -115,6 +115,14 @@ class SessiondUnavailableError(SessiondError, ConnectionError):
     """
 
 
+class SessiondUnauthenticatedError(SessiondError, PermissionError):
+    """The server does not accept the credentials: there are none, or they are unknown or have expired."""
+
+
+class SessiondPermissionDeniedError(SessiondError, PermissionError):
+    """The server knows the caller, who may not do this."""
+
+
 class SessiondDeadlineError(SessiondError, TimeoutError):
     """The deadline expired. A write may have been applied; an append can be called again."""
 
@@ -141,6 +149,8 @@ _ERRORS_BY_CODE = {
     grpc.StatusCode.INVALID_ARGUMENT: SessiondInvalidError,
     grpc.StatusCode.UNAVAILABLE: SessiondUnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: SessiondDeadlineError,
+    grpc.StatusCode.UNAUTHENTICATED: SessiondUnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: SessiondPermissionDeniedError,
 }
 
 
@@ -192,7 +202,9 @@ def with_advice(status: Status, target: str, timeout_seconds: float) -> Status:
                 " Check that it is sessiond, and as new as this package."
             )
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            message = f"The server at {target} refuses the credentials ({status.message}). Check `metadata`."
+            message = (
+                f"The server at {target} refuses the credentials ({status.message}). Check `token_file` and `tls_cert`."
+            )
         case _:
             return status
     return replace(status, message=message)

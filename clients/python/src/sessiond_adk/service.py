@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -19,10 +20,12 @@ from . import errors
 from ._proto import session_service_pb2, types_pb2
 from .address import parse_address, read_settings
 from .append import Appender, Stale
-from .channel import ChannelOptions, Connect, MetadataSource, Stubs, connect_to
+from .channel import ChannelOptions, Connect, Stubs, connect_to
 from .client import PAGE_SIZE, TEXT, Client, scope_of, session_key
+from .credentials import CredentialFiles, PathLike
 from .extensions import Extensions
 from .loop_thread import LoopThread
+from .metadata import CallMetadata, Metadata, MetadataSource
 from .operations import Operation
 from .reading import read_possibly_created, read_state
 from .retry import RetryPolicy
@@ -58,6 +61,10 @@ class SessiondSessionService(Extensions, BaseSessionService):
         share_temp: bool | None = None,
         close_grace: float = 5.0,
         channel_options: ChannelOptions = (),
+        tls_ca: PathLike | None = None,
+        tls_cert: PathLike | None = None,
+        tls_key: PathLike | None = None,
+        token_file: PathLike | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         metadata: MetadataSource = (),
         channel: Connect | None = None,
@@ -80,30 +87,45 @@ class SessiondSessionService(Extensions, BaseSessionService):
             stored. By default they stay in this process.
           close_grace: seconds that `close` waits for in-flight calls.
           channel_options: gRPC channel options, added to the defaults.
-          credentials: use TLS with these, for example `grpc.ssl_channel_credentials(root_certificates=…)`. An https
-            address without them trusts the certificate authorities that gRPC comes with.
-          metadata: sent with every call, such as `[("authorization", "Bearer …")]`, or a function that returns it,
-            which is called for each attempt and must not block. Names are in lower case.
-          channel: a function that makes the channel, instead of `credentials` and `channel_options`, for example with
-            interceptors. It is called once on each event loop that uses the service; `uri` is then a name for messages.
+          tls_ca: PEM file with the authority of the server's certificate, for an https address. By default those that
+            gRPC comes with are trusted. The default of this argument and of the next three is an environment
+            variable: SESSIOND_TLS_CA, SESSIOND_CLIENT_TLS_CERT, SESSIOND_CLIENT_TLS_KEY and SESSIOND_TOKEN_FILE.
+          tls_cert: PEM file with the client's certificate, for a server that asks for one.
+          tls_key: PEM file with the private key of that certificate.
+          token_file: file with a token that is sent with every call. It is read again when it changes. Without TLS
+            the address must be a loopback address or a Unix socket.
+          credentials: use TLS with these instead of files, for example `grpc.ssl_channel_credentials(…)`.
+          metadata: sent with every call, or a function that returns it, which is called for each attempt and must not
+            block. Names are in lower case.
+          channel: a function that makes the channel, for example with interceptors, instead of files, `credentials` and
+            `channel_options`. It is called once on each event loop that uses the service; `uri` is then a name for
+            messages.
           agents_dir: ignored. ADK's service registry passes it to every service.
 
         Raises:
-          ValueError: an invalid address or setting.
+          ValueError: an invalid address or setting, or a file that cannot be used.
         """
         del agents_dir
         address = parse_address(uri)
         settings = read_settings(address)
-        if channel is not None and (credentials is not None or channel_options):
-            raise ValueError("channel excludes credentials and channel_options. Pass them to your own channel.")
-        if credentials is None and address.tls:
-            credentials = grpc.ssl_channel_credentials()
+        given = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key, "token_file": token_file}
+        files_are_given = any(path is not None for path in given.values())
+        if channel is not None and (credentials is not None or channel_options or files_are_given):
+            raise ValueError("channel excludes credentials, files and channel_options. Pass them to your own channel.")
+        if credentials is not None and any((tls_ca, tls_cert, tls_key)):
+            raise ValueError("credentials exclude tls_ca, tls_cert and tls_key. Use one or the other.")
+        token = None
+        if channel is None:
+            files = CredentialFiles(os.environ, **given)
+            if credentials is None:
+                credentials = files.channel_credentials(address)
+            token = files.token_file(address, encrypted=credentials is not None)
         self._client = Client(
             address.target,
             channel or connect_to(address.target, credentials, channel_options),
             timeout_seconds=timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS),
             retry=retry or _retry_policy(settings),
-            metadata=metadata,
+            metadata=CallMetadata(metadata, token),
         )
         if share_temp is None:
             share_temp = settings.get("share_temp", False)
@@ -262,9 +284,13 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """The generated stubs on this event loop's channel, for calls that the service has no method for.
 
         A call through a stub is one attempt: it has no default deadline, is not retried, and raises
-        `grpc.aio.AioRpcError`. The messages are in `sessiond_adk.proto`. `metadata` is not added.
+        `grpc.aio.AioRpcError`. The messages are in `sessiond_adk.proto`. Pass `metadata=service.call_metadata()`.
         """
         return self._client.connections.current()
+
+    def call_metadata(self) -> Metadata:
+        """The metadata for a call through `stubs` that begins now: `metadata`, the token and the trace context."""
+        return self._client.metadata()
 
     async def close(self) -> None:
         """Ends watches, waits `close_grace` seconds for in-flight calls, and closes the channels of all event loops.
