@@ -37,8 +37,24 @@ type client struct {
 	closing chan struct{}
 }
 
-func newClient(target string, s settings, secure bool) (*client, error) {
-	conn, err := grpc.NewClient(target, dialOptions(secure, s.dial)...)
+func newClient(to address, s settings) (*client, error) {
+	files := s.files.orEnvironment(to, len(s.dial) > 0)
+	transport, err := files.transport(to)
+	if err != nil {
+		return nil, err
+	}
+	options := dialOptions(transport, s.dial)
+	if files.token.path != "" {
+		token, err := newTokenFile(files.token, to, s.logger, time.Now)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, grpc.WithPerRPCCredentials(token))
+	}
+	conn, err := grpc.NewClient(to.target, options...)
+	if err != nil && files.token.path != "" && !to.tls && !to.local() {
+		return nil, fmt.Errorf("sessiond: refusing to send a token to %s without TLS; use https://HOST:PORT: %w", to.target, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sessiond: %w", err)
 	}

@@ -11,6 +11,7 @@
 //   - session.go is the session object, whose values state.go compares with those of the server.
 //   - events.go converts events, foreign.go those that other programs wrote; operations.go converts deltas.
 //   - client.go calls the server, retry.go has delays, errors.go the errors; address.go parses addresses.
+//   - credentials.go has TLS and tokens from files, trace.go sends the trace context.
 //
 // The generated stubs are in the package sessiondv1. A program must not contain another copy of them: protobuf registers
 // the names of the contract once per process.

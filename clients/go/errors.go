@@ -24,6 +24,10 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrUnavailable: the server is unavailable, and the retries are used up.
 	ErrUnavailable = errors.New("sessiond is unavailable")
+	// ErrUnauthenticated: the server does not accept the token or the certificate, or misses it.
+	ErrUnauthenticated = errors.New("unauthenticated")
+	// ErrPermissionDenied: the server knows the caller, who may not do this.
+	ErrPermissionDenied = errors.New("permission denied")
 	// ErrClosed: the service is closed.
 	ErrClosed = errors.New("the sessiond service is closed")
 )
@@ -95,6 +99,10 @@ func (e *Error) Is(target error) bool {
 		return e.Code == codes.InvalidArgument
 	case ErrUnavailable:
 		return e.Code == codes.Unavailable
+	case ErrUnauthenticated:
+		return e.Code == codes.Unauthenticated
+	case ErrPermissionDenied:
+		return e.Code == codes.PermissionDenied
 	}
 	return false
 }

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	sessiond "github.com/sessiond/sessiond/clients/go"
 )
@@ -30,19 +29,24 @@ func firstExample(myAgent agent.Agent) (*runner.Runner, error) {
 	})
 }
 
-func optionsExample(serverCertificate credentials.TransportCredentials, token credentials.PerRPCCredentials) {
-	sessions, err := sessiond.New("sessions.example.com:443",
+func optionsExample(interceptors grpc.DialOption) {
+	sessions, err := sessiond.New("unix:/run/sessiond.sock",
 		sessiond.WithTimeout(5*time.Second),
 		sessiond.WithStaleness(sessiond.Conflict),
-		sessiond.WithDialOptions(
-			grpc.WithTransportCredentials(serverCertificate),
-			grpc.WithPerRPCCredentials(token),
-		),
+		sessiond.WithDialOptions(interceptors),
 	)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer sessions.Close()
+}
+
+func tlsExample() (*sessiond.Service, error) {
+	return sessiond.New("https://sessions.example.com:50051",
+		sessiond.WithTLSCA("ca.pem"),                             // by default the authorities of the system
+		sessiond.WithClientCertificate("agent.pem", "agent.key"), // for a server with --tls-client-ca
+		sessiond.WithTokenFile("token"),
+	)
 }
 
 func errorsExample(err error) {
@@ -98,6 +102,31 @@ func extensionsExample(ctx context.Context, sessions *sessiond.Service, s sessio
 	return err
 }
 
+// tlsExampleRuns runs the example in a folder with its files.
+func tlsExampleRuns(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	authority := newAuthority(t)
+	for name, content := range map[string][]byte{"ca.pem": authority.pem, "token": []byte("secret")} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate, key := authority.issue(t, "agent")
+	for name, path := range map[string]string{"agent.pem": certificate, "agent.key": key} {
+		if err := os.Rename(path, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	service, err := tlsExample()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReadme holds the examples of the README against the functions above, which are compiled and run.
 func TestReadme(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
@@ -113,8 +142,8 @@ func TestReadme(t *testing.T) {
 		compiled[strings.TrimSpace(line)] = true
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(blocks) != 4 {
-		t.Errorf("%d examples in the README, want 4", len(blocks))
+	if len(blocks) != 5 {
+		t.Errorf("%d examples in the README, want 5", len(blocks))
 	}
 	for _, block := range blocks {
 		for line := range strings.Lines(block[1]) {
@@ -128,7 +157,8 @@ func TestReadme(t *testing.T) {
 	if _, err := firstExample(newAgent(t, "greeter")); err != nil {
 		t.Error(err)
 	}
-	optionsExample(credentials.NewTLS(nil), token{})
+	optionsExample(grpc.WithChainUnaryInterceptor())
+	tlsExampleRuns(t)
 	created, err := service.Create(t.Context(), &session.CreateRequest{AppName: "my_app", UserID: "alice", SessionID: "s"})
 	if err != nil {
 		t.Fatal(err)

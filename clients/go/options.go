@@ -1,16 +1,15 @@
 package sessiond
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 const (
@@ -53,6 +52,7 @@ type settings struct {
 	shareTemp  bool
 	retry      RetryPolicy
 	logger     *slog.Logger
+	files      credentialFiles
 	dial       []grpc.DialOption
 }
 
@@ -116,6 +116,40 @@ func WithCloseGrace(grace time.Duration) Option {
 	}
 }
 
+// WithTLSCA trusts the authorities in a PEM file, and not those of the system. It needs an https address. The default is
+// the environment variable SESSIOND_TLS_CA.
+func WithTLSCA(path string) Option {
+	return withFile("WithTLSCA", path, func(s *settings) *file { return &s.files.ca })
+}
+
+// WithClientCertificate shows the server a certificate, from PEM files. It needs an https address. The defaults are the
+// environment variables SESSIOND_CLIENT_TLS_CERT and SESSIOND_CLIENT_TLS_KEY.
+func WithClientCertificate(certificate, key string) Option {
+	return func(s *settings) error {
+		const name = "WithClientCertificate"
+		if err := withFile(name, certificate, func(s *settings) *file { return &s.files.certificate })(s); err != nil {
+			return err
+		}
+		return withFile(name, key, func(s *settings) *file { return &s.files.key })(s)
+	}
+}
+
+// WithTokenFile sends the token in a file with every call and watch. The file is read again when it changes. Without TLS
+// the address must be a loopback address or a Unix socket. The default is the environment variable SESSIOND_TOKEN_FILE.
+func WithTokenFile(path string) Option {
+	return withFile("WithTokenFile", path, func(s *settings) *file { return &s.files.token })
+}
+
+func withFile(option, path string, field func(*settings) *file) Option {
+	return func(s *settings) error {
+		if path == "" {
+			return fmt.Errorf("sessiond: %s has an empty path", option)
+		}
+		*field(s) = file{path, option}
+		return nil
+	}
+}
+
 // WithDialOptions passes options to gRPC, after the defaults of this package: transport credentials for TLS, per-call
 // credentials for tokens, interceptors.
 func WithDialOptions(options ...grpc.DialOption) Option {
@@ -126,11 +160,7 @@ func WithDialOptions(options ...grpc.DialOption) Option {
 }
 
 // dialOptions returns the defaults, then those of the caller, which win.
-func dialOptions(secure bool, more []grpc.DialOption) []grpc.DialOption {
-	transport := insecure.NewCredentials()
-	if secure {
-		transport = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
-	}
+func dialOptions(transport credentials.TransportCredentials, more []grpc.DialOption) []grpc.DialOption {
 	defaults := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
 		// A sidecar restarts quickly. With gRPC's own backoff (1 s to 2 minutes) the channel would stay down long after
@@ -148,5 +178,5 @@ func dialOptions(secure bool, more []grpc.DialOption) []grpc.DialOption {
 		// An idle channel would make the first call after a pause pay for a new connection.
 		grpc.WithIdleTimeout(0),
 	}
-	return append(defaults, more...)
+	return slices.Concat(defaults, withTraceContext(), more)
 }

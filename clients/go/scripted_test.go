@@ -60,6 +60,10 @@ func TestRetries(t *testing.T) {
 		"with a delay":               {refusal(codes.ResourceExhausted, "OVERLOADED", "yes", durationpb.New(time.Millisecond)), 3},
 		"no":                         {refusal(codes.Internal, "INTERNAL", "no"), 1},
 		"a value of a newer server":  {refusal(codes.Unavailable, "NEW", "perhaps"), 1},
+		"unauthenticated":            {refusal(codes.Unauthenticated, "UNAUTHENTICATED", "no"), 1},
+		"permission denied":          {refusal(codes.PermissionDenied, "PERMISSION_DENIED", "no"), 1},
+		"unauthenticated by a proxy": {status.Error(codes.Unauthenticated, "no token"), 1},
+		"denied by a proxy":          {status.Error(codes.PermissionDenied, "not you"), 1},
 		"an error without ErrorInfo": {status.Error(codes.Internal, "broken"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,9 +40,9 @@ var (
 )
 
 // New returns a service for the server at address: `HOST:PORT`, `unix:/PATH`, `http(s)://HOST:PORT`, `sessiond://HOST:PORT`
-// or `sessiond:///PATH` of a unix socket. `https` uses TLS with the certificates of the system. A URI may set `timeout` (in
+// or `sessiond:///PATH` of a unix socket. `https` uses TLS, by default with the authorities of the system. A URI may set `timeout` (in
 // seconds) and `stale`: `sessiond://127.0.0.1:50051?timeout=5&stale=error`; options win. New does not connect; the first
-// call does. The error is that of an invalid address or option.
+// call does. The error is that of an invalid address, option or file.
 func New(address string, options ...Option) (*Service, error) {
 	parsed, err := parseAddress(address)
 	if err != nil {
@@ -60,7 +60,7 @@ func New(address string, options ...Option) (*Service, error) {
 			return nil, err
 		}
 	}
-	connected, err := newClient(parsed.target, chosen, parsed.tls)
+	connected, err := newClient(parsed, chosen)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type Server struct {
 
 	tb        testing.TB
 	store     string
+	more      []string
 	directory string
 	command   *exec.Cmd
 	drained   chan struct{}
@@ -40,10 +41,10 @@ func Start(tb testing.TB, store string) *Server {
 	return StartOn(tb, store, "127.0.0.1:0")
 }
 
-// StartOn is [Start] with an address to listen on.
-func StartOn(tb testing.TB, store, listen string) *Server {
+// StartOn is [Start] with an address to listen on, and further arguments.
+func StartOn(tb testing.TB, store, listen string, more ...string) *Server {
 	tb.Helper()
-	server := &Server{tb: tb, store: store, directory: tb.TempDir()}
+	server := &Server{tb: tb, store: store, more: more, directory: tb.TempDir()}
 	server.start(listen)
 	tb.Cleanup(server.Kill)
 	return server
@@ -72,7 +73,7 @@ func (s *Server) start(listen string) {
 		s.tb.Fatal(err)
 	}
 	defer log.Close()
-	s.command = exec.Command(program, "serve", "--listen", listen, "--store", s.store)
+	s.command = exec.Command(program, append([]string{"serve", "--listen", listen, "--store", s.store}, s.more...)...)
 	s.command.Dir = s.directory
 	s.command.Stderr = log
 	// The environment may configure a sessiond of its own, which must not affect the tests.
