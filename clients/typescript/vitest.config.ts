@@ -11,5 +11,12 @@ export default defineConfig({
     testTimeout: 300_000,
     hookTimeout: 300_000,
     restoreMocks: true,
+    // The environment may have credentials for a sessiond of its own.
+    env: {
+      SESSIOND_TLS_CA: '',
+      SESSIOND_CLIENT_TLS_CERT: '',
+      SESSIOND_CLIENT_TLS_KEY: '',
+      SESSIOND_TOKEN_FILE: '',
+    },
   },
 });

@@ -2,6 +2,8 @@
  * Addresses of servers: `127.0.0.1:50051`, `unix:/run/sessiond.sock`, or a URI.
  */
 
+import {isIPv4, isIPv6} from 'node:net';
+
 export const DEFAULT_PORT = 50051;
 const FORMS =
   'Use HOST:PORT, unix:/PATH, sessiond://HOST:PORT, http://HOST:PORT, ' +
@@ -64,6 +66,17 @@ function parseUri(text: string): Address {
     );
   }
   return {target: `unix:${decodeURIComponent(path)}`, tls, settings};
+}
+
+/** Whether calls stay on this machine: a Unix socket or a loopback address. */
+export function isLocal({target}: Address): boolean {
+  const host = target.slice(0, target.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+  return (
+    target.startsWith('unix:') ||
+    host === 'localhost' ||
+    (isIPv4(host) && host.startsWith('127.')) ||
+    (isIPv6(host) && new URL(`http://[${host}]`).hostname === '[::1]')
+  );
 }
 
 /** `text` with a port. An IPv6 address needs brackets. `whole` appears in messages. */

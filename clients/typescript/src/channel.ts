@@ -10,25 +10,31 @@ import {
 } from '@bufbuild/protobuf';
 import {
   Client,
-  credentials as grpcCredentials,
-  Metadata,
   type CallOptions,
   type ChannelCredentials,
   type ClientOptions,
   type ClientReadableStream,
+  type Metadata,
   type ServiceError,
 } from '@grpc/grpc-js';
 import {parseAddress, type Address} from './address.js';
+import {
+  channelCredentials,
+  tokenFile,
+  type CredentialFiles,
+  type TokenFile,
+} from './credentials.js';
 import {serviceClosed} from './errors.js';
+import {callMetadata, type MetadataSource} from './metadata.js';
 
-/** The options of gRPC that are passed through. */
-export interface ChannelSettings {
-  /** Default: TLS with the public roots for `https://`, else no TLS. */
+/** Credentials, and the options of gRPC that are passed through. */
+export interface ChannelSettings extends CredentialFiles {
+  /** Instead of TLS files. */
   readonly credentials?: ChannelCredentials;
   /** Options and interceptors of the channel, added to the defaults. */
   readonly channelOptions?: ClientOptions;
-  /** Metadata of every call, such as a token, or a function that makes it. */
-  readonly metadata?: Metadata | (() => Metadata | Promise<Metadata>);
+  /** Metadata of every call, or a function that makes it for each attempt. What it sets wins over the token file. */
+  readonly metadata?: MetadataSource;
 }
 
 const DEFAULT_OPTIONS: ClientOptions = {
@@ -58,18 +64,20 @@ export class Connection {
   closed = false;
   readonly watches = new Set<Stoppable>();
   readonly #client: Client;
-  readonly #settings: ChannelSettings;
+  readonly #metadata: () => Promise<Metadata>;
   readonly #inFlight = new Map<object, Cancellable | undefined>();
   #wakeups: (() => void)[] = [];
 
-  constructor({target, tls}: Address, settings: ChannelSettings) {
-    const credentials =
-      settings.credentials ??
-      (tls ? grpcCredentials.createSsl() : grpcCredentials.createInsecure());
-    this.#settings = settings;
+  constructor(
+    target: string,
+    credentials: ChannelCredentials,
+    options: ClientOptions | undefined,
+    metadata: () => Promise<Metadata>,
+  ) {
+    this.#metadata = metadata;
     this.#client = new Client(target, credentials, {
       ...DEFAULT_OPTIONS,
-      ...settings.channelOptions,
+      ...options,
     });
   }
 
@@ -164,13 +172,6 @@ export class Connection {
     this.#client.close();
   }
 
-  async #metadata(): Promise<Metadata> {
-    const {metadata} = this.#settings;
-    return typeof metadata === 'function'
-      ? await metadata()
-      : (metadata ?? new Metadata());
-  }
-
   #wake(): void {
     const wakeups = this.#wakeups;
     this.#wakeups = [];
@@ -200,17 +201,34 @@ export class Connection {
 export class Connections {
   readonly #address: Address;
   readonly #settings: ChannelSettings;
+  readonly #credentials: ChannelCredentials;
+  readonly #token: TokenFile | undefined;
   #current: Connection | undefined;
 
-  /** @throws TypeError: not an address. */
+  /** @throws TypeError: not an address, or files that cannot be used. */
   constructor(address: string | Address, settings: ChannelSettings) {
     this.#address =
       typeof address === 'string' ? parseAddress(address) : address;
     this.#settings = settings;
+    const {credentials, tlsCa, tlsCert, tlsKey} = settings;
+    if (credentials && (tlsCa ?? tlsCert ?? tlsKey) !== undefined) {
+      throw new TypeError(
+        'credentials exclude tlsCa, tlsCert and tlsKey. Use one or the other.',
+      );
+    }
+    this.#credentials =
+      credentials ?? channelCredentials(this.#address, settings);
+    const encrypted = this.#credentials._isSecure();
+    this.#token = tokenFile(this.#address, settings, encrypted);
   }
 
   current(): Connection {
-    this.#current ??= new Connection(this.#address, this.#settings);
+    this.#current ??= new Connection(
+      this.#address.target,
+      this.#credentials,
+      this.#settings.channelOptions,
+      () => callMetadata(this.#settings.metadata, this.#token),
+    );
     return this.#current;
   }
 

@@ -74,6 +74,12 @@ export class SessiondInvalidError extends SessiondError {}
  */
 export class SessiondUnavailableError extends SessiondError {}
 
+/** The server does not accept the token or the certificate, or misses it. */
+export class SessiondUnauthenticatedError extends SessiondError {}
+
+/** The server knows the caller, who may not do this. */
+export class SessiondPermissionDeniedError extends SessiondError {}
+
 /** The deadline expired. A write may have been applied; an append can be called again. */
 export class SessiondDeadlineError extends SessiondError {}
 
@@ -98,6 +104,8 @@ const BY_CODE: Partial<Record<Code, typeof SessiondError>> = {
   [Code.INVALID_ARGUMENT]: SessiondInvalidError,
   [Code.UNAVAILABLE]: SessiondUnavailableError,
   [Code.DEADLINE_EXCEEDED]: SessiondDeadlineError,
+  [Code.UNAUTHENTICATED]: SessiondUnauthenticatedError,
+  [Code.PERMISSION_DENIED]: SessiondPermissionDeniedError,
 };
 
 /** The error of a status: by reason for a conflict, else by code. */

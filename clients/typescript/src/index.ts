@@ -17,11 +17,13 @@
  * * `events.ts`, `foreign.ts`, `sessions.ts`, `operations.ts`, `state.ts`, `json.ts` and `times.ts` convert
  *   between ADK's objects and messages (`gen/`, which `generate` writes).
  * * `client.ts` calls the server: `channel.ts` keeps the channel, `retry.ts` the delays between attempts.
+ * * `credentials.ts` reads TLS and token files, `metadata.ts` makes the metadata of a call.
  * * `errors.ts` and `status.ts` map statuses to errors; `address.ts` parses addresses.
  */
 
 export type {ChannelSettings} from './channel.js';
 export type {ScopeAddress, SessionAddress} from './client.js';
+export type {CredentialFiles} from './credentials.js';
 export {
   SessiondAlreadyExistsError,
   SessiondClosedError,
@@ -30,7 +32,9 @@ export {
   SessiondError,
   SessiondInvalidError,
   SessiondNotFoundError,
+  SessiondPermissionDeniedError,
   SessiondStaleError,
+  SessiondUnauthenticatedError,
   SessiondUnavailableError,
   StateValueError,
 } from './errors.js';

@@ -62,11 +62,13 @@ test('every error and option is described', () => {
   }
   const source =
     readFileSync(join(PACKAGE, 'src/service.ts'), 'utf8') +
-    readFileSync(join(PACKAGE, 'src/channel.ts'), 'utf8');
+    readFileSync(join(PACKAGE, 'src/channel.ts'), 'utf8') +
+    readFileSync(join(PACKAGE, 'src/credentials.ts'), 'utf8');
   const options = [...source.matchAll(/^ {2}readonly (\w+)\?:/gm)].map(
     ([, name]) => name,
   );
   expect(options).toContain('timeoutMs');
+  expect(options).toContain('tokenFile');
   for (const option of options.filter(name => name !== 'operations')) {
     expect(README).toContain(`\`${option}\``);
   }

@@ -49,14 +49,18 @@ export class Server {
   readonly directory = mkdtempSync(join(tmpdir(), 'sessiond-ts-'));
   #process: ChildProcess | undefined;
 
-  private constructor(readonly store: string) {}
+  private constructor(
+    readonly store: string,
+    readonly more: readonly string[],
+  ) {}
 
-  /** Starts a server and waits until it prints its address. */
+  /** Starts a server and waits until it prints its address. `more` are further arguments. */
   static async start(
     store = 'memory:',
     listen = '127.0.0.1:0',
+    ...more: string[]
   ): Promise<Server> {
-    const server = new Server(store);
+    const server = new Server(store, more);
     await server.#start(listen.replace('DIRECTORY', server.directory));
     return server;
   }
@@ -72,7 +76,7 @@ export class Server {
     const log = openSync(logFile, 'a');
     const child = spawn(
       program(),
-      ['serve', '--listen', listen, '--store', this.store],
+      ['serve', '--listen', listen, '--store', this.store, ...this.more],
       {cwd: this.directory, env, stdio: ['ignore', 'pipe', log]},
     );
     closeSync(log);
