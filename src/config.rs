@@ -167,7 +167,7 @@ impl LimitArgs {
     }
 }
 
-/// Whom calls come from. Without any of these settings, and without client certificates, every caller may do everything.
+/// Whom calls come from, and what they may do. Without any of these settings, and without client certificates, every caller may do everything.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Identity")]
 pub struct IdentityArgs {
@@ -190,6 +190,10 @@ pub struct IdentityArgs {
     /// Callers of a Unix socket are identified by the user id of their process
     #[arg(long, env = "SESSIOND_UNIX_PEERS", value_parser = BoolishValueParser::new())]
     pub unix_peers: bool,
+
+    /// TOML file that says what each caller may do; without it every caller may do everything
+    #[arg(long, env = "SESSIOND_POLICY", value_name = "PATH")]
+    pub policy: Option<PathBuf>,
 }
 
 /// What only a store on PostgreSQL has.

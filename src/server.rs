@@ -8,6 +8,7 @@ mod connections;
 mod front;
 mod health;
 mod identity;
+mod policy;
 mod reload;
 mod tls;
 
@@ -21,6 +22,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
+    access::Policies,
     config::{Config, Listen},
     engine::{Engine, EngineOptions, new_store_id},
     rpc::{self, BareIds},
@@ -30,7 +32,11 @@ use connections::{Access, Edge, Listener};
 use front::Front;
 use health::Phase;
 use identity::Authenticator;
+use reload::Reload;
 use tls::{Protocol, Tls};
+
+/// The message for a policy whose rules would name nobody.
+const UNIDENTIFIED: &str = "--policy is about callers, and nothing says who they are. Pass --tls-client-ca, --jwt-keys, --token-hashes, or --unix-peers with a Unix socket.";
 
 /// A server that takes calls.
 pub struct Running {
@@ -50,6 +56,13 @@ pub struct Running {
 pub async fn start(config: &Config) -> Result<Running, String> {
     let tls = Tls::load(&config.tls)?;
     let authenticator = Arc::new(Authenticator::load(&config.identity)?);
+    let policy = match &config.identity.policy {
+        Some(path) if authenticator.identifies() || config.tls.tls_client_ca.is_some() => {
+            Some(policy::load(path)?)
+        }
+        Some(_) => return Err(UNIDENTIFIED.into()),
+        None => None,
+    };
     let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
@@ -65,7 +78,10 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
-    let files: Vec<_> = tls.iter().map(Tls::files).chain(authenticator.files()).collect();
+    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
+    let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
+    let files: Vec<_> =
+        tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
     let reloading =
         (!files.is_empty()).then(|| tokio::spawn(reload::follow(files, reload_interval)));
     let reloading = reloading.map(AbortOnDropHandle::new);
@@ -87,7 +103,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         temp_idle_secs: config.temp_idle,
         limits: config.limits.options(),
     };
-    let engine = Arc::new(Engine::new(store, options));
+    let policies = policies.unwrap_or_default();
+    let engine = Arc::new(Engine::with_policies(store, options, policies));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());

@@ -73,7 +73,7 @@ pub enum WatchItem {
 /// A running watch. Dropping it ends it.
 pub struct Watch {
     engine: Arc<Engine>,
-    context: RequestContext,
+    pub(super) context: RequestContext,
     policies: Policies,
     scope: Scope,
     position: Position,
@@ -204,6 +204,8 @@ impl Watch {
                 return Ok((WatchItem::CaughtUp, self.position));
             }
             if self.complete && !self.wait(heartbeat.as_mut()).await {
+                // Nothing was read meanwhile, and a credential ends without a sign.
+                self.engine.store.check(&self.context, &mut self.query())?;
                 return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
             }
             if !self.read().await? {
@@ -219,13 +221,7 @@ impl Watch {
         for subscription in &mut self.subscriptions {
             subscription.mark_unchanged();
         }
-        let query = WatchQuery {
-            scope: self.scope.clone(),
-            position: self.position,
-            max_items: PAGE_ITEMS,
-            max_bytes: PAGE_BYTES,
-        };
-        let page = match self.engine.store.read_changes(&self.context, query).await {
+        let page = match self.engine.store.read_changes(&self.context, self.query()).await {
             Err(Error::SessionNotFound(_)) => return Ok(false),
             page => page?,
         };
@@ -249,6 +245,16 @@ impl Watch {
             *position = page.position;
         }
         Ok(true)
+    }
+
+    /// A read of the next page.
+    fn query(&self) -> WatchQuery {
+        WatchQuery {
+            scope: self.scope.clone(),
+            position: self.position,
+            max_items: PAGE_ITEMS,
+            max_bytes: PAGE_BYTES,
+        }
     }
 
     /// Waits until there may be something to read (true) or the heartbeat is due (false).

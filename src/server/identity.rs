@@ -48,7 +48,8 @@ pub struct Caller {
 impl Authenticator {
     /// Reads the files that the flags name.
     pub fn load(args: &IdentityArgs) -> Result<Self, String> {
-        let IdentityArgs { token_hashes, jwt_keys, jwt_issuer, jwt_audience, unix_peers } = args;
+        let IdentityArgs { token_hashes, jwt_keys, jwt_issuer, jwt_audience, unix_peers, .. } =
+            args;
         let static_tokens = match token_hashes {
             Some(path) => Some(Arc::new(static_tokens::load(path)?)),
             None => None,
@@ -67,6 +68,11 @@ impl Authenticator {
         let static_tokens = self.static_tokens.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
         let jwt = self.jwt.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
         static_tokens.chain(jwt).collect()
+    }
+
+    /// Whether callers have an identity, also without a certificate.
+    pub fn identifies(&self) -> bool {
+        self.takes_tokens() || self.unix_peers
     }
 
     /// Whether callers have to show a token, if their connection has no identity.
@@ -97,7 +103,7 @@ impl Authenticator {
         self: &Arc<Self>,
         own: Option<Result<Arc<Identity>, CredentialFault>>,
     ) -> Option<Arc<Caller>> {
-        let is_asked = own.is_some() || self.takes_tokens() || self.unix_peers;
+        let is_asked = own.is_some() || self.identifies();
         is_asked.then(|| Arc::new(Caller { authenticator: Arc::clone(self), own }))
     }
 

@@ -84,6 +84,11 @@ impl<T> Reloaded<T> {
     pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.current.borrow())
     }
+
+    /// The same, now and at every change.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
+        self.current.subscribe()
+    }
 }
 
 /// Something that follows its files.

@@ -22,7 +22,7 @@ use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
-    SessionView, StateQuery, StateView, Store, WatchPage, WatchQuery,
+    SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery,
 };
 use crate::{
     access::Policies,
@@ -84,14 +84,18 @@ impl Gate {
         Self { store, policies, limits: Limits::new(limits) }
     }
 
-    /// What a caller may do now.
-    fn permissions(&self, context: &RequestContext) -> Permissions {
-        self.policies.permissions(&context.principal)
+    /// What a caller may do now. Errors: [`Error::CredentialExpired`], of a stream that began before.
+    fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
+        let end = context.principal.identity().and_then(|identity| identity.expire_time);
+        match end.is_some_and(|end| end <= SystemClock.now()) {
+            true => Err(Error::CredentialExpired),
+            false => Ok(self.policies.permissions(&context.principal)),
+        }
     }
 
     /// The request, narrowed to what its caller may see. Errors: [`Error::PermissionDenied`].
     fn admit<T: Guarded>(&self, context: &RequestContext, mut request: T) -> Result<T, Error> {
-        request.guard(&self.permissions(context))?;
+        request.guard(&self.permissions(context)?)?;
         Ok(request)
     }
 
@@ -101,7 +105,7 @@ impl Gate {
         context: &RequestContext,
         request: &mut T,
     ) -> Result<(), Error> {
-        Ok(request.guard(&self.permissions(context))?)
+        Ok(request.guard(&self.permissions(context)?)?)
     }
 
     /// The policies, whose changes a watch follows.
@@ -159,7 +163,7 @@ impl Gate {
         context: &RequestContext,
         mut query: KeyChangeQuery,
     ) -> Result<KeyChangePage, Error> {
-        let permissions = self.permissions(context);
+        let permissions = self.permissions(context)?;
         query.guard(&permissions)?;
         let mut page = in_time(context, self.store.list_key_changes(query)).await?;
         for change in &mut page.changes {

@@ -9,7 +9,8 @@ use crate::{
     access::{Identity, Policies, Policy, Principal, parse},
     domain::{permission::Right, scope::Scope},
     store::{
-        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionsQuery, StateUpdate, UsersQuery,
+        ApplicationsQuery, KeyChangeQuery, SessionOrder, SessionsQuery, StateUpdate, SystemClock,
+        UsersQuery,
     },
 };
 
@@ -298,4 +299,33 @@ async fn state_of_an_application_is_changed_by_those_who_may() {
     };
     assert_eq!(denied(update("team").await), Right::WriteAppState);
     update("root").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_the_credential_of_its_caller() {
+    let guarded = guarded();
+    let key = address("shop", "alice", "s");
+    guarded.create("root", key.clone()).await.unwrap();
+    let until = |expire_time| {
+        let identity = Identity {
+            name: "root".into(),
+            aliases: Vec::new(),
+            claims: BTreeMap::new(),
+            expire_time: Some(expire_time),
+        };
+        let principal = Principal::Identified(Arc::new(identity));
+        RequestContext { principal, ..RequestContext::internal() }
+    };
+    let scope = Scope::Session(key);
+    let now = SystemClock.now();
+    let past = until(now);
+    let refused = guarded.world.engine.watch(&past, scope.clone(), WatchFrom::Now).await;
+    assert_eq!(refused.map(drop), Err(Error::CredentialExpired));
+    let soon = now.plus(3600, 0).unwrap();
+    let mut watch = guarded.world.engine.watch(&until(soon), scope, WatchFrom::Now).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().unwrap().0, WatchItem::CaughtUp);
+    assert!(matches!(watch.next().await.unwrap().unwrap().0, WatchItem::Heartbeat(_)));
+    // The time of the process cannot be set forward, but the credential can be set back.
+    watch.context = past;
+    assert_eq!(watch.next().await.unwrap().map(drop), Err(Error::CredentialExpired));
 }

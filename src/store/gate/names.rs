@@ -18,7 +18,7 @@ impl Gate {
         context: &RequestContext,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        let Some(seen) = self.permissions(context).applications(Right::Admin)? else {
+        let Some(seen) = self.permissions(context)?.applications(Right::Admin)? else {
             return in_time(context, self.store.list_applications(query)).await;
         };
         let ApplicationsQuery { after, max_items } = query;
@@ -37,7 +37,7 @@ impl Gate {
         context: &RequestContext,
         query: UsersQuery,
     ) -> Result<NamePage<UserId>, Error> {
-        let Users::Only(seen) = self.permissions(context).users(Right::Admin, &query.app_name)?
+        let Users::Only(seen) = self.permissions(context)?.users(Right::Admin, &query.app_name)?
         else {
             return in_time(context, self.store.list_users(query)).await;
         };

@@ -30,7 +30,7 @@ impl Gate {
         context: &RequestContext,
         query: SessionsQuery,
     ) -> Result<SessionPage, Error> {
-        let permissions = self.permissions(context);
+        let permissions = self.permissions(context)?;
         if let Some(user) = &query.user_id {
             permissions.require(Right::Read, &query.app_name, Some(user))?;
             return in_time(context, self.store.list_sessions(query)).await;
