@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
 /// An authority with its certificate in a file.
 pub struct Authority {
@@ -27,6 +27,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), file }
     }
 
+    /// Names are those of hosts, addresses and URIs.
     pub fn issue(&self, common_name: &str, names: &[&str]) -> Pair {
         self.issue_for_years(common_name, names, 1975, 4096)
     }
@@ -39,8 +40,11 @@ impl Authority {
         first: i32,
         last: i32,
     ) -> Pair {
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let (uris, names): (Vec<_>, Vec<_>) =
+            names.iter().map(|name| (*name).to_owned()).partition(|name| name.contains("://"));
         let mut params = CertificateParams::new(names).unwrap();
+        let uris = uris.into_iter().map(|uri| SanType::URI(uri.try_into().unwrap()));
+        params.subject_alt_names.extend(uris);
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.not_before = rcgen::date_time_ymd(first, 1, 1);
         params.not_after = rcgen::date_time_ymd(last, 1, 1);

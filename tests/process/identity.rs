@@ -94,7 +94,7 @@ fn with<T>(token: Option<&str>, message: T) -> Request<T> {
 }
 
 /// Reads a session that is not there. `Ok`: the call came as far as that.
-async fn call(channel: &Channel, token: Option<&str>) -> Result<(), Status> {
+pub async fn call(channel: &Channel, token: Option<&str>) -> Result<(), Status> {
     let request = GetSessionRequest { key: Some(key("none")), ..GetSessionRequest::default() };
     let status = SessionServiceClient::new(channel.clone())
         .get_session(with(token, request))
@@ -104,7 +104,7 @@ async fn call(channel: &Channel, token: Option<&str>) -> Result<(), Status> {
 }
 
 /// The refusal's reason and fault.
-async fn refusal(channel: &Channel, token: Option<&str>) -> (String, String) {
+pub async fn refusal(channel: &Channel, token: Option<&str>) -> (String, String) {
     use tonic_types::StatusExt as _;
     let status = call(channel, token).await.expect_err("it is refused");
     assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
@@ -114,7 +114,7 @@ async fn refusal(channel: &Channel, token: Option<&str>) -> (String, String) {
 }
 
 /// The names of principals in the log of calls, with their methods and codes.
-fn principals(log: &str) -> BTreeSet<(String, String, String)> {
+pub fn principals(log: &str) -> BTreeSet<(String, String, String)> {
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     let calls = lines.filter(|line| line["target"] == "sessiond::calls");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -127,7 +127,7 @@ fn principals(log: &str) -> BTreeSet<(String, String, String)> {
         .collect()
 }
 
-fn names(found: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
+pub fn names(found: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
     found.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
 }
 

@@ -25,6 +25,7 @@ mod identity;
 mod jwt;
 mod leftovers;
 mod migrate;
+mod mutual_tls;
 mod policy;
 mod pty;
 mod refuse;

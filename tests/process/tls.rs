@@ -25,34 +25,34 @@ use crate::{
     harness::{Ended, PATIENCE, PROGRAM, Server, append, create, event, read},
 };
 
-const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
+pub const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
 /// A folder with an authority, and the files of a server.
-struct Files {
-    folder: TempDir,
-    authority: Authority,
+pub struct Files {
+    pub folder: TempDir,
+    pub authority: Authority,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let authority = Authority::new(folder.path(), "ca.pem");
         Self { folder, authority }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Writes a pair as `NAME.pem` and `NAME.key`.
-    fn write(&self, name: &str, (certificate, key): &Pair) {
+    pub fn write(&self, name: &str, (certificate, key): &Pair) {
         // In two steps, as the tools that renew certificates do.
         fs::write(self.path(&format!("{name}.pem")), certificate).unwrap();
         fs::write(self.path(&format!("{name}.key")), key).unwrap();
     }
 
     /// The flags of a pair.
-    fn flags(&self, name: &str) -> [String; 4] {
+    pub fn flags(&self, name: &str) -> [String; 4] {
         let path = |ending| self.path(&format!("{name}.{ending}")).display().to_string();
         ["--tls-cert".into(), path("pem"), "--tls-key".into(), path("key")]
     }
@@ -66,7 +66,7 @@ impl Files {
         Server::start_with(self.folder.path(), &arguments)
     }
 
-    fn serve_local(&self, more: &[&str]) -> Server {
+    pub fn serve_local(&self, more: &[&str]) -> Server {
         self.serve(&self.authority.issue("server", &LOCAL), more)
     }
 
