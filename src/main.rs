@@ -96,8 +96,7 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let running = server::start(config).await?;
-    let asks_certificates = config.tls.tls_client_ca.is_some();
-    greet(&running, &store::public_url(&config.store), asks_certificates);
+    greet(&running, config);
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -110,8 +109,10 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
 
 /// Prints the address, the store and what to try: one command, on a terminal three that build on each other. A closed
 /// standard output does not stop the server.
-fn greet(running: &Running, store: &str, asks_certificates: bool) {
-    let address = running.address();
+fn greet(running: &Running, config: &Config) {
+    let (address, store) = (running.address(), store::public_url(&config.store));
+    let asks_certificates = config.tls.tls_client_ca.is_some();
+    let asks_token = config.identity.token_hashes.is_some() || config.identity.jwt_keys.is_some();
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
     {
@@ -122,11 +123,16 @@ fn greet(running: &Running, store: &str, asks_certificates: bool) {
         (_, Some(host)) => ("-cacert ca.pem", host),
         _ => ("-plaintext", address),
     };
+    // A client with a certificate needs no token.
+    let token = match asks_token && !asks_certificates {
+        true => " -rpc-header \"authorization: Bearer $(cat token)\"",
+        false => "",
+    };
     let mut out = io::stdout().lock();
     let text = format!("sessiond listens on {address} and stores in {store}\n");
     let text = text
-        // With TLS the lines would need the names of files and of the host in the certificate.
-        + &if out.is_terminal() && !address.starts_with("https://") {
+        // With TLS or tokens the lines would need the names of files and of the host in the certificate.
+        + &if out.is_terminal() && !address.starts_with("https://") && token.is_empty() {
             let server = match address {
                 DEFAULT_ADDRESS => String::new(),
                 _ => format!(" --server {address}"),
@@ -139,7 +145,7 @@ fn greet(running: &Running, store: &str, asks_certificates: bool) {
             )
         } else {
             format!(
-                "try: grpcurl {security} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
+                "try: grpcurl {security}{token} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
             )
         };
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

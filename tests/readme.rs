@@ -174,6 +174,42 @@ fn the_commands_with_tls_work() {
 }
 
 #[test]
+fn the_commands_with_tokens_work() {
+    let Some(grpcurl) = grpcurl() else { return };
+    let folder = TempDir::new().unwrap();
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let run = |script: &str| sh(script, folder.path(), &[&grpcurl, program], "");
+    let block = |text: &str| {
+        let found = blocks().into_iter().find(|(_, block)| block.contains(text));
+        found.expect("the README shows it").1
+    };
+    let works = |script: &str| {
+        let output = run(script);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script}\n{errors}");
+    };
+    works(block("sessiond token new"));
+    works("ls -l ci.token | grep -q ^-rw-------");
+    let entries = folder.path().join("tokens.toml");
+    let shown = fs::read_to_string(&entries).unwrap() + block("[[token]]");
+    fs::write(&entries, shown).unwrap();
+    let entries = entries.display().to_string();
+    let tokens = ["--listen", "127.0.0.1:0", "--token-hashes", &entries];
+    let server = Server::start_with(folder.path(), &tokens);
+    let calls = block("-rpc-header").replace("127.0.0.1:50051", &server.address);
+    works(&calls);
+    works(&format!("mv ci.token token\n{}", server.to_try));
+    // Without its token each of the same commands is refused.
+    for line in calls.lines() {
+        let line = line.replace(" --token-file ci.token", "");
+        let line = line.replace("-rpc-header \"authorization: Bearer $(cat ci.token)\"", "");
+        let output = run(&line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains("CREDENTIAL_MISSING"), "{errors}");
+    }
+}
+
+#[test]
 fn the_first_conversation_answers_what_the_readme_shows() {
     let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
