@@ -103,7 +103,7 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Log each call: method, request id, code, duration and bytes, and nothing of its content
+    /// Log each call: method, request id, principal, code, duration and bytes, and nothing of its content
     #[arg(long, env = "SESSIOND_LOG_CALLS", value_parser = BoolishValueParser::new())]
     pub log_calls: bool,
 

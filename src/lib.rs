@@ -28,9 +28,10 @@
 //! same for every store.
 //!
 //! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
-//! 2. `server/front.rs` counts the call as in flight and passes it to the services, once the store is open.
+//! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, and passes it to the services, once the
+//!    store is open.
 //! 3. `rpc/services.rs` has the handler: decode, call, encode.
-//! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id.
+//! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` turns the request into a [`store::Append`]: it collects all faults to report them at once, and
 //!    computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
