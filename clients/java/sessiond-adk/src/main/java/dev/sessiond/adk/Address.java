@@ -28,6 +28,22 @@ record Address(String target, String authority, boolean tls, Map<String, String>
     return target.startsWith("unix:");
   }
 
+  /** Whether calls stay on this machine: a Unix socket or a loopback address. */
+  boolean isLocal() {
+    String place = place();
+    String host = place.substring(0, Math.max(place.lastIndexOf(':'), 0));
+    // A name other than localhost is not looked up: it can change its address.
+    return isUnix()
+        || host.equals("localhost")
+        || host.matches("127(\\.[0-9]{1,3}){3}")
+        || host.matches("\\[[0:]*:0*1]");
+  }
+
+  /** The target for messages. */
+  String place() {
+    return isUnix() ? target : decode(target.substring("dns:///".length()));
+  }
+
   /** Parses an address. The exception's message lists the valid forms. */
   static Address parse(String address) {
     String text = address.strip();
@@ -109,7 +125,9 @@ record Address(String target, String authority, boolean tls, Map<String, String>
         || Integer.parseInt(port) > 65535) {
       throw invalid(text, "the port '" + port + "'");
     }
-    return new Address("dns:///" + host + ":" + port, "", tls, settings);
+    // java.net.URI, by which gRPC reads targets, has no brackets in a path.
+    String escaped = host.replace("[", "%5B").replace("]", "%5D");
+    return new Address("dns:///" + escaped + ":" + port, "", tls, settings);
   }
 
   private static IllegalArgumentException invalid(String text, String fault) {

@@ -66,7 +66,7 @@ final class Calls {
     return Single.defer(
             () -> {
               long deadline = System.nanoTime() + timeout.toNanos();
-              Context context = Context.current().fork();
+              Context context = TraceContext.fork();
               AtomicInteger attempts = new AtomicInteger();
               return Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
                   // Recursion would nest an operator per attempt.

@@ -6,11 +6,9 @@ import io.grpc.ChannelCredentials;
 import io.grpc.ClientCall;
 import io.grpc.Context;
 import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
 import io.grpc.MethodDescriptor;
-import io.grpc.TlsChannelCredentials;
 import io.reactivex.rxjava3.core.Completable;
 import io.reactivex.rxjava3.subjects.CompletableSubject;
 import java.time.Duration;
@@ -27,15 +25,13 @@ final class Connection {
 
   Connection(
       Address address,
-      @Nullable ChannelCredentials credentials,
+      ChannelCredentials credentials,
       @Nullable CallCredentials callCredentials,
       Consumer<ManagedChannelBuilder<?>> configure) {
-    ChannelCredentials chosen =
-        credentials != null
-            ? credentials
-            : address.tls() ? TlsChannelCredentials.create() : InsecureChannelCredentials.create();
     ManagedChannelBuilder<?> builder =
-        Grpc.newChannelBuilder(address.target(), chosen)
+        Grpc.newChannelBuilder(address.target(), credentials)
+            // Runs after interceptors that are added later, and keeps what they have set.
+            .intercept(new TraceContext())
             // Calls does the retries, as it knows which calls may be sent again.
             .disableRetry();
     if (!address.isUnix()) {

@@ -28,6 +28,8 @@ final class Errors {
       case INVALID_ARGUMENT -> new SessiondInvalidException(call, cause);
       case UNAVAILABLE -> new SessiondUnavailableException(call, cause);
       case DEADLINE_EXCEEDED -> new SessiondDeadlineException(call, cause);
+      case UNAUTHENTICATED -> new SessiondUnauthenticatedException(call, cause);
+      case PERMISSION_DENIED -> new SessiondPermissionDeniedException(call, cause);
       default -> new SessiondException(call, cause);
     };
   }

@@ -3,9 +3,11 @@ package dev.sessiond.adk;
 import com.google.errorprone.annotations.CanIgnoreReturnValue;
 import io.grpc.CallCredentials;
 import io.grpc.ChannelCredentials;
+import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannelBuilder;
 import io.reactivex.rxjava3.core.Scheduler;
 import io.reactivex.rxjava3.schedulers.Schedulers;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
@@ -21,8 +23,10 @@ public final class ServiceBuilder {
   boolean shareTemp;
   Duration closeGrace = Duration.ofSeconds(5);
   Scheduler scheduler = Schedulers.io();
-  @Nullable ChannelCredentials channelCredentials;
-  @Nullable CallCredentials callCredentials;
+  Map<String, String> environment = System.getenv();
+  private final CredentialFiles files = new CredentialFiles();
+  private @Nullable ChannelCredentials channelCredentials;
+  private @Nullable CallCredentials callCredentials;
   Consumer<ManagedChannelBuilder<?>> configure = channel -> {};
 
   ServiceBuilder(Address address) {
@@ -90,14 +94,46 @@ public final class ServiceBuilder {
     return this;
   }
 
-  /** TLS, as {@code TlsChannelCredentials}; by default what the address says. */
+  /**
+   * PEM file with the authority of the server's certificate, for an https address. By default the
+   * environment variable {@code SESSIOND_TLS_CA} names it, and otherwise Java's own are trusted.
+   */
+  @CanIgnoreReturnValue
+  public ServiceBuilder tlsCa(Path value) {
+    files.ca(Objects.requireNonNull(value, "tlsCa"));
+    return this;
+  }
+
+  /**
+   * PEM files with the client's certificate and its key (PKCS #8), for a server that asks for one.
+   * By default {@code SESSIOND_CLIENT_TLS_CERT} and {@code SESSIOND_CLIENT_TLS_KEY} name them.
+   */
+  @CanIgnoreReturnValue
+  public ServiceBuilder clientCertificate(Path certificate, Path key) {
+    files.clientCertificate(
+        Objects.requireNonNull(certificate, "certificate"), Objects.requireNonNull(key, "key"));
+    return this;
+  }
+
+  /**
+   * File with a token that is sent with every call and watch. It is read again when it changes.
+   * Without TLS the address must be a loopback address or a Unix socket. By default {@code
+   * SESSIOND_TOKEN_FILE} names it.
+   */
+  @CanIgnoreReturnValue
+  public ServiceBuilder tokenFile(Path value) {
+    files.token(Objects.requireNonNull(value, "tokenFile"));
+    return this;
+  }
+
+  /** TLS, as {@code TlsChannelCredentials}, instead of files. */
   @CanIgnoreReturnValue
   public ServiceBuilder channelCredentials(ChannelCredentials value) {
     this.channelCredentials = value;
     return this;
   }
 
-  /** Tokens of each call. */
+  /** Tokens of each call, instead of a file. */
   @CanIgnoreReturnValue
   public ServiceBuilder callCredentials(CallCredentials value) {
     this.callCredentials = value;
@@ -109,6 +145,33 @@ public final class ServiceBuilder {
   public ServiceBuilder configureChannel(Consumer<ManagedChannelBuilder<?>> value) {
     this.configure = Objects.requireNonNull(value, "configure");
     return this;
+  }
+
+  ChannelCredentials chosenChannelCredentials() {
+    if (channelCredentials == null) {
+      files.addTlsOf(environment);
+      return files.channelCredentials(address);
+    }
+    if (files.hasTls()) {
+      throw new IllegalArgumentException(
+          "channelCredentials exclude tlsCa and clientCertificate. Use one or the other.");
+    }
+    return channelCredentials;
+  }
+
+  @Nullable CallCredentials chosenCallCredentials() {
+    if (callCredentials == null) {
+      files.addTokenOf(environment);
+      boolean encrypted =
+          channelCredentials == null
+              ? address.tls()
+              : !(channelCredentials instanceof InsecureChannelCredentials);
+      return files.callCredentials(address, encrypted);
+    }
+    if (files.hasToken()) {
+      throw new IllegalArgumentException("callCredentials exclude tokenFile. Use one of them.");
+    }
+    return callCredentials;
   }
 
   /** Builds the service, which connects at its first call. */

@@ -74,8 +74,8 @@ public final class SessiondSessionService extends Extensions
     this.connection =
         new Connection(
             builder.address,
-            builder.channelCredentials,
-            builder.callCredentials,
+            builder.chosenChannelCredentials(),
+            builder.chosenCallCredentials(),
             builder.configure);
     this.closeGrace = builder.closeGrace;
     this.calls = new Calls(connection, builder.timeout, builder.retry, builder.scheduler);

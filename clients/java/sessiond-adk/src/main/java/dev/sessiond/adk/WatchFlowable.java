@@ -45,7 +45,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
 
   @Override
   protected void subscribeActual(Subscriber<? super WatchItem> subscriber) {
-    Following following = new Following(subscriber, Context.current().fork());
+    Following following = new Following(subscriber, TraceContext.fork());
     subscriber.onSubscribe(following);
     following.begin();
   }

@@ -5,9 +5,13 @@ import com.google.protobuf.Duration;
 import com.google.rpc.Code;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
+import dev.sessiond.v1.SessionDeleted;
 import dev.sessiond.v1.StateServiceGrpc;
 import dev.sessiond.v1.UpdateStateRequest;
 import dev.sessiond.v1.UpdateStateResponse;
+import dev.sessiond.v1.WatchRequest;
+import dev.sessiond.v1.WatchResponse;
+import dev.sessiond.v1.WatchServiceGrpc;
 import io.grpc.Grpc;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Metadata;
@@ -20,6 +24,7 @@ import io.grpc.protobuf.StatusProto;
 import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.util.ArrayDeque;
+import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
@@ -31,10 +36,30 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
   private final Queue<StatusRuntimeException> failures = new ArrayDeque<>();
   private final Server server;
 
+  /** Watches whose session is deleted at once. */
+  private final WatchServiceGrpc.WatchServiceImplBase watches =
+      new WatchServiceGrpc.WatchServiceImplBase() {
+        @Override
+        public void watch(WatchRequest request, StreamObserver<WatchResponse> responses) {
+          StatusRuntimeException failure = failures.poll();
+          if (failure != null) {
+            responses.onError(failure);
+            return;
+          }
+          responses.onNext(
+              WatchResponse.newBuilder()
+                  .setCursor("c")
+                  .setSessionDeleted(SessionDeleted.getDefaultInstance())
+                  .build());
+          responses.onCompleted();
+        }
+      };
+
   ScriptedServer() throws IOException {
     server =
         Grpc.newServerBuilderForPort(0, InsecureServerCredentials.create())
             .addService(this)
+            .addService(watches)
             .intercept(this)
             .build()
             .start();
@@ -42,6 +67,12 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
 
   String address() {
     return "127.0.0.1:" + server.getPort();
+  }
+
+  /** What each call and watch has sent under a name, or "". */
+  List<String> sent(String name) {
+    Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
+    return headers.stream().map(one -> one.containsKey(key) ? one.get(key) : "").toList();
   }
 
   void fail(Code code, String reason, String retryable) {

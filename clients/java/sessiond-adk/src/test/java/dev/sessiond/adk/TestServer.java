@@ -25,18 +25,22 @@ public final class TestServer implements AutoCloseable {
 
   private final Path directory;
   private final String store;
+  private final List<String> more;
   private Process process;
   private String address;
 
-  private TestServer(Path directory, String store, String listen) throws IOException {
+  private TestServer(Path directory, String store, String listen, List<String> more)
+      throws IOException {
     this.directory = directory;
     this.store = store;
+    this.more = more;
     start(listen);
   }
 
-  /** Starts a server with {@code memory:} or {@code sqlite:FILE}. */
-  public static TestServer start(Path directory, String store, String listen) throws IOException {
-    return new TestServer(directory, store, listen);
+  /** Starts a server with {@code memory:} or {@code sqlite:FILE}, and further arguments. */
+  public static TestServer start(Path directory, String store, String listen, String... more)
+      throws IOException {
+    return new TestServer(directory, store, listen, List.of(more));
   }
 
   /** Starts a server on a free loopback port. */
@@ -79,6 +83,7 @@ public final class TestServer implements AutoCloseable {
   private void start(String listen) throws IOException {
     List<String> command = new ArrayList<>(List.of(program().toString(), "serve"));
     command.addAll(List.of("--listen", listen, "--store", store));
+    command.addAll(more);
     ProcessBuilder builder = new ProcessBuilder(command).directory(directory.toFile());
     // The environment may configure a sessiond of its own.
     builder.environment().keySet().removeIf(name -> name.startsWith("SESSIOND_"));

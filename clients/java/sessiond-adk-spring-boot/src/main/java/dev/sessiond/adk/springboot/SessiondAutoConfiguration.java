@@ -41,6 +41,15 @@ public class SessiondAutoConfiguration {
     if (properties.stale() != null) {
       service.stale(properties.stale());
     }
+    if (properties.tlsCa() != null) {
+      service.tlsCa(properties.tlsCa());
+    }
+    if (properties.clientTlsCert() != null || properties.clientTlsKey() != null) {
+      service.clientCertificate(properties.clientTlsCert(), properties.clientTlsKey());
+    }
+    if (properties.tokenFile() != null) {
+      service.tokenFile(properties.tokenFile());
+    }
     channelCredentials.ifUnique(service::channelCredentials);
     callCredentials.ifUnique(service::callCredentials);
     return service.build();

@@ -5,7 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.adk.sessions.BaseSessionService;
 import com.google.adk.sessions.InMemorySessionService;
+import com.google.common.base.Throwables;
 import dev.sessiond.adk.SessiondSessionService;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.WebApplicationType;
@@ -58,6 +60,21 @@ final class SessiondAutoConfigurationTest {
       assertThat(context.getBean(BaseSessionService.class))
           .isInstanceOf(InMemorySessionService.class);
       assertThat(context.getBeanNamesForType(SessiondSessionService.class)).isEmpty();
+    }
+  }
+
+  @Test
+  void filesOfPropertiesAreUsed() {
+    for (String property :
+        List.of("sessiond.tls-ca", "sessiond.client-tls-cert", "sessiond.token-file")) {
+      Map<String, Object> properties =
+          Map.of("sessiond.target", "https://127.0.0.1:1", property, "/missing/" + property);
+      RuntimeException refused =
+          assertThrows(RuntimeException.class, () -> start(properties).close());
+      Throwable cause = Throwables.getRootCause(refused);
+      // A certificate needs its key.
+      assertThat(cause.toString())
+          .contains(property.equals("sessiond.client-tls-cert") ? "key" : "/missing/" + property);
     }
   }
 

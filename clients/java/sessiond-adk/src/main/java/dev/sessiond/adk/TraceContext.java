@@ -1,0 +1,48 @@
+package dev.sessiond.adk;
+
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
+import io.grpc.Context;
+import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.opentelemetry.api.trace.propagation.W3CTraceContextPropagator;
+
+/** Sends the OpenTelemetry context of the caller as {@code traceparent} and {@code tracestate}. */
+final class TraceContext implements ClientInterceptor {
+
+  private static final Context.Key<io.opentelemetry.context.Context> SPAN =
+      Context.key("sessiond-span");
+
+  /** gRPC's context of a call that begins now. Attempts run on threads that know no span. */
+  static Context fork() {
+    return Context.current().withValue(SPAN, io.opentelemetry.context.Context.current()).fork();
+  }
+
+  @Override
+  public <Q, R> ClientCall<Q, R> interceptCall(
+      MethodDescriptor<Q, R> method, CallOptions options, Channel next) {
+    io.opentelemetry.context.Context span = SPAN.get();
+    return new SimpleForwardingClientCall<Q, R>(next.newCall(method, options)) {
+      @Override
+      public void start(Listener<R> listener, Metadata headers) {
+        if (span != null) {
+          // Not the propagators of GlobalOpenTelemetry: asking for them would initialize it before
+          // the application has.
+          W3CTraceContextPropagator.getInstance().inject(span, headers, TraceContext::put);
+        }
+        super.start(listener, headers);
+      }
+    };
+  }
+
+  /** What an interceptor of the caller's own has set stays. */
+  private static void put(Metadata headers, String name, String value) {
+    Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
+    if (!headers.containsKey(key)) {
+      headers.put(key, value);
+    }
+  }
+}
