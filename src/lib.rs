@@ -5,9 +5,9 @@
 //! # Layers
 //!
 //! ```text
-//! main ─> server ─> rpc ─> engine ─> store ─> commit, access ─> domain      a layer knows those to its right, never to its left
-//!   ├──> cli ────────────────────────────────────────────────> domain       and the generated client
-//!   └──> offline ─────────> engine ─> store                                  for stores that no server has open, and the progress bar of cli
+//! main ─> server ─> rpc ─> engine ─> store ─> commit, access, metrics ─> domain   a layer knows those to its right, never to its left
+//!   ├──> cli ─────────────────────────────────────────────────────────> domain    and the generated client
+//!   └──> offline ─────────> engine ─> store                                        for stores that no server has open, and the progress bar of cli
 //! ```
 //!
 //! | layer | what it does | what it knows beyond the layers to its right |
@@ -15,6 +15,7 @@
 //! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
 //! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
 //! | [`access`] | who calls, and what a caller may do | nothing either |
+//! | [`metrics`] | counters, gauges and histograms of one server, and their text | prometheus |
 //! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
@@ -133,6 +134,7 @@ pub mod commit;
 pub mod config;
 pub mod domain;
 pub mod engine;
+pub mod metrics;
 pub mod offline;
 mod pem;
 pub mod proto;

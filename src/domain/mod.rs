@@ -13,6 +13,9 @@ macro_rules! named {
         }
 
         impl $type {
+            /// In the order in which they are declared.
+            pub const ALL: [Self; [$(Self::$value),*].len()] = [$(Self::$value),*];
+
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)*

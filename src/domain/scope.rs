@@ -87,9 +87,6 @@ named! {
 }
 
 impl ScopeKind {
-    /// From wide to narrow.
-    pub const ALL: [Self; 3] = [Self::Application, Self::User, Self::Session];
-
     /// Whether a key is visible from this scope: it is this scope's own or a wider one's.
     pub fn takes(self, key: &StateKey) -> bool {
         key.scope().is_some_and(|scope| scope <= self)

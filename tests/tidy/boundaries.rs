@@ -12,7 +12,7 @@ struct Boundary {
     says: &'static str,
 }
 
-const BOUNDARIES: [Boundary; 4] = [
+const BOUNDARIES: [Boundary; 5] = [
     Boundary {
         words: &["rusqlite", "libsqlite3_sys"],
         folders: &["src/store/sqlite"],
@@ -27,6 +27,11 @@ const BOUNDARIES: [Boundary; 4] = [
         words: &["tonic", "prost", "hyper", "tower"],
         folders: &["src/rpc", "src/server", "src/proto", "src/cli", "src/main"],
         says: "the wire stays in rpc, server, proto and cli",
+    },
+    Boundary {
+        words: &["prometheus"],
+        folders: &["src/metrics"],
+        says: "the exporter stays in src/metrics",
     },
     Boundary {
         words: &["indicatif"],

@@ -1,4 +1,4 @@
-//! Dependencies point down: main, server, rpc, engine, store, commit, access, domain; and cli, domain.
+//! Dependencies point down: main, server, rpc, engine, store, commit, access, metrics, domain; and cli, domain.
 
 use crate::{
     Violation,
@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 14] = [
+const KNOWS: [(&str, &[&str]); 15] = [
     (
         "main",
         &[
@@ -32,6 +32,7 @@ const KNOWS: [(&str, &[&str]); 14] = [
             "store",
             "commit",
             "access",
+            "metrics",
             "domain",
             "proto",
             "config",
@@ -39,10 +40,11 @@ const KNOWS: [(&str, &[&str]); 14] = [
             "pem",
         ],
     ),
-    ("rpc", &["engine", "store", "commit", "access", "domain", "proto"]),
-    ("engine", &["store", "commit", "access", "domain"]),
-    ("store", &["commit", "access", "domain", "pem"]),
+    ("rpc", &["engine", "store", "commit", "access", "metrics", "domain", "proto"]),
+    ("engine", &["store", "commit", "access", "metrics", "domain"]),
+    ("store", &["commit", "access", "metrics", "domain", "pem"]),
     ("access", &["domain"]),
+    ("metrics", &["domain"]),
     ("commit", &["domain"]),
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
