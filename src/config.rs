@@ -40,9 +40,14 @@ pub struct Config {
     #[command(flatten)]
     pub postgres: PostgresArgs,
 
-    /// Address of the admin listener, HOST:PORT or unix:PATH, which needs TLS beyond loopback: /livez, /readyz, /version and /log over HTTP
+    /// Address of the admin listener, HOST:PORT or unix:PATH, which needs TLS beyond loopback: /livez, /readyz, /version, /metrics and /log over HTTP
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<Listen>,
+
+    /// Number of applications whose appends are counted each for itself in the metrics, all others together
+    #[arg(long, env = "SESSIOND_METRICS_APPLICATIONS", default_value_t = 0, value_name = "COUNT",
+          value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub metrics_applications: u16,
 
     #[command(flatten)]
     pub tls: TlsArgs,

@@ -5,6 +5,7 @@
 mod admin;
 mod call_log;
 mod connections;
+mod expiry;
 mod front;
 mod health;
 mod identity;
@@ -25,9 +26,11 @@ use crate::{
     access::Policies,
     config::{Config, Listen},
     engine::{Engine, EngineOptions, new_store_id},
+    metrics::Metrics,
     rpc::{self, BareIds},
     store::{self, StoreOptions},
 };
+use call_log::CallNotes;
 use connections::{Access, Edge, Listener};
 use front::Front;
 use health::Phase;
@@ -54,7 +57,8 @@ pub struct Running {
 /// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened. An error is one or two sentences: what
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
-    let tls = Tls::load(&config.tls)?;
+    let metrics = Arc::new(Metrics::new(config.metrics_applications.into()));
+    let tls = Tls::load(&config.tls, metrics.tls())?;
     let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let policy = match &config.identity.policy {
         Some(path) if authenticator.identifies() || config.tls.tls_client_ca.is_some() => {
@@ -67,14 +71,16 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
-    let (tracker, log_calls) = (in_flight.clone(), config.log_calls);
-    let front = Front::new(Arc::clone(&services), phase.subscribe(), tracker, log_calls);
+    // Nobody sees metrics without an admin listener.
+    let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
+    let notes = CallNotes { log: config.log_calls, calls };
+    let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone(), notes);
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let serving = tokio::spawn(connections::serve(listener, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
     let admin = admin.map(|listener| {
         tracing::info!(address = listener.address(), "admin listener");
-        let routes = admin::routes(phase.subscribe());
+        let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
@@ -82,8 +88,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
     let files: Vec<_> =
         tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
-    let reloading =
-        (!files.is_empty()).then(|| tokio::spawn(reload::follow(files, reload_interval)));
+    let reloading = (!files.is_empty())
+        .then(|| tokio::spawn(reload::follow(files, reload_interval, metrics.tls().clone())));
     let reloading = reloading.map(AbortOnDropHandle::new);
 
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
@@ -94,6 +100,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         verify: config.verify,
         crash,
         postgres: config.postgres.settings(),
+        metrics: Arc::clone(&metrics),
     };
     let store = store::open(&config.store, options).await?;
     let options = EngineOptions {
@@ -102,6 +109,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         temp_invocations: config.max_invocations as usize,
         temp_idle_secs: config.temp_idle,
         limits: config.limits.options(),
+        metrics,
     };
     let policies = policies.unwrap_or_default();
     let engine = Arc::new(Engine::with_policies(store, options, policies));

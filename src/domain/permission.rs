@@ -21,10 +21,6 @@ named! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rights(u8);
 
-impl Right {
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::WriteAppState, Self::Admin];
-}
-
 impl Rights {
     pub fn has(self, right: Right) -> bool {
         self.0 & Self::bit(right) != 0

@@ -8,16 +8,38 @@ use std::{
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::prelude::*;
-use crate::domain::{delta::Delta, json::Json};
+use crate::{
+    domain::{delta::Delta, json::Json},
+    metrics::{GaugeShare, WatchMetrics},
+};
 
 type Values = BTreeMap<StateKey, Json>;
 
+/// One invocation's keys, and its part of the gauges.
+struct Invocation {
+    values: Values,
+    bytes: GaugeShare,
+    _count: GaugeShare,
+}
+
+impl Invocation {
+    fn set(&mut self, values: Values) {
+        self.bytes.set(values.iter().map(|(key, value)| bytes(key, value)).sum());
+        self.values = values;
+    }
+}
+
+/// Bytes of a key and its value.
+fn bytes(key: &StateKey, value: &Json) -> usize {
+    key.name().len() + value.len()
+}
+
 /// One invocation's keys. The lock is held through the commit of an append that changes them, so that two appends of one turn
 /// take effect one after the other.
-type Held = Arc<AsyncMutex<Values>>;
+type Held = Arc<AsyncMutex<Invocation>>;
 
 /// The locks that one append holds.
-type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Values>>;
+type Locks = BTreeMap<InvocationId, OwnedMutexGuard<Invocation>>;
 
 /// The invocations that have keys, each with the time of its last use.
 type Table = HashMap<(Incarnation, InvocationId), (Held, Time)>;
@@ -33,11 +55,18 @@ pub struct Invocations {
     max_count: usize,
     idle_secs: u32,
     table: Arc<Mutex<Table>>,
+    metrics: WatchMetrics,
 }
 
 impl Invocations {
-    pub fn new(max_bytes: usize, max_count: usize, idle_secs: u32) -> Self {
-        Self { max_bytes, max_count, idle_secs, table: Arc::default() }
+    pub fn new(max_bytes: usize, max_count: usize, idle_secs: u32, metrics: WatchMetrics) -> Self {
+        Self { max_bytes, max_count, idle_secs, table: Arc::default(), metrics }
+    }
+
+    fn empty(&self) -> Held {
+        let bytes = GaugeShare::new(&self.metrics.temp_bytes, 0);
+        let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
+        Arc::new(AsyncMutex::new(Invocation { values: Values::new(), bytes, _count: count }))
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
@@ -82,7 +111,7 @@ impl Invocations {
                     tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
                 }
                 for (invocation, values) in values {
-                    locks.entry(invocation).and_modify(|held| **held = values);
+                    locks.entry(invocation).and_modify(|held| held.set(values));
                 }
             }
             forget_empty(&mut lock(&table), incarnation, locks);
@@ -106,7 +135,7 @@ impl Invocations {
                 return Err(Error::Overloaded { what, retry_after_millis: 60_000 });
             }
         }
-        let (values, last_used) = table.entry(id).or_insert_with(|| (Held::default(), now));
+        let (values, last_used) = table.entry(id).or_insert_with(|| (self.empty(), now));
         *last_used = now.max(*last_used);
         Ok(Arc::clone(values))
     }
@@ -129,7 +158,7 @@ impl Invocations {
             Arc::clone(values)
         };
         let values = values.lock().await;
-        let entries = values.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let entries = values.values.iter().map(|(key, value)| (key.clone(), value.clone()));
         state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
@@ -164,7 +193,7 @@ fn apply(
     let (mut all, mut faults) = (BTreeMap::new(), Vec::new());
     for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
         let Some(held) = locks.get(invocation) else { continue };
-        let values = all.entry(invocation.clone()).or_insert_with(|| (**held).clone());
+        let values = all.entry(invocation.clone()).or_insert_with(|| held.values.clone());
         if let Err(fault) = change(values, delta, field, limit) {
             faults.push((*at, fault));
         }
@@ -180,12 +209,11 @@ fn change(
     limit: usize,
 ) -> Result<(), Error> {
     let results = delta.resolve(field, |key| values.get(key))?;
-    let bytes = |key: &StateKey, value: Option<&Json>| {
-        value.map_or(0, |value| key.name().len() + value.len())
-    };
-    let before: usize = values.iter().map(|(key, value)| bytes(key, Some(value))).sum();
+    let bytes_of =
+        |key: &StateKey, value: Option<&Json>| value.map_or(0, |value| bytes(key, value));
+    let before: usize = values.iter().map(|(key, value)| bytes(key, value)).sum();
     let after = results.iter().fold(before, |sum, (key, value)| {
-        sum + bytes(key, value.as_ref()) - bytes(key, values.get(key))
+        sum + bytes_of(key, value.as_ref()) - bytes_of(key, values.get(key))
     });
     if after > limit && after > before {
         return Err(Error::InvocationTooLarge(limit));
@@ -209,7 +237,7 @@ fn refuse(append: &mut Append, at: usize, fault: Error) {
 /// Gives back the places of invocations that hold nothing, as after a refusal.
 fn forget_empty(table: &mut Table, incarnation: Incarnation, locks: Locks) {
     for (invocation, values) in locks {
-        let is_empty = values.is_empty();
+        let is_empty = values.values.is_empty();
         drop(values);
         let id = (incarnation, invocation);
         // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.

@@ -6,6 +6,7 @@
 mod admin;
 mod events;
 pub mod invocations;
+mod lag;
 mod prelude;
 mod sessions;
 pub mod watch;
@@ -21,16 +22,18 @@ use uuid::Uuid;
 
 use crate::{
     access::Policies,
+    metrics::Metrics,
     store::{Condition, LimitOptions},
 };
 pub use events::{dropped_keys, submits_at_once};
 use invocations::Invocations;
+use lag::Lags;
 use prelude::*;
 pub use sessions::SessionAnswer;
 pub use watch::{Watch, WatchFrom, WatchItem};
 
 /// Bounds of what the engine holds in memory; each is a flag of `serve`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Watches at the same time. Each costs a task, a channel and a page of memory while it catches up.
     pub watches: usize,
@@ -42,6 +45,7 @@ pub struct EngineOptions {
     pub temp_idle_secs: u32,
     /// Of each caller and each application.
     pub limits: LimitOptions,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Default for EngineOptions {
@@ -52,6 +56,7 @@ impl Default for EngineOptions {
             temp_invocations: 10_000,
             temp_idle_secs: 3600,
             limits: LimitOptions::default(),
+            metrics: Arc::default(),
         }
     }
 }
@@ -69,6 +74,8 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     invocations: Invocations,
     watches: Arc<Semaphore>,
+    lags: Arc<Lags>,
+    metrics: Arc<Metrics>,
     /// Cancelled by [`Engine::drain`].
     pub draining: CancellationToken,
 }
@@ -85,15 +92,33 @@ impl Engine {
         options: EngineOptions,
         policies: Policies,
     ) -> Self {
-        let EngineOptions { watches, temp_bytes, temp_invocations, temp_idle_secs, limits } =
-            options;
+        let EngineOptions {
+            watches,
+            temp_bytes,
+            temp_invocations,
+            temp_idle_secs,
+            limits,
+            metrics,
+        } = options;
+        let of_invocations = metrics.watches.clone();
         Self {
             clock: store.clock(),
             store: Arc::new(Gate::new(store, policies, limits)),
-            invocations: Invocations::new(temp_bytes, temp_invocations, temp_idle_secs),
+            invocations: Invocations::new(
+                temp_bytes,
+                temp_invocations,
+                temp_idle_secs,
+                of_invocations,
+            ),
             watches: Arc::new(Semaphore::new(watches)),
+            lags: Lags::measured(&metrics),
+            metrics,
             draining: CancellationToken::new(),
         }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Ends watches and streams, now and from now on, with [`Error::Draining`]. Other calls go on.

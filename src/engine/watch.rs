@@ -15,7 +15,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use super::{Engine, prelude::*};
+use super::{Engine, lag::LagShare, prelude::*};
 use crate::{
     access::Policies,
     domain::Sequence,
@@ -84,6 +84,9 @@ pub struct Watch {
     complete: bool,
     caught_up: bool,
     ended: bool,
+    /// The wakes that the last page was read after.
+    wakes: u64,
+    lag: LagShare,
     _permit: OwnedSemaphorePermit,
     _place: WatchPlace,
 }
@@ -103,8 +106,9 @@ impl Engine {
             Error::Overloaded { what: Bounded::Watches, retry_after_millis: 10_000 }
         })?;
         // Subscribed before the first read: what is committed in between is seen by one or the other.
-        let subscriptions =
+        let subscriptions: Vec<_> =
             scopes_seen_from(&scope).map(|it| self.store.notifier().subscribe(&it)).collect();
+        let lag = self.lags.begin(&subscriptions);
         // A watch from a cursor or from now needs the position alone.
         let keys = (from != WatchFrom::Snapshot).then(Vec::new);
         let query = StateQuery { scope: scope.clone(), keys };
@@ -139,6 +143,8 @@ impl Engine {
             complete: false,
             caught_up: false,
             ended: false,
+            wakes: 0,
+            lag,
             _permit: permit,
             _place: place,
         })
@@ -199,6 +205,9 @@ impl Watch {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(item);
             }
+            if self.complete {
+                self.lag.delivered(self.wakes);
+            }
             if self.complete && !self.caught_up {
                 self.caught_up = true;
                 return Ok((WatchItem::CaughtUp, self.position));
@@ -218,9 +227,7 @@ impl Watch {
     async fn read(&mut self) -> Result<bool, Error> {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
-        for subscription in &mut self.subscriptions {
-            subscription.mark_unchanged();
-        }
+        self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
         let page = match self.engine.store.read_changes(&self.context, self.query()).await {
             Err(Error::SessionNotFound(_)) => return Ok(false),
             page => page?,

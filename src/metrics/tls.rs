@@ -1,6 +1,6 @@
 //! Certificates, and files that are read again.
 
-use prometheus::{IntCounter, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::register::Register;
 
@@ -16,7 +16,7 @@ pub enum TlsFile {
 #[derive(Clone)]
 pub struct TlsMetrics {
     expiry: IntGaugeVec,
-    pub reload_failures: IntCounter,
+    reload_failures: IntCounterVec,
 }
 
 impl TlsMetrics {
@@ -27,11 +27,17 @@ impl TlsMetrics {
                 "Time from which the first certificate of a file is no longer valid, in seconds since 1970.",
                 "file",
             ),
-            reload_failures: register.counter(
-                "sessiond_tls_reload_failures_total",
-                "Attempts to reload the certificates that failed, so that the old ones stay in use.",
+            reload_failures: register.counters(
+                "sessiond_reload_failures_total",
+                "Attempts to reload files that failed, so that their old content stays in use.",
+                &["files"],
             ),
         }
+    }
+
+    /// Attempts to reload some files have failed.
+    pub fn failed(&self, files: &str, times: u64) {
+        self.reload_failures.with_label_values(&[files]).inc_by(times);
     }
 
     /// The certificates of a file are valid until then.

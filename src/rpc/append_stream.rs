@@ -11,7 +11,12 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{Handlers, call::Call, prelude::*, status::of_transport};
+use super::{
+    Handlers,
+    call::Call,
+    prelude::*,
+    status::{of_transport, reason},
+};
 use crate::{
     engine::{dropped_keys, submits_at_once},
     proto::v1::{
@@ -169,7 +174,10 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),
-        Err(status) => Outcome::Failure(encode::failure(&status)),
+        Err(status) => {
+            handlers.engine.metrics().refusals.count(reason(&status).as_deref());
+            Outcome::Failure(encode::failure(&status))
+        }
     };
     (bytes, AppendEventStreamResponse { index, outcome: Some(outcome) })
 }

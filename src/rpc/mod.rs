@@ -5,6 +5,7 @@
 mod append_stream;
 mod call;
 pub mod convert;
+mod methods;
 mod prelude;
 mod services;
 pub mod status;
@@ -26,6 +27,7 @@ use crate::{
     },
 };
 pub use convert::decode::BareIds;
+pub use methods::methods;
 
 /// The services of the contract, as health names them.
 pub const SERVICE_NAMES: [&str; 5] = [

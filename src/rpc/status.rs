@@ -65,9 +65,12 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
 
 /// Code, reason (may be empty) and message, for an item of a stream.
 pub fn outline(status: &Status) -> (Code, String, &str) {
-    let info = status.get_details_error_info();
-    let reason = info.map(|info| info.reason).unwrap_or_default();
-    (status.code(), reason, status.message())
+    (status.code(), reason(status).unwrap_or_default(), status.message())
+}
+
+/// The reason in the details of a status.
+pub fn reason(status: &Status) -> Option<String> {
+    status.get_details_error_info().map(|info| info.reason)
 }
 
 /// A report with this message, whose variable parts are metadata by the same names.

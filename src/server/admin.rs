@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Extension, Router,
     extract::{DefaultBodyLimit, State},
-    http::StatusCode,
+    http::{HeaderName, StatusCode, header::CONTENT_TYPE},
     routing::{get, put},
 };
 use hyper_util::{
@@ -23,7 +23,11 @@ use super::{
     connections::{ACCEPT_PAUSE, Listener},
     health::Phase,
 };
-use crate::{store::Condition, telemetry};
+use crate::{
+    metrics::{Metrics, TEXT_FORMAT},
+    store::Condition,
+    telemetry,
+};
 
 /// Connections at once: probes and a collector of metrics need a few.
 const CONNECTIONS: usize = 64;
@@ -34,13 +38,16 @@ const FILTER_BYTES: usize = 4096;
 /// Seconds that a request and its answer may take.
 const REQUEST_TIMEOUT_SECS: u64 = 10;
 
-pub fn routes(phase: watch::Receiver<Phase>) -> Router {
+pub fn routes(phase: watch::Receiver<Phase>, metrics: Arc<Metrics>) -> Router {
+    let measured = (phase.clone(), metrics);
+    let metrics = Router::new().route("/metrics", get(scrape)).with_state(measured);
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/log", put(set_log).layer(DefaultBodyLimit::max(FILTER_BYTES)))
         .route("/version", get(async || concat!(env!("CARGO_PKG_VERSION"), "\n")))
         .with_state(phase)
+        .merge(metrics)
 }
 
 /// Whether a caller may change something: on this machine, or with a client certificate.
@@ -57,6 +64,20 @@ async fn set_log(Extension(may): Extension<MayChange>, filter: String) -> (Statu
     match telemetry::set_filter(filter.trim()) {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+    }
+}
+
+/// All metrics, in Prometheus' text format.
+async fn scrape(
+    State((phase, metrics)): State<(watch::Receiver<Phase>, Arc<Metrics>)>,
+) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
+    let current = phase.borrow().name();
+    for name in Phase::NAMES {
+        metrics.condition.with_label_values(&[name]).set(i64::from(name == current));
+    }
+    match metrics.scrape().await {
+        Ok(text) => Ok(([(CONTENT_TYPE, TEXT_FORMAT)], text)),
+        Err(error) => Err((StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))),
     }
 }
 
@@ -214,7 +235,7 @@ mod tests {
             tls_client_ca: Some(path("cert.pem")),
             reload_interval: 10,
         };
-        let tls = Tls::load(&args).unwrap();
+        let tls = Tls::load(&args, Metrics::default().tls()).unwrap();
         let access = Access {
             protocol: Protocol::Http,
             tls: tls.as_ref(),
@@ -227,7 +248,7 @@ mod tests {
         let address = listener.address();
         let address = address.strip_prefix("https://").unwrap();
         let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-        let serving = tokio::spawn(serve(listener, routes(phase.subscribe())));
+        let serving = tokio::spawn(serve(listener, routes(phase.subscribe(), Arc::default())));
         let ask = async |own, request| status(address, &certificate, own, request).await;
         assert_eq!(ask(None, "GET /livez").await, 200);
         assert_eq!(ask(None, "PUT /log").await, 403);

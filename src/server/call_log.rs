@@ -1,5 +1,5 @@
-//! A log line for each call, with `--log-calls`. It has nothing that a caller has written but the method's path and
-//! the name in his credential.
+//! What is noted of each call: a log line with `--log-calls`, and its metrics. Neither has anything that a caller has written but the
+//! method's path and the name in his credential.
 
 use std::{
     sync::{
@@ -13,45 +13,78 @@ use http_body_util::BodyExt as _;
 use tonic::{
     Code, Status,
     body::Body,
-    codegen::{Body as _, Bytes, http},
+    codegen::{Bytes, http},
 };
 
-use crate::{access::Principal, proto::code_name, store::CallId};
+use crate::{
+    access::Principal,
+    metrics::{CallShare, Calls, MethodMetrics},
+    proto::code_name,
+    rpc::status::reason,
+    store::CallId,
+};
 
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
 
-/// A call that has begun. Its line is written when its answer ends, or when the client leaves.
+/// What is noted.
+#[derive(Clone, Default)]
+pub struct CallNotes {
+    pub log: bool,
+    pub calls: Option<Arc<Calls>>,
+}
+
+/// A call that has begun. It is noted when its answer ends, or when the client leaves.
 pub struct CallLog {
+    began: Instant,
+    /// As far as it is known.
+    code: Option<Code>,
+    line: Option<Line>,
+    metrics: Option<(Arc<MethodMetrics>, CallShare)>,
+}
+
+/// What only the log has.
+struct Line {
     path: String,
     request_id: CallId,
     /// `None`: the call was refused for its credential.
     principal: Option<Principal>,
-    began: Instant,
     received: Arc<AtomicU64>,
     sent: u64,
-    /// As far as it is known.
-    code: Option<Code>,
+}
+
+impl CallNotes {
+    /// Begins a call, if anything is noted of it.
+    #[expect(clippy::disallowed_methods, reason = "the duration is that of the process's clock")]
+    pub fn begin(&self, path: &str, principal: Option<&Principal>) -> Option<CallLog> {
+        let line = || Line {
+            path: path.chars().take(PATH_CHARS).collect(),
+            request_id: CallId::next(),
+            principal: principal.cloned(),
+            received: Arc::default(),
+            sent: 0,
+        };
+        let line = self.log.then(line);
+        let method = self.calls.as_ref().map(|calls| calls.method(path));
+        let metrics = method.map(|method| {
+            let share = method.begin();
+            (method, share)
+        });
+        (line.is_some() || metrics.is_some()).then(|| CallLog {
+            began: Instant::now(),
+            code: None,
+            line,
+            metrics,
+        })
+    }
 }
 
 impl CallLog {
-    #[expect(clippy::disallowed_methods, reason = "the duration is that of the process's clock")]
-    pub fn new(request_id: CallId, path: &str, principal: Option<Principal>) -> Self {
-        Self {
-            path: path.chars().take(PATH_CHARS).collect(),
-            request_id,
-            principal,
-            began: Instant::now(),
-            received: Arc::default(),
-            sent: 0,
-            code: None,
-        }
-    }
-
     /// The same request with the id of its line. Its bytes are counted.
     pub fn request(&self, mut request: http::Request<Body>) -> http::Request<Body> {
-        request.extensions_mut().insert(self.request_id);
-        let received = Arc::clone(&self.received);
+        let Some(line) = &self.line else { return request };
+        request.extensions_mut().insert(line.request_id);
+        let received = Arc::clone(&line.received);
         request.map(|body| {
             Body::new(body.map_frame(move |frame| {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -61,42 +94,48 @@ impl CallLog {
         })
     }
 
-    /// The same answer. Its end is that of the call.
-    pub fn answer(mut self, answer: http::Response<Body>) -> http::Response<Body> {
-        // An answer without a body has its status in the headers.
-        self.code = Status::from_header_map(answer.headers()).map(|status| status.code());
-        if answer.body().is_end_stream() {
-            return answer;
+    /// A part of the answer.
+    pub fn sent(&mut self, data: &Bytes) {
+        if let Some(line) = &mut self.line {
+            line.sent += data.len() as u64;
         }
-        answer.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                self.note(frame.data_ref(), frame.trailers_ref());
-                frame
-            }))
-        })
     }
 
-    fn note(&mut self, data: Option<&Bytes>, trailers: Option<&http::HeaderMap>) {
-        self.sent += data.map_or(0, Bytes::len) as u64;
-        if let Some(trailers) = trailers {
-            self.code = Status::from_header_map(trailers).map(|status| status.code());
+    /// Trailers, or the headers of an answer without a body: they have its status.
+    pub fn ended(&mut self, headers: &http::HeaderMap) {
+        // Most calls end well. The details of others are decoded.
+        match headers.get(Status::GRPC_STATUS) {
+            None => {}
+            Some(code) if code == "0" => self.code = Some(Code::Ok),
+            Some(_) => {
+                let Some(status) = Status::from_header_map(headers) else { return };
+                self.code = Some(status.code());
+                if let Some((method, _)) = &self.metrics {
+                    method.refuse(reason(&status).as_deref());
+                }
+            }
         }
     }
 }
 
 impl Drop for CallLog {
     fn drop(&mut self) {
-        let Self { path, request_id, principal, began, received, sent, code } = self;
+        let Self { began, code, line, metrics } = self;
         // Without a status the client has left.
-        let code = code.unwrap_or(Code::Cancelled);
+        let code = code_name(code.unwrap_or(Code::Cancelled));
+        let elapsed = began.elapsed();
+        if let Some((method, _)) = metrics {
+            method.end(code, elapsed);
+        }
+        let Some(Line { path, request_id, principal, received, sent }) = line else { return };
         tracing::info!(
             target: "sessiond::calls",
             method = path.trim_start_matches('/'),
             %request_id,
             // As a text, so that the log quotes what a certificate or a token says.
             principal = principal.as_ref().map_or("none", Principal::name),
-            code = code_name(code),
-            micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            code,
+            micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             received_bytes = received.load(Relaxed),
             sent_bytes = *sent,
             "call"

@@ -384,7 +384,10 @@ mod tests {
     async fn a_connection_without_a_preface_is_closed() {
         pause();
         let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-        let front = || Front::new(Default::default(), phase.subscribe(), TaskTracker::new(), false);
+        let front = || {
+            let services = Default::default();
+            Front::new(services, phase.subscribe(), TaskTracker::new(), Default::default())
+        };
         let watcher = || GracefulShutdown::new().watcher();
         let began = Instant::now();
         let (mut client, server) = duplex(64);

@@ -20,11 +20,11 @@ use tonic::{
 use tonic_health::pb::health_server::HealthServer;
 
 use super::{
-    call_log::CallLog,
+    call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
 };
-use crate::{access::Principal, domain::error::Error, rpc::status::of_transport, store::CallId};
+use crate::{access::Principal, domain::error::Error, rpc::status::of_transport};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -38,7 +38,7 @@ pub struct Front {
     services: Arc<OnceLock<Routes>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
-    log_calls: bool,
+    notes: CallNotes,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
 }
@@ -49,10 +49,10 @@ impl Front {
         services: Arc<OnceLock<Routes>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
-        log_calls: bool,
+        notes: CallNotes,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        Self { health, services, phase, in_flight, log_calls, caller: None }
+        Self { health, services, phase, in_flight, notes, caller: None }
     }
 
     /// The same for the calls of one connection.
@@ -111,9 +111,7 @@ where
         let token = self.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
-        let log = self.log_calls.then(|| {
-            CallLog::new(CallId::next(), request.uri().path(), principal.as_ref().ok().cloned())
-        });
+        let mut log = self.notes.begin(request.uri().path(), principal.as_ref().ok());
         if let Some(log) = &log {
             request = log.request(request);
         }
@@ -129,11 +127,10 @@ where
         };
         Box::pin(async move {
             let answer = explained(answer.await?);
-            let answer = match log {
-                Some(log) => log.answer(answer),
-                None => answer,
-            };
-            Ok(answer.map(|body| tracked(body, token)))
+            if let Some(log) = &mut log {
+                log.ended(answer.headers());
+            }
+            Ok(answer.map(|body| tracked(body, token, log)))
         })
     }
 }
@@ -147,9 +144,14 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
     }
 }
 
-/// The same body, in flight until all of it has been written: what a slow reader has not taken yet waits in HTTP/2's buffers.
-fn tracked(body: Body, token: TaskTrackerToken) -> Body {
+/// The same body, in flight until all of it has been written: what a slow reader has not taken yet waits in HTTP/2's buffers. Its end
+/// is that of the call.
+fn tracked(body: Body, token: TaskTrackerToken, mut log: Option<CallLog>) -> Body {
     Body::new(body.map_frame(move |frame| {
+        if let Some(log) = &mut log {
+            frame.data_ref().into_iter().for_each(|data| log.sent(data));
+            frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
+        }
         frame.map_data(|data| Bytes::from_owner(Unwritten { data, _token: token.clone() }))
     }))
 }
@@ -177,7 +179,8 @@ mod tests {
     /// A server whose store is not open yet.
     fn starting() -> (Front, watch::Sender<Phase>) {
         let phase = watch::Sender::new(Phase::Starting);
-        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), true);
+        let notes = CallNotes { log: true, calls: None };
+        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes);
         (front, phase)
     }
 

@@ -7,7 +7,7 @@ use crate::access::{Policy, parse};
 
 pub fn load(path: &Path) -> Result<Arc<Reloaded<Policy>>, String> {
     let files = vec![NamedFile::new("--policy", path)];
-    let policy = Reloaded::load("the policy", files, |files, contents| {
+    let policy = Reloaded::load("policy", files, |files, contents| {
         let text = contents.first().map(|content| str::from_utf8(content));
         let text = text.and_then(Result::ok).ok_or_else(|| files[0].refused("it is not UTF-8"))?;
         parse(text).map_err(|fault| {

@@ -16,6 +16,8 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+use crate::metrics::TlsMetrics;
+
 /// A file, and the flag that names it.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
@@ -93,6 +95,9 @@ impl<T> Reloaded<T> {
 
 /// Something that follows its files.
 pub trait Reload: Send + Sync {
+    /// What the log and metrics call them.
+    fn what(&self) -> &'static str;
+
     /// Reads the files again, and uses them if they have changed.
     fn reload(&self);
 
@@ -101,6 +106,10 @@ pub trait Reload: Send + Sync {
 }
 
 impl<T: Send + Sync> Reload for Reloaded<T> {
+    fn what(&self) -> &'static str {
+        self.what
+    }
+
     fn reload(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let parsed = match read(&self.files) {
@@ -140,14 +149,19 @@ fn read(files: &[NamedFile]) -> Result<Vec<Vec<u8>>, String> {
 }
 
 /// Reads all files again in this interval, for ever.
-pub async fn follow(all: Vec<Arc<dyn Reload>>, every: Duration) {
+pub async fn follow(all: Vec<Arc<dyn Reload>>, every: Duration, metrics: TlsMetrics) {
     let all: Arc<[_]> = all.into();
     let mut rounds = interval(every);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        let all = Arc::clone(&all);
-        let round = spawn_blocking(move || all.iter().for_each(|files| files.reload()));
+        let (all, metrics) = (Arc::clone(&all), metrics.clone());
+        let reload = move |files: &Arc<dyn Reload>| {
+            let before = files.failures();
+            files.reload();
+            metrics.failed(files.what(), files.failures() - before);
+        };
+        let round = spawn_blocking(move || all.iter().for_each(reload));
         if let Err(error) = round.await {
             tracing::error!(%error, "a reload failed");
         }

@@ -11,8 +11,15 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::reload::{NamedFile, Reload, Reloaded};
-use crate::{config::TlsArgs, pem};
+use super::{
+    expiry::first_expiry,
+    reload::{NamedFile, Reload, Reloaded},
+};
+use crate::{
+    config::TlsArgs,
+    metrics::{TlsFile, TlsMetrics},
+    pem,
+};
 
 /// What is spoken within TLS.
 #[derive(Clone, Copy)]
@@ -35,15 +42,18 @@ struct Configs {
 
 impl Tls {
     /// Reads the files that the flags name; `None`: they name none.
-    pub fn load(args: &TlsArgs) -> Result<Option<Self>, String> {
+    pub fn load(args: &TlsArgs, metrics: &TlsMetrics) -> Result<Option<Self>, String> {
         let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = args;
         let (Some(certificate), Some(key)) = (tls_cert, tls_key) else { return Ok(None) };
         let mut files =
             vec![NamedFile::new("--tls-cert", certificate), NamedFile::new("--tls-key", key)];
         files.extend(tls_client_ca.iter().map(|path| NamedFile::new("--tls-client-ca", path)));
-        let reloaded = Reloaded::load("the certificate", files, |files, contents| {
+        let metrics = metrics.clone();
+        let reloaded = Reloaded::load("certificate", files, move |files, contents| {
             let config = |protocol| config(files, contents, protocol).map(Arc::new);
-            Ok(Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? })
+            let configs = Configs { grpc: config(Protocol::Grpc)?, http: config(Protocol::Http)? };
+            report_expiry(&metrics, contents);
+            Ok(configs)
         });
         Ok(Some(Self(Arc::new(reloaded?))))
     }
@@ -59,6 +69,15 @@ impl Tls {
 
     pub fn files(&self) -> Arc<dyn Reload> {
         Arc::clone(&self.0) as Arc<dyn Reload>
+    }
+}
+
+/// Tells until when the certificates of the files are valid, which are those of [`config`].
+fn report_expiry(metrics: &TlsMetrics, contents: &[Vec<u8>]) {
+    for (file, at) in [(TlsFile::Certificate, 0), (TlsFile::ClientCa, 2)] {
+        if let Some(expiry) = contents.get(at).and_then(|pem| first_expiry(pem)) {
+            metrics.set_expiry(file, expiry);
+        }
     }
 }
 
@@ -130,6 +149,7 @@ mod tests {
     use rcgen::generate_simple_self_signed;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     #[derive(Parser)]
     struct Program {
@@ -152,7 +172,7 @@ mod tests {
         let flags =
             ["--tls-cert".to_owned(), path("cert.pem"), "--tls-key".into(), path("key.pem")];
         let flags = ["serve".to_owned()].into_iter().chain(flags);
-        Tls::load(&Program::parse_from(flags).tls).map(Option::unwrap)
+        Tls::load(&Program::parse_from(flags).tls, Metrics::default().tls()).map(Option::unwrap)
     }
 
     #[test]

@@ -15,8 +15,9 @@ use tracing::{debug, error};
 
 use super::{Notifier, RequestContext};
 use crate::{
-    commit::{Answer, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
+    commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
+    metrics::{WriteMetrics, WriteOutcomes},
 };
 
 /// Times that a group is loaded and decided, as long as transactions of others are in the way.
@@ -69,26 +70,89 @@ impl Submission {
     }
 }
 
+/// Counts what became of requests, and answers them.
+fn answer_all(metrics: &WriteMetrics, answered: Vec<(Submission, Result<Answer, Error>)>) {
+    let mut outcomes = WriteOutcomes::default();
+    for (submission, answer) in &answered {
+        count(&mut outcomes, &submission.request, answer);
+        if let (Request::Append(_), Ok(Answer::Appended(appended))) = (&submission.request, answer)
+        {
+            metrics.append_of(&appended.info.key.app_name);
+        }
+    }
+    metrics.add(&outcomes);
+    answered.into_iter().for_each(|(submission, answer)| submission.answer(answer));
+}
+
+/// Answers requests that were not executed.
+fn refuse(
+    metrics: &WriteMetrics,
+    submissions: impl IntoIterator<Item = Submission>,
+    error: &Error,
+) {
+    let refused = submissions.into_iter().map(|submission| (submission, Err(error.clone())));
+    answer_all(metrics, refused.collect());
+}
+
+fn count(outcomes: &mut WriteOutcomes, request: &Request, answer: &Result<Answer, Error>) {
+    let appends = u64::from(matches!(request, Request::Append(_)));
+    match answer {
+        Ok(Answer::Appended(Appended { events, request_replayed, .. })) => {
+            let replayed = events.iter().filter(|it| it.replayed).count() as u64;
+            outcomes.events += events.len() as u64 - replayed;
+            outcomes.replayed_events += replayed;
+            outcomes.replayed_requests += u64::from(*request_replayed);
+            let is_replay = *request_replayed || replayed == events.len() as u64;
+            let outcome = if is_replay { &mut outcomes.replayed } else { &mut outcomes.committed };
+            *outcome += appends;
+        }
+        Ok(Answer::StateUpdated(updated)) => {
+            outcomes.replayed_requests += u64::from(updated.replayed);
+        }
+        Ok(_) => {}
+        Err(Error::Conflict { sequence, keys }) => {
+            outcomes.sequence_conflicts += u64::from(sequence.is_some());
+            outcomes.key_conflicts += u64::from(!keys.is_empty());
+            outcomes.refused += appends;
+        }
+        Err(Error::ExpiredInQueue) => outcomes.expired += appends,
+        Err(
+            Error::StoreUnavailable(_)
+            | Error::OutcomeUnknown(_)
+            | Error::DiskFull
+            | Error::FileLost
+            | Error::Damaged(..)
+            | Error::Internal(_),
+        ) => outcomes.failed += appends,
+        Err(_) => outcomes.refused += appends,
+    }
+}
+
 /// Executes a group and answers everybody in it, except for one that has to be loaded again and those behind it: they are left in
 /// `group`, for the next one. The error is that of a transaction that failed.
 pub async fn execute<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
     notifier: &Notifier,
+    metrics: &WriteMetrics,
 ) -> Result<(), Error> {
     let mut attempt = 0;
     loop {
-        expire(group);
+        expire(group, metrics);
         attempt += 1;
-        match execute_once(backend, group, notifier).await {
+        let began = now();
+        let executed = execute_once(backend, group, notifier, metrics).await;
+        metrics.group_duration.observe(began.elapsed().as_secs_f64());
+        match executed {
             Ok(()) => return Ok(()),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Again(cause)) if attempt == ATTEMPTS => {
                 let error = Error::StoreUnavailable(cause);
-                group.drain(..).for_each(|submission| submission.answer(Err(error.clone())));
+                refuse(metrics, group.drain(..), &error);
                 return Err(error);
             }
             Err(Failure::Again(cause)) => {
+                metrics.retries.inc();
                 debug!(attempt, ?cause, "a group of writes is decided again");
                 let millis = BACKOFF_MILLIS.min(1 << attempt.min(16));
                 sleep(Duration::from_micros(fastrand::u64(0..millis * 1000))).await;
@@ -102,6 +166,7 @@ async fn execute_once<B: Backend>(
     backend: &mut B,
     group: &mut Vec<Submission>,
     notifier: &Notifier,
+    metrics: &WriteMetrics,
 ) -> Result<(), Failure> {
     let needed: Vec<Needs<'_>> =
         group.iter().map(|submission| needs(&submission.request)).collect();
@@ -110,7 +175,8 @@ async fn execute_once<B: Backend>(
     if matches!(loaded, Err(Failure::Error(Error::Damaged(..)))) && group.len() > 1 {
         // The damage is one request's. The others are executed without it.
         for submission in std::mem::take(group) {
-            let executed = Box::pin(execute(backend, &mut vec![submission], notifier)).await;
+            let executed =
+                Box::pin(execute(backend, &mut vec![submission], notifier, metrics)).await;
             if let Err(error) = executed {
                 error!(%error, "a write failed");
             }
@@ -118,7 +184,7 @@ async fn execute_once<B: Backend>(
         return Ok(());
     }
     if let Err(Failure::Error(error)) = &loaded {
-        group.drain(..).for_each(|submission| submission.answer(Err(error.clone())));
+        refuse(metrics, group.drain(..), error);
     }
     loaded?;
     let mut changes = ChangeSet::default();
@@ -145,10 +211,10 @@ async fn execute_once<B: Backend>(
                 error!("a decision panicked, rolling back its group");
                 backend.roll_back(true).await;
                 let failure = Error::internal("a decision panicked");
-                submission.answer(Err(failure.clone()));
+                refuse(metrics, [submission], &failure);
                 // The fault is not theirs: the same requests may be sent again.
                 let undecided = Error::StoreUnavailable(Cause::new(failure.clone()));
-                decided.into_iter().for_each(|(it, _)| it.answer(Err(undecided.clone())));
+                refuse(metrics, decided.into_iter().map(|(it, _)| it), &undecided);
                 // Nothing of it happened, so that those behind it can still be executed.
                 group.extend(waiting);
                 return Err(failure.into());
@@ -156,7 +222,7 @@ async fn execute_once<B: Backend>(
         };
         decided.push((submission, answer));
     }
-    let committed = match commit(backend, &changes).await {
+    let committed = match commit(backend, &changes, metrics).await {
         Err(Failure::Again(cause)) => {
             let again = decided.into_iter().map(|(submission, _)| submission);
             group.splice(..0, again);
@@ -170,19 +236,27 @@ async fn execute_once<B: Backend>(
     };
     // Events are shared with the answers: those are the last to hold them.
     drop(changes);
-    for (submission, answer) in decided {
-        submission.answer(committed.clone().and(answer));
+    metrics.group_requests.observe(decided.len() as f64);
+    if let Err(error) = &committed {
+        decided.iter_mut().for_each(|(_, answer)| *answer = Err(error.clone()));
     }
+    answer_all(metrics, decided);
     Ok(committed?)
 }
 
-async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), Failure> {
+async fn commit<B: Backend>(
+    backend: &mut B,
+    changes: &ChangeSet,
+    metrics: &WriteMetrics,
+) -> Result<(), Failure> {
     if changes.is_empty() {
         backend.roll_back(false).await;
         backend.loaded().end_group();
         return Ok(());
     }
+    let began = now();
     let committed = backend.commit(changes).await;
+    metrics.commit_duration.observe(began.elapsed().as_secs_f64());
     match committed {
         Ok(()) => backend.loaded().end_group(),
         Err(_) => backend.roll_back(true).await,
@@ -190,16 +264,19 @@ async fn commit<B: Backend>(backend: &mut B, changes: &ChangeSet) -> Result<(), 
     committed
 }
 
-/// Answers the submissions whose callers have stopped waiting.
 #[expect(
     clippy::disallowed_methods,
-    reason = "deadlines are counted on the caller's clock, not on the store's"
+    reason = "deadlines and durations are counted on the caller's clock, not on the store's"
 )]
-fn expire(group: &mut Vec<Submission>) {
-    let now = Instant::now();
-    for expired in group.extract_if(.., |submission| submission.context.is_expired(now)) {
-        expired.answer(Err(Error::ExpiredInQueue));
-    }
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Answers the submissions whose callers have stopped waiting.
+fn expire(group: &mut Vec<Submission>, metrics: &WriteMetrics) {
+    let now = now();
+    let expired = group.extract_if(.., |submission| submission.context.is_expired(now));
+    refuse(metrics, expired, &Error::ExpiredInQueue);
 }
 
 /// An error of a store whose worker ended before it answered.

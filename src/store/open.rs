@@ -8,7 +8,7 @@ use super::{
     postgres::{self, PostgresOptions, PostgresSettings},
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
 };
-use crate::domain::token::StoreId;
+use crate::{domain::token::StoreId, metrics::Metrics};
 
 /// Options of every store.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub struct StoreOptions {
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
     pub postgres: PostgresSettings,
+    pub metrics: Arc<Metrics>,
 }
 
 /// `before-commit:N` or `after-commit:N`: at the n-th commit since opening.
@@ -73,11 +74,14 @@ pub fn public_url(url: &str) -> String {
 /// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     Ok(match kind(url)? {
-        Kind::Memory => Arc::new(MemoryStore::new(options.new_id, Arc::new(SystemClock))),
+        Kind::Memory => {
+            let store = MemoryStore::new(options.new_id, Arc::new(SystemClock));
+            Arc::new(store.measured(options.metrics))
+        }
         Kind::Sqlite(path) => {
-            let StoreOptions { readers, new_id, verify, crash, postgres: _ } = options;
-            let options =
-                SqliteOptions { readers, verify, crash, ..SqliteOptions::new(path, new_id) };
+            let StoreOptions { readers, new_id, verify, crash, postgres: _, metrics } = options;
+            let defaults = SqliteOptions::new(path, new_id);
+            let options = SqliteOptions { readers, verify, crash, metrics, ..defaults };
             Arc::new(sqlite::open(options).await.map_err(|error| error.to_string())?)
         }
         Kind::Postgres(_) if options.verify => {
@@ -87,9 +91,10 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             );
         }
         Kind::Postgres(url) => {
-            let StoreOptions { readers, new_id, verify: _, crash, postgres: settings } = options;
-            let options =
-                PostgresOptions { readers, crash, settings, ..PostgresOptions::new(url, new_id) };
+            let StoreOptions { readers, new_id, verify: _, crash, postgres: settings, metrics } =
+                options;
+            let defaults = PostgresOptions::new(url, new_id);
+            let options = PostgresOptions { readers, crash, settings, metrics, ..defaults };
             Arc::new(postgres::open(options).await.map_err(|error| error.to_string())?)
         }
     })
@@ -144,6 +149,7 @@ mod tests {
             verify: false,
             crash: None,
             postgres: PostgresSettings::default(),
+            metrics: Arc::default(),
         };
         for url in ["", "sqlite:", "memory", "postgres:x", "mysql://u:secret@localhost/x"] {
             let error = open(url, options.clone()).await.err().unwrap();

@@ -5,7 +5,9 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::domain::error::Error;
+use tokio::time::Instant;
+
+use crate::{domain::error::Error, metrics::Histogram};
 
 /// A bounded queue. Items accepted before it was closed can still be taken.
 pub(crate) struct Queue<T> {
@@ -15,24 +17,57 @@ pub(crate) struct Queue<T> {
     max_bytes: usize,
     /// The answer to an item for which there is no place.
     full: Error,
+    /// Of the time that the first of the items waits that are taken at once.
+    waits: Option<Histogram>,
 }
 
 struct Inner<T> {
-    items: VecDeque<(usize, T)>,
+    items: VecDeque<Item<T>>,
     bytes: usize,
     closed: bool,
     /// Threads that wait, so that none is woken needlessly.
     waiting: usize,
 }
 
+struct Item<T> {
+    item: T,
+    bytes: usize,
+    /// When it came, if that is measured.
+    came: Option<Instant>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 impl<T> Queue<T> {
     pub(crate) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
         let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
-        Self { inner: Mutex::new(inner), filled: Condvar::new(), max_items, max_bytes, full }
+        let (inner, filled) = (Mutex::new(inner), Condvar::new());
+        Self { inner, filled, max_items, max_bytes, full, waits: None }
+    }
+
+    /// Measures how long items wait.
+    pub(crate) fn measured(self, waits: Histogram) -> Self {
+        Self { waits: Some(waits), ..self }
+    }
+
+    /// The number of items that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.items.len(), inner.bytes)
+    }
+
+    fn observe_wait(&self, came: Option<Instant>) {
+        if let (Some(waits), Some(came)) = (&self.waits, came) {
+            waits.observe((now() - came).as_secs_f64());
+        }
     }
 
     /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
     pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), Error> {
+        let came = self.waits.is_some().then(now);
         let mut inner = self.lock();
         if inner.closed {
             return Err(Error::Draining);
@@ -42,7 +77,7 @@ impl<T> Queue<T> {
             return Err(self.full.clone());
         }
         inner.bytes += bytes;
-        inner.items.push_back((bytes, item));
+        inner.items.push_back(Item { item, bytes, came });
         let wake = inner.waiting > 0;
         drop(inner);
         if wake {
@@ -54,8 +89,10 @@ impl<T> Queue<T> {
     /// Waits for an item; `None`: the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<T> {
         let mut inner = self.wait();
-        let (bytes, item) = inner.items.pop_front()?;
+        let Item { item, bytes, came } = inner.items.pop_front()?;
         inner.bytes -= bytes;
+        drop(inner);
+        self.observe_wait(came);
         Some(item)
     }
 
@@ -70,15 +107,20 @@ impl<T> Queue<T> {
     ) -> bool {
         let mut inner = if wait { self.wait() } else { self.lock() };
         let mut taken = 0;
+        let mut first_came = None;
         while into.len() < max_items && taken < max_bytes {
-            let Some((bytes, item)) = inner.items.pop_front() else {
+            let Some(Item { item, bytes, came }) = inner.items.pop_front() else {
                 break;
             };
             inner.bytes -= bytes;
             taken += bytes;
+            first_came = first_came.or(came);
             into.push(item);
         }
-        !inner.closed || !inner.items.is_empty()
+        let more = !inner.closed || !inner.items.is_empty();
+        drop(inner);
+        self.observe_wait(first_came);
+        more
     }
 
     pub(crate) fn close(&self) {

@@ -33,7 +33,7 @@ pub struct JwtVerifier {
 pub fn load(path: &Path, issuer: &str, audience: &str) -> Result<Reloaded<JwtVerifier>, String> {
     let (issuer, audience) = (issuer.to_owned(), audience.to_owned());
     let files = vec![NamedFile::new("--jwt-keys", path)];
-    Reloaded::load("the keys of JWTs", files, move |files, contents| {
+    Reloaded::load("jwt_keys", files, move |files, contents| {
         let keys = contents.first().ok_or("it is missing").and_then(|it| jwt_keys::parse(it));
         let keys = keys.map_err(|cause| {
             format!("{} Pass a JWKS or PEM file with public keys.", files[0].refused(cause))

@@ -27,6 +27,7 @@ use crate::{
         id::{AppName, UserId},
         token::StoreId,
     },
+    metrics::Metrics,
 };
 
 /// Sessions and state for as long as the process lives.
@@ -35,12 +36,19 @@ pub struct MemoryStore {
     notifier: Notifier,
     clock: Arc<dyn Clock>,
     world: Mutex<World>,
+    metrics: Arc<Metrics>,
 }
 
 impl MemoryStore {
     /// An empty store. No other store may have this id.
     pub fn new(id: StoreId, clock: Arc<dyn Clock>) -> Self {
-        Self { id, notifier: Notifier::default(), clock, world: Mutex::default() }
+        let (notifier, world) = (Notifier::default(), Mutex::default());
+        Self { id, notifier, clock, world, metrics: Arc::default() }
+    }
+
+    /// The same store, whose writes are counted there.
+    pub fn measured(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     fn open(&self) -> Result<MutexGuard<'_, World>, Error> {
@@ -80,7 +88,8 @@ impl Store for MemoryStore {
         let mut group = vec![Submission { context: context.clone(), request, reply }];
         let mut world = self.open()?;
         // It never waits here. A failure is also the answer.
-        let _ = group::execute(&mut *world, &mut group, &self.notifier).now_or_never();
+        let _ = group::execute(&mut *world, &mut group, &self.notifier, &self.metrics.writes)
+            .now_or_never();
         answer.try_recv().unwrap_or_else(|_| Err(group::abandoned()))
     }
 

@@ -4,7 +4,10 @@
 use hashbrown::HashMap;
 
 use super::prelude::*;
-use crate::commit::{KEY_BYTES, Loaded, ScopeKey, ScopeState, SessionState};
+use crate::{
+    commit::{KEY_BYTES, Loaded, ScopeKey, ScopeState, SessionState},
+    metrics::ReadMetrics,
+};
 
 /// Bytes in memory of an address, about.
 const ADDRESS_BYTES: usize = 256;
@@ -17,6 +20,7 @@ pub(super) struct Cache {
     /// Of everything in it.
     bytes: usize,
     max_bytes: usize,
+    metrics: ReadMetrics,
 }
 
 pub(super) struct Known {
@@ -28,9 +32,9 @@ pub(super) struct Known {
 
 impl Cache {
     /// It is emptied when it has grown beyond a bound. With 0 it stays empty.
-    pub(super) fn new(max_bytes: usize) -> Self {
+    pub(super) fn new(max_bytes: usize, metrics: ReadMetrics) -> Self {
         let (known, incarnations) = (HashMap::new(), HashMap::new());
-        Self { known, incarnations, bytes: 0, max_bytes }
+        Self { known, incarnations, bytes: 0, max_bytes, metrics }
     }
 
     pub(super) fn clear(&mut self) {
@@ -41,9 +45,13 @@ impl Cache {
 
     /// Takes what is known of a scope that has a version, and forgets what was known of another version.
     pub(super) fn take(&mut self, scope: &ScopeKey, version: Version) -> Option<Known> {
-        let known = self.known.remove(scope)?;
-        self.bytes -= known.bytes;
-        (known.state.version == version).then_some(known)
+        let known = self.known.remove(scope);
+        if let Some(known) = &known {
+            self.bytes -= known.bytes;
+        }
+        let found = known.filter(|known| known.state.version == version);
+        if found.is_some() { &self.metrics.cache_hits } else { &self.metrics.cache_misses }.inc();
+        found
     }
 
     /// The session that was at an address.
@@ -92,6 +100,11 @@ fn bytes(state: &ScopeState) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
+
+    fn cache(max_bytes: usize) -> Cache {
+        Cache::new(max_bytes, Metrics::default().reads)
+    }
 
     fn application(name: &str) -> ScopeKey {
         ScopeKey::Application(AppName::new(name).unwrap())
@@ -110,7 +123,7 @@ mod tests {
 
     #[test]
     fn only_the_version_that_was_found_is_taken() {
-        let mut cache = Cache::new(1 << 20);
+        let mut cache = cache(1 << 20);
         cache.keep(&mut loaded(&["a", "b"], 10));
         assert!(cache.take(&application("a"), 1).is_some());
         assert!(cache.take(&application("b"), 2).is_none());
@@ -120,7 +133,7 @@ mod tests {
 
     #[test]
     fn it_is_emptied_beyond_its_bound() {
-        let mut cache = Cache::new(10_000);
+        let mut cache = cache(10_000);
         cache.keep(&mut loaded(&["a"], 8_000));
         cache.keep(&mut loaded(&["a"], 8_000));
         assert_eq!(cache.known.len(), 1);

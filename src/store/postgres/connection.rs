@@ -10,7 +10,11 @@ use std::{
 
 use tokio_postgres::{Client, Statement, types::ToSql};
 
-use super::{error::is_lost, prelude::*};
+use super::{
+    error::{is_lost, kind},
+    prelude::*,
+};
+use crate::metrics::PostgresMetrics;
 
 /// Parameters with their types: an unnamed statement has to say them.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
@@ -34,6 +38,7 @@ pub(super) struct Connection {
     settings: String,
     /// An error showed it, which is sooner than the client sees it.
     lost: AtomicBool,
+    metrics: PostgresMetrics,
 }
 
 impl Connection {
@@ -42,6 +47,7 @@ impl Connection {
         client: Client,
         statement_timeout_millis: u128,
         unnamed_statements: bool,
+        metrics: PostgresMetrics,
     ) -> Result<Self> {
         // A transaction whose client is gone may not keep its locks either.
         let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
@@ -54,7 +60,7 @@ impl Connection {
             client.batch_execute(&set.join("; ")).await?;
             (Some(Mutex::default()), String::new())
         };
-        Ok(Self { client, prepared, settings, lost: AtomicBool::new(false) })
+        Ok(Self { client, prepared, settings, lost: AtomicBool::new(false), metrics })
     }
 
     /// Whether it cannot be used any more.
@@ -64,7 +70,9 @@ impl Connection {
 
     /// Notes whether an error says that the connection is lost.
     fn checked<T>(&self, answer: Result<T>) -> Result<T> {
+        self.metrics.statements.inc();
         answer.inspect_err(|error| {
+            self.metrics.error(kind(error)).inc();
             if is_lost(error) {
                 self.lost.store(true, Ordering::Relaxed);
             }

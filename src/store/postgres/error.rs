@@ -3,7 +3,7 @@
 use tokio_postgres::error::SqlState;
 
 use super::prelude::*;
-use crate::store::group::Failure;
+use crate::{metrics::SqlError, store::group::Failure};
 
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
@@ -57,6 +57,19 @@ fn is_contention(error: &tokio_postgres::Error) -> bool {
         ]
         .contains(code)
     })
+}
+
+/// As metrics tell errors apart.
+pub(super) fn kind(error: &tokio_postgres::Error) -> SqlError {
+    match error.code() {
+        Some(code) if *code == SqlState::T_R_SERIALIZATION_FAILURE => {
+            SqlError::SerializationFailure
+        }
+        Some(code) if *code == SqlState::T_R_DEADLOCK_DETECTED => SqlError::Deadlock,
+        Some(code) if *code == SqlState::UNIQUE_VIOLATION => SqlError::UniqueViolation,
+        _ if is_lost(error) => SqlError::ConnectionLost,
+        _ => SqlError::Other,
+    }
 }
 
 /// Whether the connection cannot be used any more, or leads to a server that does not write.

@@ -3,7 +3,7 @@
 use tokio::sync::Notify;
 
 use super::prelude::*;
-use crate::store::queue::Queue;
+use crate::{metrics::Histogram, store::queue::Queue};
 
 /// A bounded queue with one consumer.
 pub(super) struct Inbox<T> {
@@ -16,6 +16,16 @@ impl<T> Inbox<T> {
     /// `full` is the answer to an item for which there is no place.
     pub(super) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
         Self { queue: Queue::new(max_items, max_bytes, full), filled: Notify::new() }
+    }
+
+    /// Measures how long items wait.
+    pub(super) fn measured(self, waits: Histogram) -> Self {
+        Self { queue: self.queue.measured(waits), ..self }
+    }
+
+    /// The number of items that wait, and their bytes.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        self.queue.waiting()
     }
 
     /// Accepts or refuses an item of this size.

@@ -62,7 +62,8 @@ impl Lane {
             return;
         }
         self.writer.begin_group();
-        let work = execute(&mut self.writer, group, &self.shared.notifier);
+        let metrics = &self.shared.options.metrics.writes;
+        let work = execute(&mut self.writer, group, &self.shared.notifier, metrics);
         let executed = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
             self.writer.disconnect();
             Err(Error::internal("a lane panicked"))

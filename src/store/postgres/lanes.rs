@@ -41,7 +41,11 @@ impl Lanes {
         let max_requests = shared.options.queue_requests.div_ceil(count);
         let full =
             Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
-        let inbox = || Arc::new(Inbox::new(max_requests, QUEUE_BYTES / count, full.clone()));
+        let waits = &shared.options.metrics.writes.queue_wait;
+        let inbox = || {
+            let inbox = Inbox::new(max_requests, QUEUE_BYTES / count, full.clone());
+            Arc::new(inbox.measured(waits.clone()))
+        };
         let inboxes: Vec<_> = std::iter::repeat_with(inbox).take(count).collect();
         let commits = Arc::new(AtomicU64::new(0));
         let lane = |inbox: &Arc<Inbox<Queued>>| {
@@ -50,6 +54,10 @@ impl Lanes {
         };
         let tasks = Mutex::new(inboxes.iter().map(lane).collect());
         Self { inboxes, routes: Routes::new(count), tasks }
+    }
+
+    pub(super) fn inboxes(&self) -> &[Arc<Inbox<Queued>>] {
+        &self.inboxes
     }
 
     /// Decides a request and commits what it changes.

@@ -101,6 +101,7 @@ pub(super) async fn listen(shared: Arc<Shared>, id: StoreId) {
             }
             Err(error) => debug!(%error, "listening to other replicas failed"),
         }
+        shared.options.metrics.postgres().listener_reconnects.inc();
         sleep(Duration::from_secs(LISTEN_AGAIN_SECS)).await;
     }
 }

@@ -3,7 +3,10 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::prelude::*;
-use crate::store::{Clock, sqlite::Crash};
+use crate::{
+    metrics::Metrics,
+    store::{Clock, sqlite::Crash},
+};
 
 /// What users may set that only this store has.
 #[derive(Clone, Debug)]
@@ -49,6 +52,7 @@ pub struct PostgresOptions {
     pub crash: Option<Crash>,
     /// The time of commits, for tests; `None`: the database's.
     pub clock: Option<Arc<dyn Clock>>,
+    pub metrics: Arc<Metrics>,
 }
 
 impl PostgresOptions {
@@ -64,6 +68,7 @@ impl PostgresOptions {
             look_every: Duration::from_secs(1),
             crash: None,
             clock: None,
+            metrics: Arc::default(),
         }
     }
 }

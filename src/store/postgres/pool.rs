@@ -9,11 +9,15 @@ use std::{
 };
 
 use deadpool::{
-    Runtime,
+    Runtime, Status,
     managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, TimeoutType},
 };
 use futures_util::future::{BoxFuture, join, try_join};
-use tokio::{runtime::Handle, sync::SetOnce, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::SetOnce,
+    time::{Instant, timeout},
+};
 use tracing::error;
 
 use super::{
@@ -34,6 +38,11 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
 const RETRY_AFTER_MILLIS: u64 = 50;
+
+#[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
+fn now() -> Instant {
+    Instant::now()
+}
 
 /// Makes and checks the connections of the pool.
 struct Connector(Arc<Shared>);
@@ -188,7 +197,11 @@ impl Pool {
         if self.pool.status().waiting >= QUEUE_READS {
             return Err(full());
         }
-        self.pool.get().await.map_err(|error| match error {
+        let waits = &self.shared.options.metrics.reads.queue_wait;
+        let began = now();
+        let got = self.pool.get().await;
+        waits.observe(began.elapsed().as_secs_f64());
+        got.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => full(),
             PoolError::Closed => Error::Draining,
             PoolError::Backend(error) => error,
@@ -213,6 +226,11 @@ impl Pool {
             }
         };
         reader.begun(now)
+    }
+
+    /// The state of the pool.
+    pub(super) fn status(&self) -> Status {
+        self.pool.status()
     }
 
     /// Closes the connections. No read uses one any more.

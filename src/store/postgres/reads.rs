@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use deadpool::Status;
 use futures_util::FutureExt;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-use super::{names::Names, pool::Pool, prelude::*, shared::Shared};
+use super::{figures, names::Names, pool::Pool, prelude::*, shared::Shared};
 use crate::store::{
     ApplicationsQuery, KeyChangePage, KeyChangeQuery, NamePage, SessionPage, SessionQuery,
     SessionView, SessionsQuery, StateQuery, StateView, UsersQuery, WatchPage, WatchQuery,
@@ -32,6 +33,10 @@ impl Reads {
             true => Err(Error::Draining),
             false => Ok(Read { pool: &self.pool, _in_flight: token }),
         }
+    }
+
+    pub(super) fn pool_status(&self) -> Status {
+        self.pool.status()
     }
 
     /// Refuses new reads. Those that have begun go on, also those that wait for a connection.
@@ -126,6 +131,11 @@ impl Read<'_> {
         mut query: KeyChangeQuery,
     ) -> Result<KeyChangePage, Error> {
         self.pool.read(&mut query, |reader, query| reader.list_key_changes(query).boxed()).await
+    }
+
+    /// The size of the tables, and the number of expired sessions.
+    pub(super) async fn figures(&self) -> Result<(i64, i64), Error> {
+        self.pool.read(&mut (), |reader, ()| figures::read(reader).boxed()).await
     }
 
     pub(super) async fn read_changes(&self, mut query: WatchQuery) -> Result<WatchPage, Error> {

@@ -58,7 +58,14 @@ impl Shared {
 
     async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
-        let client = self.address.connect(sender).await?;
-        Connection::new(client, statement_timeout.as_millis(), *unnamed_statements).await
+        let metrics = self.options.metrics.postgres().clone();
+        let connected = async {
+            let client = self.address.connect(sender).await?;
+            let millis = statement_timeout.as_millis();
+            Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
+        };
+        let connected = connected.await;
+        if connected.is_ok() { &metrics.connects } else { &metrics.failed_connects }.inc();
+        connected
     }
 }

@@ -18,6 +18,7 @@ use super::{
     options::PostgresOptions,
     pool::database_time,
     prelude::*,
+    probes,
     reads::Reads,
     refused::OpenError,
     schema::{MIGRATIONS, Migration},
@@ -43,7 +44,7 @@ pub struct PostgresStore {
     id: StoreId,
     shared: Arc<Shared>,
     lanes: Lanes,
-    reads: Reads,
+    reads: Arc<Reads>,
     /// They announce, listen, look at the database, and look for space.
     _watchers: Vec<AbortOnDropHandle<()>>,
 }
@@ -65,7 +66,8 @@ pub(super) async fn open_with(
     shared.clock.observe(now);
     drop(connection);
     let lanes = Lanes::start(&shared);
-    let reads = Reads::new(&shared).map_err(|error| failed(&error))?;
+    let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
+    probes::start(&shared.options.metrics, &lanes, &reads);
     let mut watchers = vec![
         tokio::spawn(notify::announce(Arc::clone(&shared), id)),
         tokio::spawn(notify::look(Arc::clone(&shared))),

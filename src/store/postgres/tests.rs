@@ -26,6 +26,7 @@ use crate::{
         Answer, Append, CreateSession, ForkSession, Request, RequestKey, SessionUpdate, StateUpdate,
     },
     domain::{delta::Delta, event::NewEvent, scope::Scope},
+    metrics::Metrics,
     store::{
         Clock,
         group::{Submission, execute},
@@ -130,8 +131,9 @@ async fn commit(
         group.push(Submission { context: call(), request, reply });
         answers.push(answer);
     }
+    let metrics = Metrics::default();
     while !group.is_empty() {
-        drop(execute(writer, &mut group, &fixture.shared.notifier).await);
+        drop(execute(writer, &mut group, &fixture.shared.notifier, &metrics.writes).await);
     }
     futures_util::future::join_all(answers).await.into_iter().map(Result::unwrap).collect()
 }

@@ -102,7 +102,7 @@ impl Writer {
         // A pooler may lead to another server at any time, such as a standby that lacks the last commits.
         let cache_bytes = if unnamed_statements { 0 } else { CACHE_BYTES / writers.max(1) };
         Self {
-            cache: Cache::new(cache_bytes),
+            cache: Cache::new(cache_bytes, shared.options.metrics.reads.clone()),
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,

@@ -4,7 +4,10 @@
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -16,6 +19,10 @@ use super::{
     lock::FileLock,
     prelude::*,
 };
+use crate::metrics::{CheckpointThread, SqliteMetrics};
+
+/// Bytes of a page in the log, with its header.
+const PAGE_BYTES: u64 = 4096 + 24;
 
 /// Pages in the log at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
 const BEGIN_PAGES: u32 = 4_000;
@@ -36,6 +43,7 @@ const EMPTY_WAIT: Duration = Duration::from_millis(50);
 /// What the writer knows of the log, and its checkpointer.
 pub(super) struct Checkpoints {
     file: Arc<FileLock>,
+    metrics: LogMetrics,
     /// The checkpointer.
     round: Option<JoinHandle<()>>,
     /// Rounds since the log began.
@@ -45,8 +53,9 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(file: Arc<FileLock>) -> Self {
-        Self { file, round: None, rounds: 0, tried: 0 }
+    pub(super) fn new(file: Arc<FileLock>, metrics: &SqliteMetrics) -> Self {
+        let metrics = LogMetrics { metrics: metrics.clone(), moved_pages: Arc::default() };
+        Self { file, metrics, round: None, rounds: 0, tried: 0 }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
@@ -55,7 +64,9 @@ impl Checkpoints {
         if pages < self.tried {
             // SQLite began the log anew.
             self.tried = 0;
+            self.metrics.moved_pages.store(0, Relaxed);
         }
+        self.metrics.committed(pages);
         let is_long = pages >= MAX_PAGES;
         let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
             if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
@@ -65,18 +76,18 @@ impl Checkpoints {
             return;
         };
         join(round);
-        let (pages, moved) = checkpoint(tables, "NOOP");
+        let (pages, moved) = state(tables, "NOOP");
         if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
             return self.begin_round(pages);
         }
         self.tried = pages;
-        checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
+        self.checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
     }
 
     /// Moves everything, so that the log is used again instead of growing: the disk is full.
     pub(super) fn at_once(&mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.tried = checkpoint(tables, "PASSIVE").0;
+        self.tried = self.checkpoint(tables, "PASSIVE").0;
     }
 
     /// Moves everything and empties the log's file. Returns whether it did: a reader may still need the log.
@@ -89,16 +100,19 @@ impl Checkpoints {
         let emptied = waits(LOCK_WAIT).and(emptied).is_ok_and(|done| done == Some(true));
         if emptied {
             self.tried = 0;
+            self.metrics.moved(0, 0);
         }
         emptied
     }
 
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
-        let file = Arc::clone(&self.file);
+        let (file, metrics) = (Arc::clone(&self.file), self.metrics.clone());
         let connect = move || Ok::<_, Error>(Tables::writer(file.connect()?)?);
         let work = move || match connect() {
-            Ok(tables) => drop(checkpoint(&tables, "PASSIVE")),
+            Ok(tables) => {
+                metrics.checkpoint(CheckpointThread::Checkpointer, &tables, "PASSIVE");
+            }
             Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
@@ -112,9 +126,42 @@ impl Checkpoints {
     }
 
     /// Waits for the checkpointer, and leaves no log behind. The last connection is about to close.
-    pub(super) fn close(self, tables: &Tables) {
-        self.round.into_iter().for_each(join);
-        checkpoint(tables, "TRUNCATE");
+    pub(super) fn close(mut self, tables: &Tables) {
+        self.round.take().into_iter().for_each(join);
+        self.checkpoint(tables, "TRUNCATE");
+    }
+
+    /// On the writer's thread.
+    fn checkpoint(&self, tables: &Tables, how: &str) -> (u32, u32) {
+        self.metrics.checkpoint(CheckpointThread::Writer, tables, how)
+    }
+}
+
+/// What is measured of the log.
+#[derive(Clone)]
+struct LogMetrics {
+    metrics: SqliteMetrics,
+    /// Pages of this log that are in the database.
+    moved_pages: Arc<AtomicU32>,
+}
+
+impl LogMetrics {
+    fn checkpoint(&self, thread: CheckpointThread, tables: &Tables, how: &str) -> (u32, u32) {
+        let duration = self.metrics.checkpoint(thread);
+        let (pages, moved) = duration.observe_closure_duration(|| state(tables, how));
+        self.moved(pages, moved);
+        (pages, moved)
+    }
+
+    fn moved(&self, pages: u32, moved: u32) {
+        self.moved_pages.store(moved, Relaxed);
+        self.committed(pages);
+    }
+
+    /// The log has this many pages.
+    fn committed(&self, pages: u32) {
+        let moved = self.moved_pages.load(Relaxed);
+        self.metrics.set_log(u64::from(pages) * PAGE_BYTES, u64::from(moved) * PAGE_BYTES);
     }
 }
 
@@ -124,8 +171,8 @@ fn join(round: JoinHandle<()>) {
     }
 }
 
-/// How many pages the log has and how many of them have been moved then. A failure does no harm: the log keeps what it has.
-fn checkpoint(tables: &Tables, how: &str) -> (u32, u32) {
+/// Checkpoints. How many pages the log has and how many of them have been moved then. A failure does no harm: the log keeps what it has.
+fn state(tables: &Tables, how: &str) -> (u32, u32) {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
     let log = tables.one(&pragma, (), |row| Ok((row.get(1)?, row.get(2)?)));
     let log: Result<Option<(u32, u32)>> =

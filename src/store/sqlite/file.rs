@@ -14,7 +14,10 @@ use super::{
     prelude::*,
     schema::{APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
 };
-use crate::store::{Clock, SystemClock};
+use crate::{
+    metrics::Metrics,
+    store::{Clock, SystemClock},
+};
 
 /// Options of a store in a file.
 #[derive(Clone)]
@@ -38,6 +41,7 @@ pub struct SqliteOptions {
     pub crash: Option<Crash>,
     /// The time of commits.
     pub clock: Arc<dyn Clock>,
+    pub metrics: Arc<Metrics>,
 }
 
 impl SqliteOptions {
@@ -53,6 +57,7 @@ impl SqliteOptions {
             verify: false,
             crash: None,
             clock: Arc::new(SystemClock),
+            metrics: Arc::default(),
         }
     }
 }

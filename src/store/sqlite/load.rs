@@ -111,8 +111,10 @@ impl Writer {
     /// Loads the session at an address.
     fn load_address(&mut self, key: &SessionKey) -> Result<(), Error> {
         if self.loaded.addresses.contains_key(key) {
+            self.metrics().reads.cache_hits.inc();
             return Ok(());
         }
+        self.metrics().reads.cache_misses.inc();
         let user = ScopeKey::User(key.app_name.clone(), key.user_id.clone());
         let user = self.loaded.scope(&user).map_or(0, |user| user.row);
         match self.tables.session_of(user, key)? {
@@ -156,7 +158,10 @@ impl Writer {
     }
 
     fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
-        if self.loaded.scope(key).is_none() {
+        let is_known = self.loaded.scope(key).is_some();
+        let reads = &self.metrics().reads;
+        if is_known { &reads.cache_hits } else { &reads.cache_misses }.inc();
+        if !is_known {
             let sql = "SELECT id, version, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
             let found = self.tables.one(sql, names(key), |row| row.try_into())?;
             let (row, version, state_bytes) = found.unwrap_or_default();

@@ -23,6 +23,7 @@ mod log;
 mod migrate;
 mod names;
 mod prelude;
+mod probes;
 mod read;
 mod readers;
 mod row;
@@ -100,12 +101,15 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let notifier = Arc::new(Notifier::default());
     let full =
         Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
-    let writes = Arc::new(Queue::new(options.queue_requests, QUEUE_BYTES, full));
+    let metrics = Arc::clone(&options.metrics);
+    let writes = Queue::new(options.queue_requests, QUEUE_BYTES, full);
+    let writes = Arc::new(writes.measured(metrics.writes.queue_wait.clone()));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
     let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables, disk);
     let writer = writer.map_err(|error| OpenError::failed(&path, error))?;
     let failed = |error: std::io::Error| OpenError::failed(&path, error);
-    let (readers, mut handles) = Readers::start(&lock, threads).map_err(failed)?;
+    let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
+    probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
     // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
     let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run());

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{connection::Tables, lock::FileLock, prelude::*};
-use crate::store::queue::Queue;
+use crate::{metrics::ReadMetrics, store::queue::Queue};
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
 const RETRY_AFTER_MILLIS: u64 = 50;
@@ -26,6 +26,7 @@ const QUEUE_READS: usize = 4096;
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 
 /// The pool.
+#[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
     /// Reads that met damage.
@@ -37,10 +38,12 @@ impl Readers {
     pub(super) fn start(
         file: &Arc<FileLock>,
         threads: usize,
+        metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let full =
             Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: RETRY_AFTER_MILLIS };
-        let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, full));
+        let queue = Queue::<Job>::new(QUEUE_READS, usize::MAX, full);
+        let queue = Arc::new(queue.measured(metrics.queue_wait.clone()));
         let start = |at| {
             let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));
@@ -88,6 +91,11 @@ impl Readers {
         self.queue.push(job, 0)?;
         let gone = || Error::StoreUnavailable(Cause::new("the reader ended before it answered"));
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The number of reads that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.waiting().0
     }
 
     pub(super) fn close(&self) {

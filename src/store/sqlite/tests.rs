@@ -35,6 +35,7 @@ use crate::{
         session::{Labels, State},
         time::Time,
     },
+    metrics::Metrics,
     store::{SessionOrder, group, tests::*},
 };
 
@@ -155,10 +156,11 @@ fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer, E
         group.push(Submission { context: call(), request, reply });
         answers.push(answer);
     }
-    let (notifier, mut groups) = (Notifier::default(), 0);
+    let (notifier, metrics, mut groups) = (Notifier::default(), Metrics::default(), 0);
     while !group.is_empty() {
         // A failure is that of the answers, too.
-        let _ = group::execute(writer, &mut group, &notifier).now_or_never().unwrap();
+        let _ =
+            group::execute(writer, &mut group, &notifier, &metrics.writes).now_or_never().unwrap();
         groups += 1;
     }
     let answers = answers.into_iter().map(|mut answer| answer.try_recv().unwrap());

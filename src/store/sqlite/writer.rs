@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     commit::{ChangeSet, Loaded, Needs, Request},
+    metrics::{Histogram, Metrics},
     store::{
         Notifier,
         group::{Backend, Failure, Submission, execute},
@@ -58,6 +59,7 @@ pub(super) struct Writer {
     /// The state of the connection is unknown.
     pub(super) broken: bool,
     commits: u64,
+    flush: Histogram,
 }
 
 impl Writer {
@@ -70,7 +72,8 @@ impl Writer {
         disk: Disk,
     ) -> Result<Self> {
         let mut writer = Self {
-            checkpoints: Checkpoints::new(Arc::clone(&disk.file)),
+            flush: options.metrics.sqlite().flush.clone(),
+            checkpoints: Checkpoints::new(Arc::clone(&disk.file), options.metrics.sqlite()),
             disk,
             leftovers: Leftovers::default(),
             loaded: Loaded::new(options.clock.now(), 0),
@@ -89,6 +92,10 @@ impl Writer {
         writer.forget()?;
         writer.disk.file.remember_log();
         Ok(writer)
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.options.metrics
     }
 
     /// Serves until the queue is closed and empty. Leaves no log behind.
@@ -126,10 +133,13 @@ impl Writer {
             return;
         }
         let sweeps = group.iter().any(|it| matches!(it.request, Request::Sweep));
-        let notifier = Arc::clone(&self.notifier);
+        let (notifier, metrics) = (Arc::clone(&self.notifier), Arc::clone(&self.options.metrics));
         let connected = self.reconnect();
         // Nothing in it waits: this thread is the database.
-        let execute = |()| execute(self, group, &notifier).now_or_never().unwrap_or(Ok(()));
+        let execute = |()| {
+            let executed = execute(self, group, &notifier, &metrics.writes);
+            executed.now_or_never().unwrap_or(Ok(()))
+        };
         if let Err(error) = connected.and_then(execute)
             && !self.disk.failed(&error, now)
             && error != Error::FileLost
@@ -239,7 +249,8 @@ impl Backend for Writer {
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
-        if let Err(error) = self.tables.run("COMMIT", ()) {
+        let flushed = self.flush.observe_closure_duration(|| self.tables.run("COMMIT", ()));
+        if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the log; after any other failure it may hold the commit.
             let code = error.sqlite_error_code();
             self.broken = !matches!(

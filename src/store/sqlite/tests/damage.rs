@@ -116,13 +116,17 @@ fn a_decision_that_panics_refuses_what_came_before_it_and_not_what_follows() {
         answers.push(answer);
     }
     let mut panicking = PanickingWriter { writer: &mut writer, decisions: 2 };
-    let notifier = Notifier::default();
-    let failed = group::execute(&mut panicking, &mut group, &notifier).now_or_never().unwrap();
+    let (notifier, metrics) = (Notifier::default(), Metrics::default());
+    let failed = group::execute(&mut panicking, &mut group, &notifier, &metrics.writes)
+        .now_or_never()
+        .unwrap();
     assert!(matches!(failed, Err(Error::Internal(_))));
     assert!(matches!(answers[0].try_recv().unwrap(), Err(Error::StoreUnavailable(_))));
     assert!(matches!(answers[1].try_recv().unwrap(), Err(Error::Internal(_))));
     assert_eq!(group.len(), 1);
-    let executed = group::execute(&mut panicking, &mut group, &notifier).now_or_never().unwrap();
+    let executed = group::execute(&mut panicking, &mut group, &notifier, &metrics.writes)
+        .now_or_never()
+        .unwrap();
     assert_eq!(executed, Ok(()));
     assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(1));
 }

@@ -49,8 +49,8 @@ async fn only_the_expired_requests_of_a_group_are_dropped() {
         answers.push(answer);
     }
     tokio::time::advance(Duration::from_secs(2)).await;
-    let notifier = Notifier::default();
-    let executed = group::execute(&mut writer, &mut group, &notifier);
+    let (notifier, metrics) = (Notifier::default(), Metrics::default());
+    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics.writes);
     executed.now_or_never().unwrap().unwrap();
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
