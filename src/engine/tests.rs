@@ -1,5 +1,6 @@
 //! What the engine adds to a store, over the memory store, with a clock that only moves when told.
 
+mod measured;
 mod pages;
 mod rights;
 mod temp;

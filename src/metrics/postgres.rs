@@ -62,7 +62,16 @@ impl PostgresMetrics {
                 "lane",
             ),
         };
-        metrics.error(SqlError::SerializationFailure);
+        // So that each is there before the first one happens.
+        for error in [
+            SqlError::SerializationFailure,
+            SqlError::Deadlock,
+            SqlError::UniqueViolation,
+            SqlError::ConnectionLost,
+            SqlError::Other,
+        ] {
+            metrics.error(error);
+        }
         metrics
     }
 

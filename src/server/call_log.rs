@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http_body_util::BodyExt as _;
@@ -105,7 +105,7 @@ impl CallLog {
     pub fn ended(&mut self, headers: &http::HeaderMap) {
         // Most calls end well. The details of others are decoded.
         match headers.get(Status::GRPC_STATUS) {
-            None => {}
+            None => return,
             Some(code) if code == "0" => self.code = Some(Code::Ok),
             Some(_) => {
                 let Some(status) = Status::from_header_map(headers) else { return };
@@ -115,19 +115,29 @@ impl CallLog {
                 }
             }
         }
+        // Before the client has the status, so that it finds its call in the metrics.
+        self.measure();
+    }
+
+    /// The code's name, and the duration so far.
+    fn outcome(&self) -> (&'static str, Duration) {
+        // Without a status the client has left.
+        (code_name(self.code.unwrap_or(Code::Cancelled)), self.began.elapsed())
+    }
+
+    fn measure(&mut self) {
+        if let Some((method, _)) = self.metrics.take() {
+            let (code, elapsed) = self.outcome();
+            method.end(code, elapsed);
+        }
     }
 }
 
 impl Drop for CallLog {
     fn drop(&mut self) {
-        let Self { began, code, line, metrics } = self;
-        // Without a status the client has left.
-        let code = code_name(code.unwrap_or(Code::Cancelled));
-        let elapsed = began.elapsed();
-        if let Some((method, _)) = metrics {
-            method.end(code, elapsed);
-        }
-        let Some(Line { path, request_id, principal, received, sent }) = line else { return };
+        self.measure();
+        let (code, elapsed) = self.outcome();
+        let Some(Line { path, request_id, principal, received, sent }) = &self.line else { return };
         tracing::info!(
             target: "sessiond::calls",
             method = path.trim_start_matches('/'),

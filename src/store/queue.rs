@@ -146,6 +146,7 @@ impl<T> Queue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     const FULL: Error = Error::TooDeep;
 
@@ -185,6 +186,23 @@ mod tests {
         assert!(queue.take(&mut group, 100, 1000, true));
         assert_eq!(group, [6, 7, 8, 9]);
         assert!(queue.take(&mut Vec::new(), 1, 1, false));
+    }
+
+    #[test]
+    fn the_wait_of_the_first_item_is_measured_each_time_that_items_are_taken() {
+        let waits = Metrics::default().reads.queue_wait;
+        let queue = Queue::new(100, 1000, FULL).measured(waits.clone());
+        for item in 0..4 {
+            queue.push(item, 1).unwrap();
+        }
+        assert_eq!(queue.waiting(), (4, 4));
+        let mut group = Vec::new();
+        queue.take(&mut group, 3, 1000, true);
+        assert_eq!(waits.get_sample_count(), 1);
+        queue.pop();
+        assert_eq!(waits.get_sample_count(), 2);
+        queue.take(&mut group, 100, 1000, false);
+        assert_eq!((waits.get_sample_count(), queue.waiting()), (2, (0, 0)));
     }
 
     #[test]

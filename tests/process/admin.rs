@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use crate::harness::{Server, append, create, event, read, serve, wait_for_health};
 
 /// Sends a request; the status and the body of the answer.
-fn send(socket: &Path, method: &str, path: &str) -> (u16, String) {
+pub fn send(socket: &Path, method: &str, path: &str) -> (u16, String) {
     send_with(socket, method, path, "\r\n")
 }
 
