@@ -181,6 +181,7 @@ mod tests {
         assert_eq!(ready(State(phase.subscribe())).await, (StatusCode::OK, "ok\n"));
         for (now, reason) in phases {
             phase.send_replace(now);
+            assert!(Phase::NAMES.contains(&now.name()), "{now:?}");
             let (status, body) = ready(State(phase.subscribe())).await;
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(body.starts_with(reason) && body.ends_with('\n'), "{body}");

@@ -236,7 +236,9 @@ async fn execute_once<B: Backend>(
     };
     // Events are shared with the answers: those are the last to hold them.
     drop(changes);
-    metrics.group_requests.observe(decided.len() as f64);
+    if !decided.is_empty() {
+        metrics.group_requests.observe(decided.len() as f64);
+    }
     if let Err(error) = &committed {
         decided.iter_mut().for_each(|(_, answer)| *answer = Err(error.clone()));
     }

@@ -76,7 +76,7 @@ impl Checkpoints {
             return;
         };
         join(round);
-        let (pages, moved) = state(tables, "NOOP");
+        let (pages, moved) = wal_checkpoint(tables, "NOOP");
         if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
             return self.begin_round(pages);
         }
@@ -148,7 +148,7 @@ struct LogMetrics {
 impl LogMetrics {
     fn checkpoint(&self, thread: CheckpointThread, tables: &Tables, how: &str) -> (u32, u32) {
         let duration = self.metrics.checkpoint(thread);
-        let (pages, moved) = duration.observe_closure_duration(|| state(tables, how));
+        let (pages, moved) = duration.observe_closure_duration(|| wal_checkpoint(tables, how));
         self.moved(pages, moved);
         (pages, moved)
     }
@@ -171,8 +171,8 @@ fn join(round: JoinHandle<()>) {
     }
 }
 
-/// Checkpoints. How many pages the log has and how many of them have been moved then. A failure does no harm: the log keeps what it has.
-fn state(tables: &Tables, how: &str) -> (u32, u32) {
+/// How many pages the log has after a checkpoint, and how many of them have been moved. A failure does no harm: the log keeps what it has.
+fn wal_checkpoint(tables: &Tables, how: &str) -> (u32, u32) {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
     let log = tables.one(&pragma, (), |row| Ok((row.get(1)?, row.get(2)?)));
     let log: Result<Option<(u32, u32)>> =
