@@ -41,6 +41,7 @@ pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Ref
         answers: Vec::with_capacity(events.len()),
         accepted: IndexMap::default(),
         bytes: 0,
+        trace_id: tx.trace_id,
     };
     let stored = events.iter().map(|event| tx.loaded.event(incarnation, &event.event_id));
     let stored = stored.collect::<Result<Vec<_>, _>>()?;
@@ -71,6 +72,7 @@ struct Batch<'l> {
     accepted: IndexMap<EventId, EventRow, DefaultHashBuilder>,
     /// Bytes of bodies and resolved deltas. Replays count as well, because they are answered whole.
     bytes: usize,
+    trace_id: Option<TraceId>,
 }
 
 impl Batch<'_> {
@@ -102,7 +104,8 @@ impl Batch<'_> {
         self.overlay.put(results, sequence, &stamp)?;
         self.count(event.body.as_ref(), bytes)?;
         let versions = self.overlay.versions();
-        let stored = Arc::new(event.stored(sequence, self.commit_time, changes, versions));
+        let stored = event.stored(sequence, self.commit_time, changes, versions, self.trace_id);
+        let stored = Arc::new(stored);
         self.answers.push(AppendedEvent { event: Arc::clone(&stored), replayed: false });
         let (incarnation, fingerprint) = (*incarnation, event.fingerprint);
         let row = EventRow { incarnation, event: stored, fingerprint };
@@ -159,6 +162,7 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
         rewind_to: Some(*to),
         rewound: false,
         versions: overlay.versions(),
+        trace_id: tx.trace_id,
     });
     let row = EventRow { incarnation, event: Arc::clone(&event), fingerprint: *fingerprint };
     accept(tx, incarnation, overlay.changes, [row].into_iter());

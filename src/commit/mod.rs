@@ -17,6 +17,7 @@ mod overlay;
 mod request;
 mod session;
 
+use crate::domain::prelude::*;
 pub use changes::{
     ChangeSet, CopiedEvents, EventRow, RequestRow, ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     Source,
@@ -31,13 +32,14 @@ pub use request::{
 };
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes
-/// are committed, if there are any.
+/// are committed, if there are any. New events keep the `trace_id`.
 pub fn decide(
     loaded: &mut Loaded,
     changes: &mut ChangeSet,
     request: &Request,
+    trace_id: Option<TraceId>,
 ) -> Result<Answer, Refusal> {
-    let tx = &mut Transaction { loaded, changes };
+    let tx = &mut Transaction { loaded, changes, trace_id };
     Ok(match request {
         Request::Create(create) => Answer::Created(session::create(tx, create)?),
         Request::Update(update) => Answer::Updated(session::update(tx, update)?),

@@ -112,6 +112,8 @@ impl<'l> Overlay<'l> {
 pub struct Transaction<'t> {
     pub loaded: &'t mut Loaded,
     pub changes: &'t mut ChangeSet,
+    /// Of the call.
+    pub trace_id: Option<TraceId>,
 }
 
 impl Transaction<'_> {

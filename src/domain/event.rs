@@ -11,6 +11,7 @@ use super::{
     id::{Author, Branch, EventId, InvocationId},
     json::{Json, fingerprint},
     time::Time,
+    trace::TraceId,
 };
 
 /// A hash of what a request asked for, to tell a repetition from another request under the same id. It depends on the content
@@ -61,6 +62,7 @@ impl NewEvent {
         commit_time: Time,
         changes: Changes,
         versions: ScopeVersions,
+        trace_id: Option<TraceId>,
     ) -> Event {
         Event {
             event_id: self.event_id.clone(),
@@ -75,6 +77,7 @@ impl NewEvent {
             rewind_to: None,
             rewound: false,
             versions,
+            trace_id,
         }
     }
 
@@ -127,13 +130,15 @@ pub struct Event {
     pub rewound: bool,
     /// The versions after its commit, so that the past can be read.
     pub versions: ScopeVersions,
+    /// Of the call that appended it.
+    pub trace_id: Option<TraceId>,
 }
 
 impl Event {
     /// An upper bound of its bytes in an answer as text.
     pub fn bytes(&self) -> usize {
-        // Tags, lengths, times and numbers of an Event message take less.
-        const ENVELOPE: usize = 128;
+        // Tags, lengths, times, numbers and the trace id of an Event message take less.
+        const ENVELOPE: usize = 160;
         ENVELOPE
             + self.event_id.as_str().len()
             + self.invocation_id.as_ref().map_or(0, |id| id.as_str().len())

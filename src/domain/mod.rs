@@ -48,6 +48,7 @@ pub mod session;
 pub mod template;
 pub mod time;
 pub mod token;
+pub mod trace;
 pub mod visible;
 
 /// Number of an event within its session: 1, 2, 3, … in commit order; 0 is the session as it was created.

@@ -17,5 +17,6 @@ pub use super::{
     session::{Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry},
     time::Time,
     token::{Position, StoreId},
+    trace::TraceId,
     visible::{Marker, Visible},
 };

@@ -83,7 +83,7 @@ impl Engine {
         for (at, event) in append.events.iter_mut().enumerate() {
             if event.partial {
                 let (changes, versions) = (Changes::default(), ScopeVersions::default());
-                let event = Arc::new(event.stored(0, now, changes, versions));
+                let event = Arc::new(event.stored(0, now, changes, versions, context.trace_id));
                 fragments.push((at, AppendedEvent { event, replayed: false }));
                 continue;
             }

@@ -9,8 +9,8 @@ use tonic::{Request, Status};
 use super::status::stream_status;
 use crate::{
     access::Principal,
-    domain::error::Error,
-    store::{CallId, RequestContext, trace_id},
+    domain::{error::Error, trace::TraceParent},
+    store::{CallId, RequestContext},
 };
 
 /// A call, or one item of a stream of them.
@@ -26,10 +26,11 @@ impl Call {
     pub fn new<T>(method: &'static str, request: &Request<T>) -> Self {
         let text = |name| request.metadata().get(name)?.to_str().ok();
         let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);
+        let parent = text("traceparent").and_then(|text| text.parse::<TraceParent>().ok());
         let context = RequestContext {
             principal: request.extensions().get().cloned().unwrap_or(Principal::Local),
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
-            trace_id: text("traceparent").and_then(trace_id),
+            trace_id: parent.map(|parent| parent.trace_id),
             request_id,
         };
         Self { method, context }
@@ -57,7 +58,7 @@ impl Call {
     pub fn stream_status(&self, error: &Error, at: Option<(&'static str, &str)>) -> Status {
         let Self { method, context: RequestContext { request_id, trace_id, .. } } = self;
         if let Error::Internal(cause) = error {
-            let trace_id = trace_id.map(|id| format!("{id:032x}"));
+            let trace_id = trace_id.map(|id| id.to_string());
             tracing::error!(method, %request_id, trace_id, cause = cause.0, "internal error");
         }
         stream_status(error, *request_id, at)
@@ -98,7 +99,7 @@ mod tests {
     use tonic_types::StatusExt as _;
 
     use super::*;
-    use crate::access::Identity;
+    use crate::{access::Identity, domain::trace::TraceId};
 
     #[tokio::test]
     async fn a_call_that_panics_is_refused_like_any_other() {
@@ -120,7 +121,7 @@ mod tests {
         let item = call.item();
         for context in [&call.context, &item.context] {
             assert_eq!(context.deadline, deadline(Duration::from_millis(1500)));
-            assert_eq!(context.trace_id, Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
+            assert_eq!(context.trace_id, TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736));
         }
         assert_ne!(call.context.request_id, item.context.request_id);
         let mut plain = Request::new(());

@@ -192,7 +192,8 @@ async fn execute_once<B: Backend>(
     let mut waiting = std::mem::take(group).into_iter();
     while let Some(submission) = waiting.next() {
         let decision = catch_unwind(AssertUnwindSafe(|| {
-            decide(backend.loaded(), &mut changes, &submission.request)
+            let Submission { context, request, .. } = &submission;
+            decide(backend.loaded(), &mut changes, request, context.trace_id)
         }));
         let answer = match decision {
             Ok(Ok(answer)) => Ok(answer),

@@ -39,7 +39,7 @@ use crate::{
 };
 pub use clock::{Clock, SystemClock};
 pub use condition::Condition;
-pub use context::{CallId, RequestContext, trace_id};
+pub use context::{CallId, RequestContext};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, migrate, open, public_url};

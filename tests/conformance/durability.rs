@@ -1,8 +1,9 @@
 //! Stores that are closed and opened again.
 
 use sessiond::{
-    domain::{error::Error, event::NewEvent},
-    store::{Append, CreateSession, StateUpdate},
+    commit::Request,
+    domain::{error::Error, event::NewEvent, trace::TraceId},
+    store::{Append, CreateSession, RequestContext, StateUpdate},
 };
 
 use crate::{fixture::*, requests::*};
@@ -18,7 +19,9 @@ pub async fn everything_is_there_after_a_restart(fixture: &mut Fixture) {
         body: Some(json("{ \"a\" : 1.0 }")),
         ..event(&at.to_string(), add("k", 1).add("app:k", 1))
     });
-    fixture.append(append("a/u/s", events_of_a_batch)).await.unwrap();
+    let traced = RequestContext { trace_id: TraceId::new(7), ..RequestContext::internal() };
+    let batch = Request::Append(append("a/u/s", events_of_a_batch));
+    fixture.commit(&traced, batch).await.unwrap();
     fixture.rewind_session(rewind("a/u/s", 2, "m")).await.unwrap();
     fixture.fork_session(fork("a/u/s", Some(4), "t")).await.unwrap();
     let gone = fixture.new_session("a/v/s", &[]).await.incarnation;

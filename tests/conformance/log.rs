@@ -1,14 +1,16 @@
 //! What a log keeps, and the order of its commits.
 
 use sessiond::{
+    commit::{Answer, Request},
     domain::{
         error::Error,
         event::{Changes, Event, NewEvent, ScopeVersions},
         id::{Author, Branch, EventId, InvocationId},
         limits::BATCH_EVENTS,
         time::Time,
+        trace::TraceId,
     },
-    store::{Append, CreateSession},
+    store::{Append, CreateSession, RequestContext},
 };
 
 use crate::{fixture::*, requests::*};
@@ -50,6 +52,7 @@ pub async fn an_event_is_read_as_it_was_written(fixture: &mut Fixture) {
         rewind_to: None,
         rewound: false,
         versions: ScopeVersions { application: 1, user: 0 },
+        trace_id: None,
     };
     assert_eq!(stored, expected);
     assert_eq!(fixture.log("a/u/s").await, [expected]);
@@ -59,6 +62,34 @@ pub async fn an_event_is_read_as_it_was_written(fixture: &mut Fixture) {
     assert_eq!(stored.invocation_id, None);
     assert!(stored.changes.is_empty());
     assert_eq!(fixture.log("a/u/s").await[1], stored);
+}
+
+/// It is not part of the content: a repetition is answered as first stored.
+pub async fn an_event_keeps_the_trace_of_its_call(fixture: &mut Fixture) {
+    fixture.new_session("a/u/s", &[]).await;
+    let [first, second] = [1, u128::MAX].map(TraceId::new);
+    for (trace_id, ids, replayed, stored) in [
+        (first, ["1", "2"], [false, false], [first, first]),
+        (None, ["2", "3"], [true, false], [first, None]),
+        (second, ["1", "3"], [true, true], [first, None]),
+    ] {
+        let call = RequestContext { trace_id, ..RequestContext::internal() };
+        let batch = append("a/u/s", ids.map(|id| event(id, nothing())));
+        let answer = fixture.commit(&call, Request::Append(batch)).await.unwrap();
+        let Answer::Appended(appended) = answer else { panic!("{answer:?}") };
+        let events: Vec<_> = appended.events.iter().map(|it| it.event.trace_id).collect();
+        assert_eq!(events, stored);
+        assert_eq!(appended.events.iter().map(|it| it.replayed).collect::<Vec<_>>(), replayed);
+    }
+    let call = RequestContext { trace_id: second, ..RequestContext::internal() };
+    let marker = Request::Rewind(rewind("a/u/s", 3, "m"));
+    fixture.commit(&call, marker).await.unwrap();
+    fixture.fork_session(fork("a/u/s", None, "fork")).await.unwrap();
+    for path in ["a/u/s", "a/u/fork"] {
+        let log = fixture.whole_log(path).await;
+        let traces: Vec<_> = log.iter().map(|event| event.trace_id).collect();
+        assert_eq!(traces, [first, first, None, second], "{path}");
+    }
 }
 
 /// Bodies and values are kept as text.

@@ -119,6 +119,7 @@ suite! {
     log {
         sequences_are_dense_and_begin_at_1,
         an_event_is_read_as_it_was_written,
+        an_event_keeps_the_trace_of_its_call,
         json_is_kept_byte_for_byte,
         names_are_kept_byte_for_byte,
         a_refused_event_leaves_nothing_of_its_batch,

@@ -118,6 +118,7 @@ fn events<'a>(
             .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
             .texts(events.clone().map(|event| &event.changes.set))
             .texts(events.clone().map(|event| &event.body))
+            .trace_ids(events.clone().map(|event| event.trace_id))
             .fingerprints(rows.iter().map(|row| row.fingerprint))
     };
     Ok((!rows.is_empty()).then(statement))

@@ -93,6 +93,11 @@ impl<'a> Columns<'a> {
         self.value(Type::BYTEA_ARRAY, bytes)
     }
 
+    pub(super) fn trace_ids(self, ids: impl Iterator<Item = Option<TraceId>>) -> Self {
+        let bytes: Vec<_> = ids.map(|id| id.map(|id| id.to_bytes().to_vec())).collect();
+        self.value(Type::BYTEA_ARRAY, bytes)
+    }
+
     /// Three columns: application, user, incarnation.
     pub(super) fn nodes(self, nodes: impl Iterator<Item = &'a Node> + Clone) -> Self {
         self.scopes(nodes.clone()).numbers(nodes.map(|node| node.incarnation.0))

@@ -10,10 +10,10 @@ use super::prelude::*;
 /// The columns that [`event`] reads.
 pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
-    rewind_to, removed, set_json, body, fingerprint";
+    rewind_to, removed, set_json, body, trace_id, fingerprint";
 
 /// The number of [`EVENT_COLUMNS`].
-pub(super) const EVENT_WIDTH: usize = 16;
+pub(super) const EVENT_WIDTH: usize = 17;
 
 /// Bytes of an event's long columns.
 pub(super) const EVENT_BYTES: &str =
@@ -100,6 +100,13 @@ pub(super) fn fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
     Ok(Fingerprint(u128::from_le_bytes(bytes)))
 }
 
+/// A column of 16 bytes, if it has a value.
+fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>, Error> {
+    let Some(bytes) = row.try_get::<_, Option<&[u8]>>(at)? else { return Ok(None) };
+    let bytes = bytes.try_into().map_err(|error| Error::damaged(Damage::Row, error))?;
+    Ok(TraceId::from_bytes(bytes))
+}
+
 /// The event of [`EVENT_COLUMNS`], which begin at a column.
 pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
     Ok(Event {
@@ -115,6 +122,7 @@ pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error>
         rewound,
         changes: changes(row, at + 12)?,
         body: row.try_get(at + 14)?,
+        trace_id: trace_id(row, at + 15)?,
     })
 }
 

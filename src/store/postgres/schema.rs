@@ -21,8 +21,15 @@ pub(super) struct Migration {
 
 /// Every step since the empty database, in order. A step leaves what earlier programs read and write, because they run beside this one
 /// during an upgrade.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, title: "create the tables", sql: TABLES }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, title: "create the tables", sql: TABLES },
+    // Null in the rows of replicas of the version before. In PostgreSQL it changes the catalogue alone.
+    Migration {
+        version: 2,
+        title: "keep the trace of an event",
+        sql: "ALTER TABLE event ADD COLUMN trace_id BYTEA",
+    },
+];
 
 /// `tombstone.lease_secs` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;

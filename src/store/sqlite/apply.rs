@@ -183,7 +183,7 @@ impl Writer {
         }
         let insert = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
         );
         self.unlisted += events.len() as u64;
         for EventRow { incarnation, event, fingerprint } in events {
@@ -206,6 +206,7 @@ impl Writer {
                 removed_text(&event.changes.remove),
                 event.changes.set,
                 event.body,
+                event.trace_id.map(TraceId::to_bytes),
                 fingerprint.0.to_le_bytes(),
             ];
             self.tables.run(&insert, row)?;

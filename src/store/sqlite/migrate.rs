@@ -17,7 +17,7 @@ use super::{
     file::{OpenError, beside, file_version, whole_path},
     lock::lock,
     prelude::*,
-    schema,
+    schema::{self, EVENT_VIEW},
 };
 
 /// One step, from a version to the next.
@@ -29,25 +29,37 @@ pub(super) struct Migration {
 }
 
 /// Every step since the first released version, in order.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    from: 4,
-    title: "keep the order of lists apart from the time of the last event",
-    apply: |connection| {
-        connection.execute_batch(
-            "ALTER TABLE session ADD COLUMN listed_secs INTEGER NOT NULL DEFAULT 0;
-             ALTER TABLE session ADD COLUMN listed_nanos INTEGER NOT NULL DEFAULT 0;
-             ALTER TABLE meta ADD COLUMN listed_through INTEGER NOT NULL DEFAULT 0;
-             UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos;
-             UPDATE meta SET listed_through = (SELECT coalesce(max(id), 0) FROM event);
-             DROP INDEX session_of_app;
-             DROP INDEX session_of_user;
-             CREATE INDEX session_of_app
-                 ON session (app_scope, listed_secs, listed_nanos, user_id, session_id);
-             CREATE INDEX session_of_user
-                 ON session (user_scope, listed_secs, listed_nanos, session_id);",
-        )
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        from: 4,
+        title: "keep the order of lists apart from the time of the last event",
+        apply: |connection| {
+            connection.execute_batch(
+                "ALTER TABLE session ADD COLUMN listed_secs INTEGER NOT NULL DEFAULT 0;
+                 ALTER TABLE session ADD COLUMN listed_nanos INTEGER NOT NULL DEFAULT 0;
+                 ALTER TABLE meta ADD COLUMN listed_through INTEGER NOT NULL DEFAULT 0;
+                 UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos;
+                 UPDATE meta SET listed_through = (SELECT coalesce(max(id), 0) FROM event);
+                 DROP INDEX session_of_app;
+                 DROP INDEX session_of_user;
+                 CREATE INDEX session_of_app
+                     ON session (app_scope, listed_secs, listed_nanos, user_id, session_id);
+                 CREATE INDEX session_of_user
+                     ON session (user_scope, listed_secs, listed_nanos, session_id);",
+            )
+        },
     },
-}];
+    Migration {
+        from: 5,
+        title: "keep the trace of an event",
+        // Rows stay as they are: what they lack at their end is null.
+        apply: |connection| {
+            connection.execute_batch(&format!(
+                "ALTER TABLE event ADD COLUMN trace_id BLOB; DROP VIEW event_view; {EVENT_VIEW}"
+            ))
+        },
+    },
+];
 
 /// Migrates a locked file, or makes the tables in a new one, which gets this identity. Returns the writer's connection and the identity
 /// of the file.

@@ -16,10 +16,10 @@ use super::prelude::*;
 /// The columns that [`event`] reads.
 pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
     event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
-    rewind_to, removed, set_json, body, fingerprint";
+    rewind_to, removed, set_json, body, trace_id, fingerprint";
 
 /// The index of the fingerprint in [`EVENT_COLUMNS`].
-pub(super) const FINGERPRINT: usize = 15;
+pub(super) const FINGERPRINT: usize = 16;
 
 /// Bytes of an event's long columns.
 pub(super) const EVENT_BYTES: &str =
@@ -96,6 +96,7 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
         rewound,
         changes: changes(row, 12)?,
         body: row.get(14)?,
+        trace_id: row.get::<_, Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
     })
 }
 

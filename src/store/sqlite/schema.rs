@@ -18,7 +18,7 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 5;
+pub(super) const SCHEMA_VERSION: i32 = 6;
 
 /// The first version that a release wrote, and that is migrated to later ones.
 pub(super) const FIRST_RELEASED: i32 = 4;
@@ -46,6 +46,7 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {SCHEMA_VERSION};
          {TABLES}
+         {EVENT_VIEW}
          {VIEWS}"
     ))?;
     connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0)", [store_id.0])?;
@@ -93,7 +94,7 @@ CREATE INDEX session_of_app ON session (app_scope, listed_secs, listed_nanos, us
 CREATE INDEX session_of_user ON session (user_scope, listed_secs, listed_nanos, session_id);
 CREATE INDEX session_expiry ON session (expire_secs, expire_nanos) WHERE expire_secs IS NOT NULL;
 
--- The long columns come last.
+-- The long columns come last, but for what later versions added.
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL, sequence INTEGER NOT NULL,
@@ -107,7 +108,8 @@ CREATE TABLE event (
     rewind_to INTEGER,
     fingerprint BLOB NOT NULL,
     removed TEXT, set_json TEXT,
-    body TEXT
+    body TEXT,
+    trace_id BLOB
 ) STRICT;
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
@@ -159,6 +161,26 @@ CREATE TABLE request (
 CREATE TABLE tombstone (id INTEGER PRIMARY KEY, lease_until INTEGER NOT NULL) STRICT;
 ";
 
+/// Events for people, as the views below.
+pub(super) const EVENT_VIEW: &str = "
+CREATE VIEW event_view AS SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
+    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN log_index i ON i.node = s.id JOIN event e ON e.id = i.row
+UNION ALL SELECT
+    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
+    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
+    nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
+FROM session s JOIN scope a ON a.id = s.app_scope
+    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
+";
+
 /// Views for people: names instead of numbers, ISO times.
 const VIEWS: &str = "
 CREATE VIEW session_view AS SELECT
@@ -169,21 +191,6 @@ CREATE VIEW session_view AS SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', s.expire_secs, 'unixepoch') AS expire_time,
     s.fork_session AS forked_from, s.fork_sequence AS forked_at, s.state_bytes, s.id
 FROM session s JOIN scope a ON a.id = s.app_scope;
-
-CREATE VIEW event_view AS SELECT
-    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
-    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN log_index i ON i.node = s.id JOIN event e ON e.id = i.row
-UNION ALL SELECT
-    a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
-    e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
 
 CREATE VIEW state_view AS
 SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,

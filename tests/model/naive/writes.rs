@@ -86,6 +86,7 @@ impl Naive {
             rewind_to: None,
             rewound: false,
             versions: ScopeVersions::default(),
+            trace_id: None,
         };
         self.log(key, stored, event.fingerprint, &results)
     }
@@ -160,6 +161,7 @@ impl Naive {
             rewind_to: Some(rewind.to),
             rewound: false,
             versions: ScopeVersions::default(),
+            trace_id: None,
         };
         let sequence = self.log(key, marker, rewind.fingerprint, &results)?;
         self.appended(key, &[(sequence, false)], true)

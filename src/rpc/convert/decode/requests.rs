@@ -360,7 +360,7 @@ impl Read<NewEvent> for v1::Event {
             state_delta = state_delta.unwrap_or_default().read(at.field("state_delta")),
             body_form = body_form.map(|form| form.json(at, BODY)).transpose();
             // What only answers hold.
-            sequence, commit_time, rounded, rewind_to_sequence, rewound,
+            sequence, commit_time, rounded, rewind_to_sequence, rewound, trace_id,
         } = self);
         let mut event = NewEvent {
             event_id: Option::unwrap_or_else(event_id, new_event_id),

@@ -51,6 +51,7 @@ pub fn event_envelope(event: &Event) -> v1::Event {
         rewind_to,
         rewound,
         versions: _,
+        trace_id,
     } = event;
     v1::Event {
         event_id: event_id.to_string(),
@@ -67,6 +68,7 @@ pub fn event_envelope(event: &Event) -> v1::Event {
         rounded: false,
         rewind_to_sequence: rewind_to.map(signed),
         rewound: *rewound,
+        trace_id: trace_id.map(|id| id.to_string()).unwrap_or_default(),
     }
 }
 

@@ -37,6 +37,7 @@ fn event(sequence: u64, body: Json) -> Event {
         rewind_to: None,
         rewound: false,
         versions: ScopeVersions { application: 1, user: 2 },
+        trace_id: None,
     }
 }
 

@@ -14,8 +14,9 @@ use crate::store::{
 /// The steps of an invented next version.
 const NEXT: &[Migration] = &[
     MIGRATIONS[0],
+    MIGRATIONS[1],
     Migration {
-        version: 2,
+        version: 3,
         title: "add a column",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; ALTER TABLE event ADD COLUMN note TEXT",
     },
@@ -24,8 +25,9 @@ const NEXT: &[Migration] = &[
 /// As [`NEXT`], with a step that fails in its middle.
 const BROKEN: &[Migration] = &[
     MIGRATIONS[0],
+    MIGRATIONS[1],
     Migration {
-        version: 2,
+        version: 3,
         title: "fail",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; SELECT 1 / 0",
     },
@@ -51,7 +53,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     // Its statements are prepared before the tables change.
     old.append(&call(), one("s", "1", &[])).await.unwrap();
     let new = open(&fixture, NEXT).await.unwrap();
-    assert_eq!(version(&fixture).await, 2);
+    assert_eq!(version(&fixture).await, 3);
     for (at, replica) in [&old, &new, &old, &new].into_iter().enumerate() {
         let id = format!("{}", at + 2);
         let appended = replica.append(&call(), one("s", &id, &[])).await.unwrap();
@@ -63,7 +65,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     }
     // One that starts now would not know what it finds.
     let refused = open(&fixture, MIGRATIONS).await.err();
-    assert_eq!(refused, Some(OpenError::Newer { version: 2, newest: 1 }));
+    assert_eq!(refused, Some(OpenError::Newer { version: 3, newest: 2 }));
     old.close().await;
     new.close().await;
 }
@@ -87,7 +89,7 @@ async fn replicas_that_start_at_once_migrate_once() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "all have the identity that the first one gave");
-    assert_eq!(version(&fixture).await, 2);
+    assert_eq!(version(&fixture).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,9 +100,9 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     assert_eq!(try_out(&connection, NEXT).await, Ok(vec!["add a column"]));
     assert!(matches!(
         try_out(&connection, BROKEN).await,
-        Err(OpenError::Migration { version: 2, .. })
+        Err(OpenError::Migration { version: 3, .. })
     ));
-    assert_eq!(version(&fixture).await, 1);
+    assert_eq!(version(&fixture).await, 2);
     let columns = "SELECT count(*) FROM information_schema.columns
         WHERE table_schema = current_schema() AND column_name = 'note'";
     assert_eq!(fixture.count(columns).await, 0);
@@ -110,8 +112,8 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
 async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     let Some(fixture) = Fixture::new().await else { return };
     let failed = open(&fixture, BROKEN).await.err();
-    assert!(matches!(failed, Some(OpenError::Migration { version: 2, .. })), "{failed:?}");
-    assert_eq!(version(&fixture).await, 1);
+    assert!(matches!(failed, Some(OpenError::Migration { version: 3, .. })), "{failed:?}");
+    assert_eq!(version(&fixture).await, 2);
     let old = open(&fixture, MIGRATIONS).await.unwrap();
     old.create_session(&call(), creation("s")).await.unwrap();
     old.close().await;

@@ -11,7 +11,7 @@ async fn begin(writer: &mut Writer, id: &str) -> ChangeSet {
     let request = Request::Append(one("s", id, &[("k", "1")]));
     writer.load(&[needs(&request)]).await.unwrap();
     let mut changes = ChangeSet::default();
-    decide(writer.loaded(), &mut changes, &request).unwrap();
+    decide(writer.loaded(), &mut changes, &request, None).unwrap();
     changes
 }
 

@@ -71,9 +71,9 @@ async fn all_steps_are_applied_after_a_copy() {
         .unwrap();
     assert_eq!(added, (1, 2));
     drop(connection);
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v5.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v6.bak"]);
     // The copy is a store as it was.
-    let copy = fixture.folder.path().join("test.db.v5.bak");
+    let copy = fixture.folder.path().join("test.db.v6.bak");
     assert_eq!(version(&copy), SCHEMA_VERSION);
     let store = open(SqliteOptions::new(&copy, StoreId([8; 16]))).await.unwrap();
     assert_eq!(store.id(), NEW_ID);
@@ -115,7 +115,7 @@ async fn a_failed_step_leaves_the_file_as_it_was() {
 #[tokio::test]
 async fn an_earlier_copy_is_not_overwritten() {
     let (fixture, path) = filled().await;
-    let copy = fixture.folder.path().join("test.db.v5.bak");
+    let copy = fixture.folder.path().join("test.db.v6.bak");
     fs::write(&copy, "an earlier copy").unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert_eq!(refused, OpenError::CopyExists(copy.clone()));
@@ -123,16 +123,16 @@ async fn an_earlier_copy_is_not_overwritten() {
     assert_eq!(version(&path), SCHEMA_VERSION);
     // What an interrupted copy left is no copy.
     fs::remove_file(&copy).unwrap();
-    fs::write(fixture.folder.path().join("test.db.v5.bak.partial"), "a part").unwrap();
+    fs::write(fixture.folder.path().join("test.db.v6.bak.partial"), "a part").unwrap();
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v5.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v6.bak"]);
 }
 
 #[tokio::test]
 async fn a_copy_that_cannot_be_made_stops_the_migration() {
     let (fixture, path) = filled().await;
     // A folder in the place of the copy's first name.
-    fs::create_dir(fixture.folder.path().join("test.db.v5.bak.partial")).unwrap();
+    fs::create_dir(fixture.folder.path().join("test.db.v6.bak.partial")).unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert!(matches!(refused, OpenError::CopyFailed { .. }), "{refused}");
     assert_eq!(version(&path), SCHEMA_VERSION);

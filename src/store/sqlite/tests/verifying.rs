@@ -121,7 +121,7 @@ async fn verify_finds_every_kind_of_damage_and_where_it_is() {
             format!(
                 "INSERT INTO event SELECT 999999, session, 5000, 'e', id_hash, invocation_id, author,
                  branch, event_secs, event_nanos, commit_secs, commit_nanos, app_version,
-                 user_version, rewind_to, fingerprint, removed, set_json, body
+                 user_version, rewind_to, fingerprint, removed, set_json, body, trace_id
                  FROM event WHERE session = {s} AND sequence = 1"
             ),
             Check::Reference,

@@ -5,7 +5,7 @@ use super::*;
 const DOCUMENT: &str = include_str!("../../../../docs/storage.md");
 
 fn fixture() -> Connection {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sqlite-v5.db");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sqlite-v6.db");
     // The file is not touched, not even by a log beside it.
     let uri = format!("file:{path}?immutable=1");
     Connection::open_with_flags(

@@ -70,6 +70,7 @@ fn an_event_says_everything_about_itself() {
         Changes { set: Some(json("{\"k\":1}")), remove: vec![StateKey::new("app:r").unwrap()] };
     event.rewind_to = Some(2);
     event.rewound = true;
+    event.trace_id = crate::domain::trace::TraceId::new(0xab);
     let listed = |form| {
         let mut list = List::default();
         list.items = vec![event.clone()];
@@ -93,6 +94,7 @@ fn an_event_says_everything_about_itself() {
         rounded: false,
         rewind_to_sequence: Some(2),
         rewound: true,
+        trace_id: format!("{:032x}", 0xab),
     };
     assert_eq!(listed(Form::Text), text);
     let message = listed(Form::Struct);

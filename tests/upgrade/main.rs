@@ -4,36 +4,31 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where what it takes for granted does not hold")]
 
+mod requests;
+
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use requests::*;
 use rusqlite::{Connection, OpenFlags};
 use sessiond::{
-    commit::{
-        Append, CreateSession, ForkSession, OnExisting, RequestKey, RewindSession, StateUpdate,
-    },
+    commit::{Append, CreateSession, ForkSession, RequestKey, RewindSession},
     domain::{
-        delta::{Delta, ScopeDelta},
         error::Error,
-        event::{Fingerprint, NewEvent},
-        field::FieldPath,
-        id::{
-            AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId,
-            UserId,
-        },
+        event::Fingerprint,
+        id::{AppName, Author, DisplayName, EventId, InvocationId, RequestId, SessionId},
         json::Json,
-        page::{EventFilter, EventSelection},
         precondition::Precondition,
-        scope::{Scope, SessionKey, SessionRef, StateKey},
+        scope::{Scope, StateKey},
         session::{Expiration, Labels},
-        time::Time,
         token::StoreId,
+        trace::TraceId,
     },
     store::{
-        Clock, KeyChangeQuery, RequestContext, SessionOrder, SessionQuery, SessionsQuery, Store,
+        Clock, KeyChangeQuery, RequestContext, SessionOrder, SessionsQuery, Store,
         sqlite::{self, SqliteOptions, SqliteStore, verify},
     },
 };
@@ -42,28 +37,37 @@ use sessiond::{
 const LONG: u64 = 1030;
 
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v5.db";
+const CURRENT: &str = "sqlite-v6.db";
+
+/// The trace of the event `4` of the session `cart`. Earlier versions kept none.
+const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+
+/// What the steps do from each released version on.
+const STEPS: [&str; 2] =
+    ["keep the order of lists apart from the time of the last event", "keep the trace of an event"];
 
 #[tokio::test]
-async fn a_file_of_version_4_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("test.db");
-    fs::copy(fixture("sqlite-v4.db"), &path).unwrap();
-    let steps = ["keep the order of lists apart from the time of the last event"];
-    assert_eq!(sqlite::dry_run(&path).unwrap(), steps);
-    assert_eq!(sqlite::migrate_file(&path).unwrap(), steps);
-    let copy = fs::read(folder.path().join("test.db.v4.bak")).unwrap();
-    assert_eq!(copy[60..64], [0, 0, 0, 4], "the version in the header");
-    assert_sound(&path);
-    let current = folder.path().join("current.db");
-    fs::copy(fixture(CURRENT), &current).unwrap();
-    assert_eq!(columns(&path), columns(&current));
-    let clock = TestClock::at(500);
-    let store = open(&path, &clock).await;
-    assert_eq!(store.id(), StoreId(*b"fixture of tests"));
-    check(&store, &clock).await;
-    store.close().await;
-    assert_sound(&path);
+async fn files_of_earlier_versions_are_read() {
+    for (version, steps) in [(4, &STEPS[..]), (5, &STEPS[1..])] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("test.db");
+        fs::copy(fixture(&format!("sqlite-v{version}.db")), &path).unwrap();
+        assert_eq!(sqlite::dry_run(&path).unwrap(), steps);
+        assert_eq!(sqlite::migrate_file(&path).unwrap(), steps);
+        let copy = folder.path().join(format!("test.db.v{version}.bak"));
+        let copy = fs::read(copy).unwrap();
+        assert_eq!(copy[60..64], [0, 0, 0, version], "the version in the header");
+        assert_sound(&path);
+        let current = folder.path().join("current.db");
+        fs::copy(fixture(CURRENT), &current).unwrap();
+        assert_eq!(columns(&path), columns(&current));
+        let clock = TestClock::at(500);
+        let store = open(&path, &clock).await;
+        assert_eq!(store.id(), StoreId(*b"fixture of tests"));
+        check(&store, &clock, None).await;
+        store.close().await;
+        assert_sound(&path);
+    }
 }
 
 /// Nothing is found in a file.
@@ -103,7 +107,7 @@ async fn a_file_of_this_version_is_read() {
     }
     clock.set(500);
     let store = open(&path, &clock).await;
-    check(&store, &clock).await;
+    check(&store, &clock, TRACE).await;
     store.close().await;
 }
 
@@ -143,7 +147,8 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
     };
     store.rewind_session(&call, rewind).await.unwrap();
     let after = vec![event("4", &[("app:currency", "\"USD\"")], &[])];
-    store.append(&call, append("cart", "ada", after)).await.unwrap();
+    let traced = RequestContext { trace_id: TRACE, ..call.clone() };
+    store.append(&traced, append("cart", "ada", after)).await.unwrap();
     store.update_state(&call, visits(&[("user:visits", "8")])).await.unwrap();
 
     clock.set(104);
@@ -166,9 +171,9 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
     store.delete_session(&call, key("bob", "deleted")).await.unwrap();
 }
 
-async fn check(store: &dyn Store, clock: &TestClock) {
+async fn check(store: &dyn Store, clock: &TestClock, trace: Option<TraceId>) {
     check_sessions(store).await;
-    check_states(store).await;
+    check_states(store, trace).await;
     check_replays(store).await;
     let expiring = store.read_session(query("bob", "expiring", None)).await.unwrap();
     assert_eq!(expiring.info.expire_time, Some(time(1000)));
@@ -214,7 +219,7 @@ async fn check_sessions(store: &dyn Store) {
     assert_eq!((origin.key, origin.sequence), (key("ada", "cart"), 2));
 }
 
-async fn check_states(store: &dyn Store) {
+async fn check_states(store: &dyn Store, trace: Option<TraceId>) {
     let cases: [(&str, Option<u64>, &[&str]); 5] = [
         (
             "cart",
@@ -253,6 +258,8 @@ async fn check_states(store: &dyn Store) {
     let cart = store.read_session(query("ada", "cart", None)).await.unwrap().events.unwrap();
     let ids: Vec<_> = cart.events.iter().map(|event| event.event_id.as_str()).collect();
     assert_eq!(ids, ["1", "4"]);
+    let traces: Vec<_> = cart.events.iter().map(|event| event.trace_id).collect();
+    assert_eq!(traces, [None, trace]);
     let turn = cart.events[1].invocation_id.as_ref().map(InvocationId::as_str);
     assert_eq!(turn, Some("turn-4"));
     assert_eq!(cart.events[0].body.as_ref().map(Json::as_str), Some("{\"text\": \"1\"}"));
@@ -295,106 +302,4 @@ async fn open(path: &Path, clock: &Arc<TestClock>) -> SqliteStore {
     let clock: Arc<dyn Clock> = clock.clone();
     let id = StoreId(*b"fixture of tests");
     sqlite::open(SqliteOptions { clock, ..SqliteOptions::new(path, id) }).await.unwrap()
-}
-
-struct TestClock(Mutex<Time>);
-
-impl TestClock {
-    fn at(secs: i64) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(time(secs))))
-    }
-
-    fn set(&self, secs: i64) {
-        *self.0.lock().unwrap() = time(secs);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Time {
-        *self.0.lock().unwrap()
-    }
-}
-
-fn time(secs: i64) -> Time {
-    Time::new(secs, 0).unwrap()
-}
-
-fn key(user: &str, session: &str) -> SessionKey {
-    SessionKey {
-        app_name: AppName::new("shop").unwrap(),
-        user_id: UserId::new(user).unwrap(),
-        session_id: SessionId::new(session).unwrap(),
-    }
-}
-
-fn values(set: &[(&str, &str)]) -> Vec<(StateKey, Json)> {
-    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
-    set.iter().map(|(name, text)| (StateKey::new(*name).unwrap(), json(text))).collect()
-}
-
-fn creation(user: &str, session: &str, state: &[(&str, &str)]) -> CreateSession {
-    CreateSession {
-        key: key(user, session),
-        state: values(state),
-        display_name: DisplayName::default(),
-        labels: Labels::default(),
-        expiration: None,
-        on_existing: OnExisting::Refuse,
-    }
-}
-
-fn event(id: &str, set: &[(&str, &str)], remove: &[&str]) -> NewEvent {
-    let remove = remove.iter().map(|name| StateKey::new(*name).unwrap()).collect();
-    let delta = Delta { set: values(set), remove, ..Delta::default() };
-    let body = Json::parse(format!("{{\"text\": \"{id}\"}}")).unwrap();
-    NewEvent {
-        event_id: EventId::new(id).unwrap(),
-        invocation_id: (id.len() == 1).then(|| InvocationId::new(format!("turn-{id}")).unwrap()),
-        author: Author::new("a").unwrap(),
-        branch: Branch::new("").unwrap(),
-        event_time: None,
-        partial: false,
-        delta: delta.split_temp().0,
-        // Most events of a long session have none, for the size of the file.
-        body: (id.len() == 1).then_some(body),
-        fingerprint: Fingerprint(1),
-        refusal: None,
-        field: FieldPath::from("event.state_delta"),
-    }
-}
-
-fn append(session: &str, user: &str, events: Vec<NewEvent>) -> Append {
-    Append {
-        session: SessionRef::Full(key(user, session)),
-        events,
-        precondition: Precondition::default(),
-        request: None,
-        return_state: false,
-    }
-}
-
-fn visits(set: &[(&str, &str)]) -> StateUpdate {
-    let scope = Scope::User(AppName::new("shop").unwrap(), UserId::new("ada").unwrap());
-    let delta = Delta { set: values(set), ..Delta::default() };
-    let id = RequestId::new("visits").unwrap();
-    StateUpdate {
-        delta: ScopeDelta::new(scope, delta).unwrap(),
-        precondition: Precondition::default(),
-        author: Author::new("shop").unwrap(),
-        request: Some(RequestKey { id, fingerprint: Fingerprint(5) }),
-    }
-}
-
-fn query(user: &str, session: &str, as_of: Option<u64>) -> SessionQuery {
-    let events = EventSelection {
-        filter: EventFilter::default(),
-        after: 0,
-        up_to: None,
-        recent: None,
-        descending: false,
-        max_items: 1000,
-        max_bytes: usize::MAX,
-    };
-    let session = SessionRef::Full(key(user, session));
-    SessionQuery { session, as_of, with_state: true, events: Some(events) }
 }
