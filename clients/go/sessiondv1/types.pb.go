@@ -546,7 +546,11 @@ type Event struct {
 	RewindToSequence *int64 `protobuf:"varint,13,opt,name=rewind_to_sequence,json=rewindToSequence,proto3,oneof" json:"rewind_to_sequence,omitempty"`
 	// Output only. Hidden from reads that do not ask for it: by a rewind, or as the
 	// marker of one.
-	Rewound       bool `protobuf:"varint,14,opt,name=rewound,proto3" json:"rewound,omitempty"`
+	Rewound bool `protobuf:"varint,14,opt,name=rewound,proto3" json:"rewound,omitempty"`
+	// Output only. The trace in which the event was appended, as 32 lower-case
+	// hexadecimal digits: that of the call's `traceparent` (W3C Trace Context).
+	// Empty if the call had none. It is no part of the event's content.
+	TraceId       string `protobuf:"bytes,15,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,6 +692,13 @@ func (x *Event) GetRewound() bool {
 		return x.Rewound
 	}
 	return false
+}
+
+func (x *Event) GetTraceId() string {
+	if x != nil {
+		return x.TraceId
+	}
+	return ""
 }
 
 type isEvent_BodyForm interface {
@@ -1548,7 +1559,7 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"ForkOrigin\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xb8\x04\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xd3\x04\n" +
 	"\x05Event\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12#\n" +
@@ -1567,7 +1578,8 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\tbody_json\x18\v \x01(\tH\x00R\bbodyJson\x12\x18\n" +
 	"\arounded\x18\f \x01(\bR\arounded\x121\n" +
 	"\x12rewind_to_sequence\x18\r \x01(\x03H\x01R\x10rewindToSequence\x88\x01\x01\x12\x18\n" +
-	"\arewound\x18\x0e \x01(\bR\arewoundB\v\n" +
+	"\arewound\x18\x0e \x01(\bR\arewound\x12\x19\n" +
+	"\btrace_id\x18\x0f \x01(\tR\atraceIdB\v\n" +
 	"\tbody_formB\x15\n" +
 	"\x13_rewind_to_sequence\"\xb7\x01\n" +
 	"\n" +

@@ -163,6 +163,11 @@ pub struct Event {
     /// marker of one.
     #[prost(bool, tag = "14")]
     pub rewound: bool,
+    /// Output only. The trace in which the event was appended, as 32 lower-case
+    /// hexadecimal digits: that of the call's `traceparent` (W3C Trace Context).
+    /// Empty if the call had none. It is no part of the event's content.
+    #[prost(string, tag = "15")]
+    pub trace_id: ::prost::alloc::string::String,
     /// Everything else about the event (content, tool calls, usage, ...), opaque
     /// to the server and returned as it came. At most 1 MiB as text.
     #[prost(oneof = "event::BodyForm", tags = "10, 11")]

@@ -379,6 +379,7 @@ class Event(_message.Message):
     ROUNDED_FIELD_NUMBER: _builtins.int
     REWIND_TO_SEQUENCE_FIELD_NUMBER: _builtins.int
     REWOUND_FIELD_NUMBER: _builtins.int
+    TRACE_ID_FIELD_NUMBER: _builtins.int
     event_id: _builtins.str
     """Unique within the session, at most 128 bytes. Empty on input: the server
     makes a UUIDv7. Appending the same id with the same content again returns
@@ -412,6 +413,11 @@ class Event(_message.Message):
     rewound: _builtins.bool
     """Output only. Hidden from reads that do not ask for it: by a rewind, or as the
     marker of one.
+    """
+    trace_id: _builtins.str
+    """Output only. The trace in which the event was appended, as 32 lower-case
+    hexadecimal digits: that of the call's `traceparent` (W3C Trace Context).
+    Empty if the call had none. It is no part of the event's content.
     """
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
@@ -449,6 +455,7 @@ class Event(_message.Message):
         rounded: _builtins.bool = ...,
         rewind_to_sequence: _builtins.int | None = ...,
         rewound: _builtins.bool = ...,
+        trace_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "_rewind_to_sequence",
@@ -502,6 +509,8 @@ class Event(_message.Message):
         b"sequence",
         "state_delta",
         b"state_delta",
+        "trace_id",
+        b"trace_id",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rewind_to_sequence: _TypeAlias = _typing.Literal["rewind_to_sequence"]  # noqa: Y015
