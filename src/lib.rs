@@ -19,7 +19,7 @@
 //! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
 //! | [`rpc`] | decodes, calls, encodes; [errors to statuses](rpc::status) | the wire contract ([`proto`]), tonic and prost |
-//! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health |
+//! | [`server`] | flags → listener → store → engine → routes → serve → drain, in one straight line | [`config`], sockets, HTTP/2, health, OpenTelemetry |
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //! | [`offline`] | verifies and compacts database files that are not served, migrates stores, and checks policies | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
@@ -29,8 +29,8 @@
 //! same for every store.
 //!
 //! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
-//! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, and passes it to the services, once the
-//!    store is open.
+//! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
+//!    passes it to the services, once the store is open.
 //! 3. `rpc/services.rs` has the handler: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` turns the request into a [`store::Append`]: it collects all faults to report them at once, and
@@ -57,7 +57,8 @@
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
-//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the conversion of single
+//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the spans of sampled calls
+//! (`store/spans.rs`, `server/traces.rs`), the conversion of single
 //! fields and messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due, and `listed.rs` lets the list indexes
 //! follow, every 1,024 events.

@@ -12,6 +12,7 @@ mod identity;
 mod policy;
 mod reload;
 mod tls;
+mod traces;
 
 use std::{
     future::Future,
@@ -19,7 +20,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
@@ -37,6 +41,7 @@ use health::Phase;
 use identity::Authenticator;
 use reload::Reload;
 use tls::{Protocol, Tls};
+use traces::Traces;
 
 /// The message for a policy whose rules would name nobody.
 const UNIDENTIFIED: &str = "--policy is about callers, and nothing says who they are. Pass --tls-client-ca, --jwt-keys, --token-hashes, or --unix-peers with a Unix socket.";
@@ -51,6 +56,7 @@ pub struct Running {
     /// Answers until the end, so that a probe sees the drain.
     admin: Option<AbortOnDropHandle<()>>,
     in_flight: TaskTracker,
+    traces: Option<Traces>,
     drain_timeout: Duration,
 }
 
@@ -74,7 +80,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     // Nobody sees metrics without an admin listener.
     let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
     let notes = CallNotes { log: config.log_calls, calls };
+    let traces = Traces::from_environment();
     let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone(), notes);
+    let front = front.with_traces(traces.clone());
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let serving = tokio::spawn(connections::serve(listener, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
@@ -118,7 +126,17 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running { address, engine, phase, serving, reloading, admin, in_flight, drain_timeout })
+    Ok(Running {
+        address,
+        engine,
+        phase,
+        serving,
+        reloading,
+        admin,
+        in_flight,
+        traces,
+        drain_timeout,
+    })
 }
 
 struct Listeners {
@@ -182,6 +200,7 @@ impl Running {
     }
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
+    #[expect(clippy::disallowed_methods, reason = "it measures what is left of the timeout")]
     async fn drain(self) -> bool {
         let Self {
             address: _,
@@ -191,8 +210,10 @@ impl Running {
             reloading,
             admin,
             in_flight,
+            traces,
             drain_timeout,
         } = self;
+        let until = Instant::now() + drain_timeout;
         tracing::info!(timeout = ?drain_timeout, "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
@@ -216,6 +237,9 @@ impl Running {
             Err(_) => {
                 tracing::error!("stopped: the shutdown timeout passed with calls still in flight");
             }
+        }
+        if let Some(traces) = traces {
+            traces.shut_down(until.saturating_duration_since(Instant::now())).await;
         }
         drop((reloading, admin));
         matches!(drained, Ok(Ok(())))

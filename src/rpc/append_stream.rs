@@ -127,7 +127,7 @@ impl Pipeline {
 
     fn read(&mut self, request: AppendEventStreamRequest) -> Item {
         let AppendEventStreamRequest { append } = request;
-        let index = self.next_index;
+        let (index, call) = (self.next_index, self.call.item());
         self.next_index += 1;
         let bytes = append.as_ref().map_or(0, |append| {
             append.encoded_len() + if append.return_state { STATE_BYTES } else { 0 }
@@ -136,7 +136,8 @@ impl Pipeline {
         let append = append.ok_or_else(missing);
         let append =
             append.and_then(|it| decode::decode(it, self.handlers.bare, decode::append_event));
-        Item { index, bytes, call: self.call.item(), append }
+        let append = call.decoded(append);
+        Item { index, bytes, call, append }
     }
 
     /// Passes an item to the store, unless an earlier one of the same session may still be on its way there.
@@ -179,5 +180,9 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
             Outcome::Failure(encode::failure(&status))
         }
     };
+    if let Some(spans) = &call.context.spans {
+        spans.answered();
+        spans.replied();
+    }
     (bytes, AppendEventStreamResponse { index, outcome: Some(outcome) })
 }

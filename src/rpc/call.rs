@@ -10,7 +10,7 @@ use super::status::stream_status;
 use crate::{
     access::Principal,
     domain::{error::Error, trace::TraceParent},
-    store::{CallId, RequestContext},
+    store::{CallId, RequestContext, spans::Spans},
 };
 
 /// A call, or one item of a stream of them.
@@ -31,6 +31,7 @@ impl Call {
             principal: request.extensions().get().cloned().unwrap_or(Principal::Local),
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),
             trace_id: parent.map(|parent| parent.trace_id),
+            spans: request.extensions().get().cloned(),
             request_id,
         };
         Self { method, context }
@@ -38,8 +39,15 @@ impl Call {
 
     /// An item of this stream: a call with an id of its own, and the stream's trace and deadline.
     pub fn item(&self) -> Self {
-        let context = RequestContext { request_id: CallId::next(), ..self.context.clone() };
+        let spans = self.context.spans.as_ref().map(Spans::item);
+        let context = RequestContext { request_id: CallId::next(), spans, ..self.context.clone() };
         Self { method: self.method, context }
+    }
+
+    /// Notes the end of decoding.
+    pub fn decoded<T>(&self, decoded: Result<T, Error>) -> Result<T, Error> {
+        self.context.spans.iter().for_each(Spans::decoded);
+        decoded
     }
 
     /// Runs the call. A panic becomes [`Error::Internal`] like any other defect.

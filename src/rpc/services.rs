@@ -30,7 +30,8 @@ macro_rules! service {
                 let answer = call.run(async {
                     let ($engine, $context) = (&self.engine, &call.context);
                     let request = request.into_inner();
-                    let $decoded = decode::decode(request, self.bare, decode::$method)?;
+                    let decoded = decode::decode(request, self.bare, decode::$method);
+                    let $decoded = call.decoded(decoded)?;
                     $answer
                 });
                 answer.await.map(Response::new)
@@ -119,7 +120,7 @@ impl WatchService for Handlers {
         let call = Call::new("Watch", &request);
         let opened = call.run(async {
             let decoded = decode::decode(request.into_inner(), self.bare, decode::watch);
-            let (scope, from, form) = decoded?;
+            let (scope, from, form) = call.decoded(decoded)?;
             Ok((self.engine.watch(&call.context, scope, from).await?, form))
         });
         let (watch, form) = opened.await?;

@@ -23,6 +23,7 @@ use super::{
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
+    traces::Traces,
 };
 use crate::{access::Principal, domain::error::Error, rpc::status::of_transport};
 
@@ -41,6 +42,7 @@ pub struct Front {
     notes: CallNotes,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
+    traces: Option<Traces>,
 }
 
 impl Front {
@@ -52,7 +54,12 @@ impl Front {
         notes: CallNotes,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        Self { health, services, phase, in_flight, notes, caller: None }
+        Self { health, services, phase, in_flight, notes, caller: None, traces: None }
+    }
+
+    /// The same with spans of sampled calls.
+    pub fn with_traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// The same for the calls of one connection.
@@ -115,6 +122,10 @@ where
         if let Some(log) = &log {
             request = log.request(request);
         }
+        let traced = self.traces.as_ref().and_then(|traces| traces.begin(&request));
+        if let Some(traced) = &traced {
+            request = traced.request(request);
+        }
         let answer = match principal {
             Ok(Principal::Local) => self.route(request),
             Ok(principal) => {
@@ -130,6 +141,10 @@ where
             if let Some(log) = &mut log {
                 log.ended(answer.headers());
             }
+            let answer = match traced {
+                Some(traced) => traced.answer(answer),
+                None => answer,
+            };
             Ok(answer.map(|body| tracked(body, token, log)))
         })
     }

@@ -7,6 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::spans::Spans;
 use crate::{access::Principal, domain::prelude::*};
 
 /// A call's identity, deadline and trace.
@@ -17,6 +18,8 @@ pub struct RequestContext {
     pub deadline: Option<Instant>,
     /// Of the caller's distributed trace.
     pub trace_id: Option<TraceId>,
+    /// Set if the call is sampled.
+    pub spans: Option<Spans>,
     pub request_id: CallId,
 }
 
@@ -27,6 +30,7 @@ impl RequestContext {
             principal: Principal::Local,
             deadline: None,
             trace_id: None,
+            spans: None,
             request_id: CallId::next(),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
+    time::{self, Duration},
 };
 
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::{debug, error};
 
-use super::{Notifier, RequestContext};
+use super::{Notifier, RequestContext, spans};
 use crate::{
     commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
@@ -50,6 +50,11 @@ pub trait Backend {
 
     /// Writes the rows of a change set, and makes them durable. [`Error::OutcomeUnknown`] if they may be.
     fn commit(&mut self, changes: &ChangeSet) -> impl Future<Output = Result<(), Failure>>;
+
+    /// When the last commit that succeeded began to be made durable. `None`: nothing is durable.
+    fn flush_began(&self) -> Option<time::Instant> {
+        None
+    }
 
     /// Ends the transaction without any change, and forgets what was loaded if `changed`: decisions were merged into it.
     fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
@@ -168,6 +173,7 @@ async fn execute_once<B: Backend>(
     notifier: &Notifier,
     metrics: &WriteMetrics,
 ) -> Result<(), Failure> {
+    let began = take_sampled(group);
     let needed: Vec<Needs<'_>> =
         group.iter().map(|submission| needs(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
@@ -223,7 +229,15 @@ async fn execute_once<B: Backend>(
         };
         decided.push((submission, answer));
     }
-    let committed = match commit(backend, &changes, metrics).await {
+    let committed = commit(backend, &changes, metrics).await;
+    if let Some(began) = began {
+        let flushed = committed.is_ok() && !changes.is_empty();
+        let (period, flush) = (began..spans::now(), backend.flush_began().filter(|_| flushed));
+        let sampled =
+            decided.iter().filter_map(|(submission, _)| submission.context.spans.as_ref());
+        sampled.for_each(|spans| spans.committed(period.clone(), flush));
+    }
+    let committed = match committed {
         Err(Failure::Again(cause)) => {
             let again = decided.into_iter().map(|(submission, _)| submission);
             group.splice(..0, again);
@@ -245,6 +259,15 @@ async fn execute_once<B: Backend>(
     }
     answer_all(metrics, decided);
     Ok(committed?)
+}
+
+/// Notes that the sampled calls of a group no longer wait. The time, if there are any.
+fn take_sampled(group: &[Submission]) -> Option<time::Instant> {
+    let sampled = || group.iter().filter_map(|submission| submission.context.spans.as_ref());
+    sampled().next()?;
+    let now = spans::now();
+    sampled().for_each(|spans| spans.taken(now));
+    Some(now)
 }
 
 async fn commit<B: Backend>(

@@ -15,6 +15,7 @@ pub mod postgres;
 mod query;
 mod queue;
 mod search;
+pub mod spans;
 pub mod sqlite;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Typed calls of a store: a write submits its request to [`Store::commit`] and takes the answer of its kind.
 
-use super::{RequestContext, Store};
+use super::{RequestContext, Store, spans::Spans};
 use crate::{
     commit::{
         Answer, Append, Appended, CreateSession, Created, ForkSession, Request, RewindSession,
@@ -11,12 +11,13 @@ use crate::{
 
 /// The answer of the kind that a request has.
 macro_rules! answer {
-    ($store:expr, $context:expr, $request:expr, $kind:ident) => {
+    ($store:expr, $context:expr, $request:expr, $kind:ident) => {{
+        $context.spans.iter().for_each(Spans::submitted);
         match $store.commit($context, $request).await? {
             Answer::$kind(answer) => Ok(answer),
             other => Err(Error::internal(format!("the answer is of another kind: {other:?}"))),
         }
-    };
+    }};
 }
 
 /// Methods that submit one request each.

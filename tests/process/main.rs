@@ -35,3 +35,4 @@ mod shell;
 mod store_files;
 mod terminal;
 mod tls;
+mod traces;

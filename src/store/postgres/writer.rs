@@ -74,6 +74,8 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// Commits of all writers, for crash tests.
     commits: Arc<AtomicU64>,
+    /// When the rows of the last group were sent, together with the commit.
+    flush_began: Instant,
     /// Of its row in the table of writers.
     id: [u8; 16],
     /// The number of the last transaction that was begun.
@@ -106,6 +108,7 @@ impl Writer {
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,
+            flush_began: now(),
             id: fastrand::u128(..).to_le_bytes(),
             transaction: 0,
             connection: None,
@@ -311,6 +314,7 @@ impl Backend for Writer {
     }
 
     async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
+        self.flush_began = now();
         let outcome = match timeout(self.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) if is_lost(&error) => self.find_outcome(Cause::new(error)).await,
@@ -322,6 +326,10 @@ impl Backend for Writer {
             self.committed(changes);
         }
         outcome
+    }
+
+    fn flush_began(&self) -> Option<std::time::Instant> {
+        Some(self.flush_began.into_std())
     }
 
     async fn roll_back(&mut self, changed: bool) {

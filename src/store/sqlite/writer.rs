@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Instant,
 };
 
 use futures_util::FutureExt as _;
@@ -28,6 +29,7 @@ use crate::{
         Notifier,
         group::{Backend, Failure, Submission, execute},
         queue::Queue,
+        spans,
     },
 };
 
@@ -60,6 +62,7 @@ pub(super) struct Writer {
     pub(super) broken: bool,
     commits: u64,
     flush: Histogram,
+    flush_began: Option<Instant>,
 }
 
 impl Writer {
@@ -88,6 +91,7 @@ impl Writer {
             next_id: 0,
             broken: false,
             commits: 0,
+            flush_began: None,
         };
         writer.forget()?;
         writer.disk.file.remember_log();
@@ -249,6 +253,7 @@ impl Backend for Writer {
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
+        self.flush_began = Some(spans::now());
         let flushed = self.flush.observe_closure_duration(|| self.tables.run("COMMIT", ()));
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the log; after any other failure it may hold the commit.
@@ -266,6 +271,10 @@ impl Backend for Writer {
         self.abort_at(CrashPoint::AfterCommitBeforeAck);
         // What went into a file that is no longer there is not acknowledged.
         Ok(self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))?)
+    }
+
+    fn flush_began(&self) -> Option<Instant> {
+        self.flush_began
     }
 
     async fn roll_back(&mut self, changed: bool) {

@@ -1,0 +1,332 @@
+//! Spans of calls, exported by OTLP. The standard variables `OTEL_…` turn them on and set everything about them.
+
+use std::{
+    env,
+    ops::Range,
+    str::FromStr as _,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use http_body_util::BodyExt as _;
+use opentelemetry::{
+    Context, KeyValue,
+    trace::{
+        Span as _, SpanContext, SpanId, SpanKind, Status as Outcome, TraceContextExt as _,
+        TraceFlags, TraceId, TraceState, Tracer as _, TracerProvider as _,
+    },
+};
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SdkTracer, SdkTracerProvider, Span},
+};
+use tokio::task::spawn_blocking;
+use tonic::{
+    Code, Status,
+    body::Body,
+    codegen::{Body as _, http},
+};
+
+use crate::{
+    domain::trace::TraceParent,
+    rpc::SERVICE_NAMES,
+    store::spans::{self, Recorder, Spans, Stage, Stages},
+};
+
+/// What spans and their resource are named after.
+const NAME: &str = env!("CARGO_PKG_NAME");
+
+/// Bytes of a method's name. Those of the contract are shorter.
+const METHOD_BYTES: usize = 64;
+
+/// Time for the last spans at shutdown, at most.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes spans of calls, and exports them in batches. Spans that do not fit into its queue are dropped.
+#[derive(Clone)]
+pub struct Traces {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+impl Traces {
+    /// `None` unless the environment names a collector. Settings that cannot be used are logged and leave traces off.
+    pub fn from_environment() -> Option<Self> {
+        if !is_enabled(variable) {
+            return None;
+        }
+        if let Some(protocol) = protocol(variable).filter(|protocol| protocol != "grpc") {
+            tracing::warn!(protocol, "traces are off: the only protocol is grpc");
+            return None;
+        }
+        match SpanExporter::builder().with_tonic().build() {
+            Ok(exporter) => Some(Self::new(exporter)),
+            Err(error) => {
+                tracing::warn!(%error, "traces are off");
+                None
+            }
+        }
+    }
+
+    fn new(exporter: SpanExporter) -> Self {
+        let resource = Resource::builder();
+        // Without a name in the environment the detectors make one of the executable's.
+        let resource = match is_named(variable) {
+            true => resource,
+            false => resource.with_service_name(NAME),
+        };
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource.with_attribute(version).build())
+            .with_batch_exporter(exporter)
+            .build();
+        let tracer = provider.tracer(NAME);
+        Self { provider, tracer }
+    }
+
+    /// The span of a call. `None`: the sampler leaves the call out, or it is not one of the contract's services.
+    pub fn begin(&self, request: &http::Request<impl Sized>) -> Option<TracedCall> {
+        let (service, method) = request.uri().path().strip_prefix('/')?.split_once('/')?;
+        let is_method =
+            method.len() <= METHOD_BYTES && method.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !SERVICE_NAMES.contains(&service) || !is_method {
+            return None;
+        }
+        let (began, at) = (spans::now(), wall_time());
+        let builder = self.tracer.span_builder("call").with_kind(SpanKind::Server);
+        let parent = parent(request.headers());
+        let mut span = builder.with_start_time(at).start_with_context(&self.tracer, &parent);
+        if !span.is_recording() {
+            return None;
+        }
+        span.update_name(format!("{service}/{method}"));
+        span.set_attributes([
+            KeyValue::new("rpc.system", "grpc"),
+            KeyValue::new("rpc.service", service.to_owned()),
+            KeyValue::new("rpc.method", method.to_owned()),
+        ]);
+        let context = Context::new().with_remote_span_context(span.span_context().clone());
+        let recorder = CallRecorder { tracer: self.tracer.clone(), context, began, at };
+        Some(TracedCall { span, spans: Spans::new(Arc::new(recorder), began), code: None })
+    }
+
+    /// Exports the spans that wait, for at most `limit`.
+    pub async fn shut_down(self, limit: Duration) {
+        let shut_down = move || self.provider.shutdown_with_timeout(limit.min(FLUSH_TIMEOUT));
+        match spawn_blocking(shut_down).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the last spans were not exported"),
+            Err(error) => tracing::warn!(%error, "the last spans were not exported"),
+        }
+    }
+}
+
+/// The span of a sampled call, from its arrival to the end of its answer, or until the client leaves.
+pub struct TracedCall {
+    span: Span,
+    spans: Spans,
+    /// As far as it is known.
+    code: Option<Code>,
+}
+
+impl TracedCall {
+    /// The same request, with what the services note their stages in.
+    pub fn request<B>(&self, mut request: http::Request<B>) -> http::Request<B> {
+        request.extensions_mut().insert(self.spans.clone());
+        request
+    }
+
+    /// The same answer. Its end is that of the call.
+    pub fn answer(mut self, answer: http::Response<Body>) -> http::Response<Body> {
+        self.spans.answered();
+        // An answer without a body has its status in the headers.
+        self.code = code(answer.headers());
+        if answer.body().is_end_stream() {
+            return answer;
+        }
+        answer.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                self.note(frame.trailers_ref());
+                frame
+            }))
+        })
+    }
+
+    fn note(&mut self, trailers: Option<&http::HeaderMap>) {
+        self.code = self.code.or_else(|| code(trailers?));
+    }
+}
+
+impl Drop for TracedCall {
+    fn drop(&mut self) {
+        // Without a status the client has left.
+        let code = self.code.unwrap_or(Code::Cancelled);
+        self.span.set_attribute(KeyValue::new("rpc.grpc.status_code", i64::from(code as i32)));
+        if is_servers_fault(code) {
+            self.span.set_status(Outcome::error(""));
+        }
+        self.spans.replied();
+        self.span.end();
+    }
+}
+
+fn code(headers: &http::HeaderMap) -> Option<Code> {
+    Status::from_header_map(headers).map(|status| status.code())
+}
+
+/// The codes for which the span of a server is an error, by the conventions for gRPC.
+fn is_servers_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+/// Makes spans of the stages of a call and of its items, below the call's span.
+struct CallRecorder {
+    tracer: SdkTracer,
+    context: Context,
+    /// The arrival of the call by both clocks.
+    began: Instant,
+    at: SystemTime,
+}
+
+impl CallRecorder {
+    /// Records a span, and returns the context for those below it.
+    fn span(&self, name: &'static str, period: Range<Instant>, parent: &Context) -> Context {
+        let time = |instant: Instant| self.at + instant.saturating_duration_since(self.began);
+        let builder = self.tracer.span_builder(name).with_start_time(time(period.start));
+        let mut span = builder.start_with_context(&self.tracer, parent);
+        span.end_with_timestamp(time(period.end));
+        Context::new().with_remote_span_context(span.span_context().clone())
+    }
+}
+
+impl Recorder for CallRecorder {
+    fn record(&self, item: Option<Range<Instant>>, stages: Stages) {
+        let item = item.map(|period| self.span("item", period, &self.context));
+        let parent = item.as_ref().unwrap_or(&self.context);
+        let mut commit = None;
+        for (stage, period) in stages {
+            match stage {
+                Stage::Decode => drop(self.span("decode", period, parent)),
+                Stage::Queue => drop(self.span("queue", period, parent)),
+                Stage::Commit => commit = Some(self.span("commit", period, parent)),
+                Stage::Flush => {
+                    drop(self.span("flush", period, commit.as_ref().unwrap_or(parent)));
+                }
+                Stage::Reply => drop(self.span("reply", period, parent)),
+            }
+        }
+    }
+}
+
+/// The caller's span, if it sent one.
+fn parent(headers: &http::HeaderMap) -> Context {
+    let text = |name| headers.get(name)?.to_str().ok();
+    let parent = text("traceparent").and_then(|text| text.parse().ok());
+    let Some(TraceParent { trace_id, span_id, sampled }) = parent else { return Context::new() };
+    let state = text("tracestate").and_then(|text| TraceState::from_str(text).ok());
+    Context::new().with_remote_span_context(SpanContext::new(
+        TraceId::from_bytes(trace_id.to_bytes()),
+        SpanId::from_bytes(span_id.get().to_be_bytes()),
+        TraceFlags::default().with_sampled(sampled),
+        true,
+        state.unwrap_or_default(),
+    ))
+}
+
+/// A variable that is set to something.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "OpenTelemetry has its settings in the environment, where its SDK reads the others"
+)]
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[expect(clippy::disallowed_methods, reason = "spans have the time of the process's clock")]
+fn wall_time() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Whether the environment names a collector and does not turn traces off.
+fn is_enabled(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let is = |name, value: &str| variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value));
+    let endpoints = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+    endpoints.into_iter().any(|name| variable(name).is_some())
+        && !is("OTEL_SDK_DISABLED", "true")
+        && !is("OTEL_TRACES_EXPORTER", "none")
+}
+
+fn protocol(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+        .or_else(|| variable("OTEL_EXPORTER_OTLP_PROTOCOL"))
+}
+
+fn is_named(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    variable("OTEL_SERVICE_NAME").is_some()
+        || attributes.split(',').any(|it| it.trim_start().starts_with("service.name="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An environment with these variables.
+    fn with(set: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        let set: Vec<_> = set.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        let set: Vec<_> = set.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+        move |name| set.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
+    }
+
+    #[test]
+    fn an_endpoint_turns_traces_on() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
+        assert!(!is_enabled(with(&[])));
+        assert!(is_enabled(with(&[endpoint])));
+        assert!(is_enabled(with(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://[::1]:1")])));
+        assert!(is_enabled(with(&[endpoint, ("OTEL_SDK_DISABLED", "false")])));
+        assert!(!is_enabled(with(&[endpoint, ("OTEL_SDK_DISABLED", "True")])));
+        assert!(!is_enabled(with(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")])));
+    }
+
+    #[test]
+    fn the_protocol_for_traces_comes_before_the_general_one() {
+        let general = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+        assert_eq!(protocol(with(&[])), None);
+        assert_eq!(protocol(with(&[general])).as_deref(), Some("http/protobuf"));
+        let traces = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc");
+        assert_eq!(protocol(with(&[general, traces])).as_deref(), Some("grpc"));
+    }
+
+    #[test]
+    fn the_environment_may_name_the_service() {
+        assert!(!is_named(with(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b,my.service.name=c")])));
+        assert!(is_named(with(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b, service.name=c")])));
+        assert!(is_named(with(&[("OTEL_SERVICE_NAME", "c")])));
+    }
+
+    #[test]
+    fn a_callers_span_is_the_parent() {
+        let mut headers = http::HeaderMap::new();
+        assert!(!parent(&headers).has_active_span());
+        let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        headers.insert("traceparent", header.parse().unwrap());
+        headers.insert("tracestate", "vendor=1".parse().unwrap());
+        let context = parent(&headers);
+        let span = context.span();
+        let span = span.span_context();
+        assert_eq!(span.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(span.span_id().to_string(), "00f067aa0ba902b7");
+        assert!(span.is_remote() && span.is_sampled());
+        assert_eq!(span.trace_state().header(), "vendor=1");
+    }
+}
