@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tonic::{
-    Response, Status,
+    Request, Response, Status,
     service::interceptor::InterceptedService,
     transport::{Channel, Uri},
 };
@@ -181,6 +181,17 @@ pub async fn retry<T>(
         wait *= 2;
         attempt += 1;
     }
+}
+
+/// A call in the trace of an exported event, which the server then keeps for the event. It is not sampled. An empty id is no trace.
+pub fn in_trace<T>(message: T, trace_id: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    // The span from which the event was appended is not known.
+    let parent = format!("00-{trace_id}-0000000000000001-00").parse();
+    if let (false, Ok(parent)) = (trace_id.is_empty(), parent) {
+        request.metadata_mut().insert("traceparent", parent);
+    }
+    request
 }
 
 /// The items of every page. `fetch` takes a page's token, which is empty for the first one, and returns its items with the next token.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     process::Command,
     sync::{Arc, Mutex},
 };
@@ -15,8 +16,9 @@ use opentelemetry_proto::tonic::{
     trace::v1::{Span, span::SpanKind, status::StatusCode},
 };
 use sessiond::proto::v1::{
-    AppendEventRequest, AppendEventStreamRequest, Event, GetSessionRequest, SessionKey,
-    event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
+    AppendEventRequest, AppendEventStreamRequest, Event, EventSelection, GetSessionRequest,
+    RewindSessionRequest, SessionKey, event_service_client::EventServiceClient,
+    session_service_client::SessionServiceClient,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::AbortHandle};
@@ -26,7 +28,7 @@ use tonic::{
     transport::{Channel, Server as Transport},
 };
 
-use crate::harness::{Server, create, event, key, read, serve};
+use crate::harness::{PROGRAM, Server, create, event, key, read, serve};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
@@ -268,4 +270,39 @@ async fn a_collector_that_does_not_answer_delays_no_call_and_no_stop() {
     let ended = server.stop();
     assert!(ended.status.success(), "{}", ended.log);
     assert!(ended.log.contains("the last spans were not exported"), "{}", ended.log);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_and_an_import_keep_the_traces_of_events() {
+    let folders = [(); 2].map(|()| TempDir::new().unwrap());
+    let [from, to] = folders.each_ref().map(|folder| Server::start(folder.path()));
+    let channel = from.channel().await;
+    create(&channel, "s", "{}").await;
+    append(&channel, traced(one("s", event("1", "{}", "{}")), "00")).await;
+    append(&channel, Request::new(one("s", event("2", "{}", "{}")))).await;
+    append(&channel, traced(one("s", event("3", "{}", "{}")), "01")).await;
+    let rewind =
+        RewindSessionRequest { key: Some(key("s")), to_sequence: Some(2), ..Default::default() };
+    let mut sessions = SessionServiceClient::new(channel);
+    sessions.rewind_session(traced(rewind, "01")).await.unwrap();
+    let run = |server: &Server, arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).args(["--server", server.address()]);
+        let output = command.current_dir(folders[0].path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let written =
+        run(&from, &["export", "--app", "app", "--user", "alice", "--format", "sessiond"]);
+    fs::write(folders[0].path().join("s.json"), written).unwrap();
+    run(&to, &["import", "s.json"]);
+    let events = Some(EventSelection { include_rewound: true, ..Default::default() });
+    let request = GetSessionRequest { key: Some(key("s")), events, ..Default::default() };
+    let mut sessions = SessionServiceClient::new(to.channel().await);
+    let imported = sessions.get_session(request).await.unwrap().into_inner().events;
+    let traces: Vec<_> = imported.iter().map(|event| event.trace_id.as_str()).collect();
+    assert_eq!(traces, [TRACE, "", TRACE, TRACE]);
+    drop(sessions);
+    from.stop();
+    to.stop();
 }

@@ -50,6 +50,7 @@ pub fn from_export(text: &str, note: &Note) -> Result<v1::Event, String> {
             "invocation_id" => event.invocation_id = text,
             "author" => event.author = text,
             "branch" => event.branch = text,
+            "trace_id" => event.trace_id = text,
             "event_time" if text.is_empty() => event.event_time = None,
             "event_time" => event.event_time = Some(time::parse(&text)?),
             "body_json" => {
@@ -156,12 +157,13 @@ pub fn write(event: &v1::Event) -> Result<(String, Note), String> {
 }
 
 /// The fields that an entry may fail to give back, as [`Note::fields`] has them.
-fn fields(event: &v1::Event) -> [(&'static str, String); 6] {
+fn fields(event: &v1::Event) -> [(&'static str, String); 7] {
     [
         ("event_id", event.event_id.clone()),
         ("invocation_id", event.invocation_id.clone()),
         ("author", event.author.clone()),
         ("branch", event.branch.clone()),
+        ("trace_id", event.trace_id.clone()),
         ("event_time", event.event_time.map(time::format).unwrap_or_default()),
         ("body_json", body_of(event).unwrap_or_default().to_owned()),
     ]

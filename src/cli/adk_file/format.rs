@@ -57,8 +57,8 @@ pub struct Note {
     /// Keys that the event removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Fields of the event that the entry cannot give back: `event_id`, `invocation_id`, `author`, `branch`, `event_time`
-    /// (RFC 3339; empty if the event has no time), `body_json` (byte for byte).
+    /// Fields of the event that the entry cannot give back: `event_id`, `invocation_id`, `author`, `branch`, `trace_id`,
+    /// `event_time` (RFC 3339; empty if the event has no time), `body_json` (byte for byte).
     #[serde(flatten)]
     pub fields: BTreeMap<String, String>,
 }
@@ -81,11 +81,13 @@ pub struct Rewind {
     pub to_sequence: i64,
     pub event_id: String,
     pub author: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
 }
 
 impl From<Rewind> for v1::Event {
-    fn from(Rewind { sequence, to_sequence, event_id, author }: Rewind) -> Self {
+    fn from(Rewind { sequence, to_sequence, event_id, author, trace_id }: Rewind) -> Self {
         let rewind_to_sequence = Some(to_sequence);
-        Self { sequence, event_id, author, rewind_to_sequence, ..Default::default() }
+        Self { sequence, event_id, author, trace_id, rewind_to_sequence, ..Default::default() }
     }
 }

@@ -72,7 +72,8 @@ impl<'a, W: Write> FileWriter<'a, W> {
         }
         if let Some(to_sequence) = event.rewind_to_sequence {
             let (event_id, author) = (event.event_id.clone(), event.author.clone());
-            let rewind = Rewind { sequence, to_sequence, event_id, author };
+            let trace_id = event.trace_id.clone();
+            let rewind = Rewind { sequence, to_sequence, event_id, author, trace_id };
             self.rewinds.push(serde_json::to_string(&rewind)?);
             return Ok(());
         }
@@ -192,6 +193,7 @@ mod tests {
             event_id: format!("e{sequence}"),
             sequence,
             author: "me".to_owned(),
+            trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
             event_time: Some(Timestamp { seconds: sequence, nanos: 123_456_789 }),
             state_delta: delta(&[("n".to_owned(), n)], vec!["gone".to_owned()]),
             body_form: Some(BodyForm::BodyJson(body.to_owned())),
@@ -245,6 +247,7 @@ mod tests {
             event_id: "e3".to_owned(),
             author: "me".to_owned(),
             rewind_to_sequence: Some(1),
+            trace_id: event(3, "{}").trace_id,
             ..Default::default()
         };
         let events = [

@@ -11,7 +11,7 @@ use crate::{
     cli::{
         adk_file::{Losses, adk_entry, body_of, set_of},
         args::JSON_FORM,
-        connect::{Server, for_each_event, get_request, retry},
+        connect::{Server, for_each_event, get_request, in_trace, retry},
         failure::Failure,
         progress::Progress,
     },
@@ -135,7 +135,9 @@ impl<'a> Sender<'a> {
             author: marker.author,
             json_form: JSON_FORM,
         };
-        let call = async || self.server.sessions().rewind_session(request.clone()).await;
+        let sessions = self.server.sessions();
+        let traced = || in_trace(request.clone(), &marker.trace_id);
+        let call = async || sessions.clone().rewind_session(traced()).await;
         self.last_sequence = retry(call).await?.event.unwrap_or_default().sequence;
         self.counts.events_imported += 1;
         Ok(())
@@ -146,6 +148,7 @@ impl<'a> Sender<'a> {
         let events = std::mem::take(&mut self.batch).events;
         let Some(first) = events.first() else { return Ok(()) };
         let (sent, expected_sequence) = (events.len(), exact(first));
+        let trace_id = first.trace_id.clone();
         let mut attempts = 0;
         let answer = loop {
             attempts += 1;
@@ -161,7 +164,8 @@ impl<'a> Sender<'a> {
                 json_form: JSON_FORM,
                 include_versions: false,
             };
-            let call = async || self.server.events().append_events(request.clone()).await;
+            let traced = || in_trace(request.clone(), &trace_id);
+            let call = async || self.server.events().append_events(traced()).await;
             match retry(call).await {
                 Ok(answer) => {
                     self.shared.own(keys);
@@ -256,8 +260,12 @@ struct Batch {
 impl Batch {
     /// A single event of any size is left to the server to judge.
     fn takes(&self, event: &v1::Event) -> bool {
-        self.events.is_empty()
-            || (self.events.len() < BATCH_EVENTS && self.bytes + event.encoded_len() <= BATCH_BYTES)
+        // A call has one trace.
+        self.events.first().is_none_or(|first| {
+            self.events.len() < BATCH_EVENTS
+                && self.bytes + event.encoded_len() <= BATCH_BYTES
+                && first.trace_id == event.trace_id
+        })
     }
 
     fn push(&mut self, event: v1::Event) {
@@ -289,6 +297,12 @@ mod tests {
             batch.push(sized(1));
         }
         assert!(!batch.takes(&sized(1)));
+        let mut batch = Batch::default();
+        batch.push(sized(1));
+        assert!(
+            !batch.takes(&v1::Event { trace_id: "t".to_owned(), ..sized(1) }),
+            "a call has one trace"
+        );
     }
 
     fn event(set: &str, body: &str) -> v1::Event {

@@ -33,7 +33,7 @@ fn descriptor_of<M: Name>() -> Option<MessageDescriptor> {
 }
 
 /// Fields that are left out while they are empty or false. All others without presence are printed always.
-const OPTIONAL: [&str; 11] = [
+const OPTIONAL: [&str; 12] = [
     "branch",
     "display_name",
     "invocation_id",
@@ -44,6 +44,7 @@ const OPTIONAL: [&str; 11] = [
     "rewound",
     "rounded",
     "state_rounded",
+    "trace_id",
     "versions",
 ];
 
