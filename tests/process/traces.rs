@@ -28,7 +28,10 @@ use tonic::{
     transport::{Channel, Server as Transport},
 };
 
-use crate::harness::{PROGRAM, Server, create, event, key, read, serve};
+use crate::{
+    cluster::{Database, shared_server},
+    harness::{PROGRAM, Server, create, event, key, read, serve, serve_on},
+};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
@@ -94,6 +97,15 @@ impl Collecting {
         let attributes = resource.attributes.into_iter();
         attributes.filter_map(|it| Some((it.key, value(it.value)?))).collect()
     }
+}
+
+/// The only span of this name, and those below it.
+fn call_of<'s>(spans: &'s [Span], name: &str) -> (&'s Span, Vec<&'s str>) {
+    let call = spans.iter().find(|span| span.name == name).expect("the call was sampled");
+    let below = spans.iter().filter(|span| span.parent_span_id == call.span_id);
+    let mut names: Vec<_> = below.map(|span| span.name.as_str()).collect();
+    names.sort_unstable();
+    (call, names)
 }
 
 /// A call from the span [`CALLER`].
@@ -305,4 +317,30 @@ async fn an_export_and_an_import_keep_the_traces_of_events() {
     drop(sessions);
     from.stop();
     to.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_to_postgres_has_the_same_spans_and_a_read_has_two() {
+    if shared_server().is_none() {
+        return;
+    }
+    let database = Database::create();
+    let collecting = Collecting::start().await;
+    let mut command = serve_on(&database.url);
+    let command = command.env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &collecting.endpoint);
+    let server = Server::run(command).ok().unwrap();
+    let channel = server.channel().await;
+    create(&channel, "s", "{}").await;
+    append(&channel, traced(one("s", event("1", "{}", "{}")), "01")).await;
+    assert_eq!(read(&channel, "s").await.events[0].trace_id, TRACE);
+    drop(channel);
+    server.stop();
+    let spans = collecting.spans();
+    let (call, stages) = call_of(&spans, "sessiond.v1.EventService/AppendEvent");
+    assert_eq!(hex(&call.trace_id), TRACE);
+    assert_eq!(stages, ["commit", "decode", "queue", "reply"]);
+    let commit = only(&spans, "commit", &call.span_id);
+    assert_within(only(&spans, "flush", &commit.span_id), commit);
+    let (_, stages) = call_of(&spans, "sessiond.v1.SessionService/GetSession");
+    assert_eq!(stages, ["decode", "reply"]);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{
-    SessionQuery, Store,
+    RequestContext, SessionQuery, Store,
     postgres::{
         migrate::try_out,
         refused::OpenError,
@@ -90,6 +90,40 @@ async fn replicas_that_start_at_once_migrate_once() {
     ids.dedup();
     assert_eq!(ids.len(), 1, "all have the identity that the first one gave");
     assert_eq!(version(&fixture).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_version_1_get_a_column_for_traces() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let connection = fixture.shared.connect().await.unwrap();
+    let drop_all = "DROP SCHEMA {} CASCADE; CREATE SCHEMA {}".replace("{}", &fixture.schema);
+    connection.batch(&drop_all).await.unwrap();
+    let old = open(&fixture, &MIGRATIONS[..1]).await.unwrap();
+    let columns = "SELECT count(*) FROM information_schema.columns
+        WHERE table_schema = current_schema() AND column_name = 'trace_id'";
+    assert_eq!(fixture.count(columns).await, 0);
+    let new = open(&fixture, MIGRATIONS).await.unwrap();
+    assert_eq!(version(&fixture).await, 2);
+    new.create_session(&call(), creation("s")).await.unwrap();
+    new.append(&call(), one("s", "1", &[])).await.unwrap();
+    // As a replica of the version before writes it: without the column.
+    let row = "INSERT INTO event
+        SELECT app_name, user_id, incarnation, 2, '2', invocation_id, author, branch, event_secs, event_nanos,
+            commit_secs, commit_nanos, app_version, user_version, rewind_to, fingerprint, removed, set_json, body
+        FROM event; UPDATE session SET last_sequence = 2";
+    connection.batch(row).await.unwrap();
+    let trace_id = TraceId::new(7);
+    let traced = RequestContext { trace_id, ..call() };
+    new.append(&traced, one("s", "3", &[])).await.unwrap();
+    let query = SessionQuery {
+        events: Some(EventSelection::default()),
+        ..SessionQuery::info(SessionRef::Full(address("s")))
+    };
+    let events = new.read_session(query).await.unwrap().events.unwrap().events;
+    let traces: Vec<_> = events.iter().map(|event| event.trace_id).collect();
+    assert_eq!(traces, [None, None, trace_id]);
+    old.close().await;
+    new.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
