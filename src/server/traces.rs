@@ -1,7 +1,8 @@
 //! Spans of calls, exported by OTLP. The standard variables `OTEL_…` turn them on and set everything about them.
 
+mod settings;
+
 use std::{
-    env,
     ops::Range,
     str::FromStr as _,
     sync::Arc,
@@ -53,26 +54,17 @@ pub struct Traces {
 impl Traces {
     /// `None` unless the environment names a collector. Settings that cannot be used are logged and leave traces off.
     pub fn from_environment() -> Option<Self> {
-        if !is_enabled(variable) {
-            return None;
-        }
-        if let Some(protocol) = protocol(variable).filter(|protocol| protocol != "grpc") {
-            tracing::warn!(protocol, "traces are off: the only protocol is grpc");
-            return None;
-        }
-        match SpanExporter::builder().with_tonic().build() {
-            Ok(exporter) => Some(Self::new(exporter)),
-            Err(error) => {
-                tracing::warn!(%error, "traces are off");
-                None
-            }
-        }
+        let exporter = settings::exporter(settings::environment).unwrap_or_else(|error| {
+            tracing::warn!(error, "traces are off");
+            None
+        });
+        exporter.map(Self::new)
     }
 
     fn new(exporter: SpanExporter) -> Self {
         let resource = Resource::builder();
         // Without a name in the environment the detectors make one of the executable's.
-        let resource = match is_named(variable) {
+        let resource = match settings::is_named(settings::environment) {
             true => resource,
             false => resource.with_service_name(NAME),
         };
@@ -93,10 +85,10 @@ impl Traces {
         if !SERVICE_NAMES.contains(&service) || !is_method {
             return None;
         }
-        let (began, at) = (spans::now(), wall_time());
+        let clock = Clock::start();
         let builder = self.tracer.span_builder("call").with_kind(SpanKind::Server);
         let parent = parent(request.headers());
-        let mut span = builder.with_start_time(at).start_with_context(&self.tracer, &parent);
+        let mut span = builder.with_start_time(clock.at).start_with_context(&self.tracer, &parent);
         if !span.is_recording() {
             return None;
         }
@@ -107,8 +99,8 @@ impl Traces {
             KeyValue::new("rpc.method", method.to_owned()),
         ]);
         let context = Context::new().with_remote_span_context(span.span_context().clone());
-        let recorder = CallRecorder { tracer: self.tracer.clone(), context, began, at };
-        Some(TracedCall { span, spans: Spans::new(Arc::new(recorder), began), code: None })
+        let recorder = Arc::new(CallRecorder { tracer: self.tracer.clone(), context, clock });
+        Some(TracedCall { span, spans: Spans::new(recorder, clock.began), clock, code: None })
     }
 
     /// Exports the spans that wait, for at most `limit`.
@@ -126,6 +118,7 @@ impl Traces {
 pub struct TracedCall {
     span: Span,
     spans: Spans,
+    clock: Clock,
     /// As far as it is known.
     code: Option<Code>,
 }
@@ -167,7 +160,7 @@ impl Drop for TracedCall {
             self.span.set_status(Outcome::error(""));
         }
         self.spans.replied();
-        self.span.end();
+        self.span.end_with_timestamp(self.clock.time(spans::now()));
     }
 }
 
@@ -188,22 +181,39 @@ fn is_servers_fault(code: Code) -> bool {
     )
 }
 
+/// The arrival of a call by both clocks. All spans of a call are timed from there, so that none leaves the one above it when the wall
+/// clock is set.
+#[derive(Clone, Copy)]
+struct Clock {
+    began: Instant,
+    at: SystemTime,
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "spans have the time of the process's clock")]
+    fn start() -> Self {
+        Self { began: spans::now(), at: SystemTime::now() }
+    }
+
+    fn time(self, instant: Instant) -> SystemTime {
+        self.at + instant.saturating_duration_since(self.began)
+    }
+}
+
 /// Makes spans of the stages of a call and of its items, below the call's span.
 struct CallRecorder {
     tracer: SdkTracer,
     context: Context,
-    /// The arrival of the call by both clocks.
-    began: Instant,
-    at: SystemTime,
+    clock: Clock,
 }
 
 impl CallRecorder {
     /// Records a span, and returns the context for those below it.
     fn span(&self, name: &'static str, period: Range<Instant>, parent: &Context) -> Context {
-        let time = |instant: Instant| self.at + instant.saturating_duration_since(self.began);
-        let builder = self.tracer.span_builder(name).with_start_time(time(period.start));
+        let [start, end] = [period.start, period.end].map(|instant| self.clock.time(instant));
+        let builder = self.tracer.span_builder(name).with_start_time(start);
         let mut span = builder.start_with_context(&self.tracer, parent);
-        span.end_with_timestamp(time(period.end));
+        span.end_with_timestamp(end);
         Context::new().with_remote_span_context(span.span_context().clone())
     }
 }
@@ -242,77 +252,9 @@ fn parent(headers: &http::HeaderMap) -> Context {
     ))
 }
 
-/// A variable that is set to something.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "OpenTelemetry has its settings in the environment, where its SDK reads the others"
-)]
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-#[expect(clippy::disallowed_methods, reason = "spans have the time of the process's clock")]
-fn wall_time() -> SystemTime {
-    SystemTime::now()
-}
-
-/// Whether the environment names a collector and does not turn traces off.
-fn is_enabled(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let is = |name, value: &str| variable(name).is_some_and(|it| it.eq_ignore_ascii_case(value));
-    let endpoints = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-    endpoints.into_iter().any(|name| variable(name).is_some())
-        && !is("OTEL_SDK_DISABLED", "true")
-        && !is("OTEL_TRACES_EXPORTER", "none")
-}
-
-fn protocol(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    variable("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-        .or_else(|| variable("OTEL_EXPORTER_OTLP_PROTOCOL"))
-}
-
-fn is_named(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    variable("OTEL_SERVICE_NAME").is_some()
-        || attributes.split(',').any(|it| it.trim_start().starts_with("service.name="))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// An environment with these variables.
-    fn with(set: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
-        let set: Vec<_> = set.iter().map(|(name, value)| (name.to_string(), *value)).collect();
-        let set: Vec<_> = set.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
-        move |name| set.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
-    }
-
-    #[test]
-    fn an_endpoint_turns_traces_on() {
-        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
-        assert!(!is_enabled(with(&[])));
-        assert!(is_enabled(with(&[endpoint])));
-        assert!(is_enabled(with(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://[::1]:1")])));
-        assert!(is_enabled(with(&[endpoint, ("OTEL_SDK_DISABLED", "false")])));
-        assert!(!is_enabled(with(&[endpoint, ("OTEL_SDK_DISABLED", "True")])));
-        assert!(!is_enabled(with(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")])));
-    }
-
-    #[test]
-    fn the_protocol_for_traces_comes_before_the_general_one() {
-        let general = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
-        assert_eq!(protocol(with(&[])), None);
-        assert_eq!(protocol(with(&[general])).as_deref(), Some("http/protobuf"));
-        let traces = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc");
-        assert_eq!(protocol(with(&[general, traces])).as_deref(), Some("grpc"));
-    }
-
-    #[test]
-    fn the_environment_may_name_the_service() {
-        assert!(!is_named(with(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b,my.service.name=c")])));
-        assert!(is_named(with(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b, service.name=c")])));
-        assert!(is_named(with(&[("OTEL_SERVICE_NAME", "c")])));
-    }
 
     #[test]
     fn a_callers_span_is_the_parent() {

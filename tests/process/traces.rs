@@ -25,10 +25,11 @@ use tokio::{net::TcpListener, task::AbortHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
     Request, Response, Status,
-    transport::{Channel, Server as Transport},
+    transport::{Channel, Identity, Server as Transport, ServerTlsConfig},
 };
 
 use crate::{
+    certificates::Authority,
     cluster::{Database, shared_server},
     harness::{PROGRAM, Server, create, event, key, read, serve, serve_on},
 };
@@ -65,13 +66,23 @@ impl Drop for Collecting {
 
 impl Collecting {
     async fn start() -> Self {
+        Self::start_on(Transport::builder(), "http").await
+    }
+
+    /// With a certificate for the loopback address.
+    async fn start_with_tls(authority: &Authority) -> Self {
+        let (certificate, key) = authority.issue("collector", &["127.0.0.1"]);
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+        Self::start_on(Transport::builder().tls_config(tls).unwrap(), "https").await
+    }
+
+    async fn start_on(mut transport: Transport, scheme: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
         let collector = Collector::default();
         let service = TraceServiceServer::new(collector.clone());
-        let serving = Transport::builder()
-            .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(listener));
+        let serving =
+            transport.add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
         Self { collector, endpoint, task: tokio::spawn(serving).abort_handle() }
     }
 
@@ -343,4 +354,23 @@ async fn a_write_to_postgres_has_the_same_spans_and_a_read_has_two() {
     assert_within(only(&spans, "flush", &commit.span_id), commit);
     let (_, stages) = call_of(&spans, "sessiond.v1.SessionService/GetSession");
     assert_eq!(stages, ["decode", "reply"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_with_tls_is_trusted_by_its_authority() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path(), "ca.pem");
+    let other = Authority::new(folder.path(), "other.pem");
+    for (trusted, is_trusted) in [(&authority, true), (&other, false)] {
+        let collecting = Collecting::start_with_tls(&authority).await;
+        let mut command = collecting.serve(&folder);
+        let command = command.env("OTEL_EXPORTER_OTLP_CERTIFICATE", &trusted.file);
+        let server = Server::run(command).ok().unwrap();
+        let channel = server.channel().await;
+        create(&channel, "s", "{}").await;
+        drop(channel);
+        let ended = server.stop();
+        assert!(ended.status.success(), "{}", ended.log);
+        assert_eq!(!collecting.spans().is_empty(), is_trusted, "{}", ended.log);
+    }
 }
