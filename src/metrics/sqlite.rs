@@ -16,8 +16,8 @@ pub enum CheckpointThread {
 pub struct SqliteMetrics {
     pub flush: Histogram,
     checkpoint: HistogramVec,
-    log_bytes: IntGauge,
-    uncheckpointed_bytes: IntGauge,
+    pub log_bytes: IntGauge,
+    pub uncheckpointed_bytes: IntGauge,
 }
 
 impl SqliteMetrics {

@@ -6,6 +6,7 @@ mod groups;
 mod leftovers;
 mod listed;
 mod lists;
+mod measured;
 mod memory;
 mod migrations;
 mod opening;

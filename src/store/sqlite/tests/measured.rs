@@ -1,0 +1,43 @@
+//! What metrics tell of the file.
+
+use super::{super::checkpoint::Checkpoints, *};
+use crate::{domain::session::Expiration, metrics::CheckpointThread};
+
+#[tokio::test]
+async fn expired_sessions_are_counted_until_they_are_swept() {
+    let fixture = Fixture::new().await;
+    let metrics = Arc::clone(&fixture.options.metrics);
+    let waiting = async || {
+        metrics.scrape().await.unwrap();
+        metrics.reads.expired_sessions.get()
+    };
+    let expiration = Some(Expiration::At(at(10)));
+    for id in ["a", "b"] {
+        let creation = CreateSession { expiration, ..creation("u", id) };
+        fixture.store().create_session(&call(), creation).await.unwrap();
+    }
+    fixture.clock.set(9);
+    assert_eq!(waiting().await, 0);
+    fixture.clock.set(10);
+    assert_eq!(waiting().await, 2);
+    fixture.sweep().await;
+    assert_eq!(waiting().await, 0);
+    let pages = fixture.count("PRAGMA page_count");
+    assert_eq!(metrics.reads.store_bytes.get(), pages * 4096);
+}
+
+#[test]
+fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let metrics = direct.options.metrics.sqlite();
+    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), metrics);
+    checkpoints.after_commit(&writer.tables);
+    let logged = metrics.log_bytes.get();
+    assert!(logged > 4096 && metrics.uncheckpointed_bytes.get() == logged);
+    checkpoints.at_once(&writer.tables);
+    assert_eq!((metrics.log_bytes.get(), metrics.uncheckpointed_bytes.get()), (logged, 0));
+    assert_eq!(metrics.checkpoint(CheckpointThread::Writer).get_sample_count(), 1);
+}
