@@ -1,7 +1,7 @@
 //! Metrics of one server, in Prometheus' text format. docs/metrics.md explains each.
 //!
-//! Who measures holds handles: counters, gauges and histograms of atomics, which cost a few nanoseconds. What would cost more to keep
-//! up to date is read when the metrics are asked for, by [probes](Metrics::probe).
+//! Code that measures holds handles: counters, gauges and histograms of atomics, which cost some ten nanoseconds. Values that would cost
+//! more to keep up to date are read before each scrape, by [probes](Metrics::probe).
 
 mod calls;
 mod postgres;

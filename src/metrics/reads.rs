@@ -1,4 +1,4 @@
-//! Reads that wait for a reader, and what only a look at the store tells.
+//! Reads that wait for a reader, the cache of the writer, and the size of the store.
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 

@@ -2,7 +2,7 @@
 
 use prometheus::IntGauge;
 
-/// What one owner adds to a gauge. Dropping it takes that off.
+/// One owner's part of a gauge. Dropping it takes that off.
 #[derive(Debug)]
 pub struct GaugeShare {
     gauge: IntGauge,

@@ -34,7 +34,7 @@ pub struct WriteMetrics {
     applications: Option<Applications>,
 }
 
-/// What became of the requests of a group, so that each counter is touched once a group.
+/// Outcomes of the requests of a group, so that each counter is touched once a group.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WriteOutcomes {
     pub committed: u64,

@@ -1,5 +1,5 @@
-//! What is noted of each call: a log line with `--log-calls`, and its metrics. Neither has anything that a caller has written but the
-//! method's path and the name in his credential.
+//! Notes of each call: a log line with `--log-calls`, and its metrics. Neither has anything that a caller has written but the method's
+//! path and the name in its credential.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use crate::{
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
 
-/// What is noted.
+/// The notes to take of calls.
 #[derive(Clone, Default)]
 pub struct CallNotes {
     pub log: bool,
@@ -43,7 +43,7 @@ pub struct CallLog {
     metrics: Option<(Arc<MethodMetrics>, CallShare)>,
 }
 
-/// What only the log has.
+/// The part that only the log has.
 struct Line {
     path: String,
     request_id: CallId,

@@ -1,4 +1,4 @@
-//! What metrics tell of watches and of `temp:` state.
+//! Metrics of watches and of `temp:` state.
 
 use futures_util::FutureExt as _;
 

@@ -1,4 +1,4 @@
-//! What is looked at when metrics are asked for: the queues, the pool, and what [figures](super::figures) tells of the tables.
+//! Gauges that are set before each scrape: the queues, the pool, the size of the tables, and the number of expired sessions.
 
 use std::sync::{Arc, Weak};
 

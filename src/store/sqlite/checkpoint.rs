@@ -137,7 +137,7 @@ impl Checkpoints {
     }
 }
 
-/// What is measured of the log.
+/// The length of the log, as metrics.
 #[derive(Clone)]
 struct LogMetrics {
     metrics: SqliteMetrics,

@@ -1,4 +1,4 @@
-//! What is looked at when metrics are asked for: the queues, the size of the file, and sessions that have expired.
+//! Gauges that are set before each scrape: the queues, the size of the file, and the number of expired sessions.
 
 use std::sync::Arc;
 

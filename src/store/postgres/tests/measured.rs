@@ -1,4 +1,4 @@
-//! What metrics tell of statements and of the look at the tables.
+//! Metrics of statements and of the tables.
 
 use super::*;
 use crate::{

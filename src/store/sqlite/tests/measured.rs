@@ -1,4 +1,4 @@
-//! What metrics tell of the file.
+//! Metrics of the file.
 
 use super::{super::checkpoint::Checkpoints, *};
 use crate::{domain::session::Expiration, metrics::CheckpointThread};
