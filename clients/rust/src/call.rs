@@ -13,6 +13,7 @@ use tonic::{Code, Request, Response, Status, transport::Channel};
 
 use crate::{
     failure::{Failure, Kind},
+    metadata::CallMetadata,
     policy::CallPolicy,
 };
 
@@ -23,6 +24,7 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub(crate) struct Caller {
     pub channel: Channel,
     pub policy: CallPolicy,
+    pub metadata: CallMetadata,
     pub outage: Outage,
 }
 
@@ -89,7 +91,7 @@ impl Caller {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let mut attempt = Request::new(request.clone());
+            let mut attempt = self.metadata.request(request.clone());
             // The server drops calls that nobody waits for any more.
             attempt.set_timeout(time_left());
             let failure = match timeout_at(end, send(self.channel.clone(), attempt)).await {

@@ -1,20 +1,22 @@
 //! Connecting: the settings of a service, and the ways to make one.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use adk_core::Result;
 use tonic::transport::Channel;
 
 use crate::{
+    credentials::CredentialFiles,
     endpoint::{Settings, parse},
     health::wait_until_ready,
+    metadata::CallMetadata,
     policy::{CallPolicy, Retry},
     service::SessiondSessionService,
 };
 
 impl SessiondSessionService {
-    /// Connects to `HOST:PORT`, `unix:PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH` or `http://HOST:PORT`, and waits until the
-    /// server is ready to serve. The port is 50051 unless the address names one. A URI may set `timeout` (in seconds),
+    /// Connects to `HOST:PORT`, `unix:PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH`, `http://HOST:PORT` or `https://HOST:PORT` (TLS),
+    /// and waits until the server is ready to serve. The port is 50051 unless the address names one. A URI may set `timeout` (in seconds),
     /// `attempts`, `first_delay` and `max_delay`: `sessiond://127.0.0.1:50051?timeout=5`.
     ///
     /// # Errors
@@ -35,7 +37,8 @@ impl SessiondSessionService {
 
     /// Settings other than the defaults.
     pub fn builder(address: impl Into<String>) -> Builder {
-        Builder { address: address.into(), deadline: None, retry: None }
+        let files = CredentialFiles::default();
+        Builder { address: address.into(), deadline: None, retry: None, files }
     }
 }
 
@@ -59,6 +62,7 @@ pub struct Builder {
     address: String,
     deadline: Option<Duration>,
     retry: Option<Retry>,
+    files: CredentialFiles,
 }
 
 impl Builder {
@@ -75,11 +79,36 @@ impl Builder {
         self
     }
 
+    /// PEM file with the authority of the server's certificate, for an `https` address. By default the environment variable
+    /// `SESSIOND_TLS_CA` names it, and otherwise the authorities of the system are trusted.
+    pub fn tls_ca(mut self, path: impl AsRef<Path>) -> Self {
+        self.files.set_ca(path.as_ref());
+        self
+    }
+
+    /// PEM files with the client's certificate and its key, for a server that asks for one. By default the environment variables
+    /// `SESSIOND_CLIENT_TLS_CERT` and `SESSIOND_CLIENT_TLS_KEY` name them.
+    pub fn client_certificate(
+        mut self,
+        certificate: impl AsRef<Path>,
+        key: impl AsRef<Path>,
+    ) -> Self {
+        self.files.set_client_certificate(certificate.as_ref(), key.as_ref());
+        self
+    }
+
+    /// File with a token that is sent with every call and watch. It is read again when it changes. Without TLS the address must be a
+    /// loopback address or a Unix socket. By default the environment variable `SESSIOND_TOKEN_FILE` names it.
+    pub fn token_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.files.set_token(path.as_ref());
+        self
+    }
+
     /// Connects, and waits until the server is ready to serve, within the deadline and the attempts.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a bad address, `Unavailable` or `Timeout` if no server gets ready there.
+    /// `InvalidInput` for a bad address or file, `Unavailable` or `Timeout` if no server gets ready there.
     pub async fn connect(self) -> Result<SessiondSessionService> {
         let service = self.connect_lazy()?;
         wait_until_ready(&service.caller).await?;
@@ -90,18 +119,23 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a bad address.
+    /// `InvalidInput` for a bad address or file.
     pub fn connect_lazy(self) -> Result<SessiondSessionService> {
-        let (endpoint, settings) = parse(&self.address)?;
-        Ok(SessiondSessionService::new(endpoint.connect_lazy(), self.policy(settings)))
+        let address = parse(&self.address)?;
+        let policy = self.policy(&address.settings);
+        let files = self.files.or_environment(std::env::var_os);
+        let metadata = CallMetadata::new(files.token_file(&address)?);
+        let channel = files.endpoint(&address)?.connect_lazy();
+        Ok(SessiondSessionService::new(channel, policy, metadata))
     }
 
-    /// Uses an existing channel, for example with TLS or through a proxy. The address is not read, nor its settings.
+    /// Uses an existing channel, for example through a proxy. The address is not read, nor its settings, nor files and the environment.
     pub fn with_channel(self, channel: Channel) -> SessiondSessionService {
-        SessiondSessionService::new(channel, self.policy(Settings::default()))
+        let policy = self.policy(&Settings::default());
+        SessiondSessionService::new(channel, policy, CallMetadata::default())
     }
 
-    fn policy(&self, settings: Settings) -> CallPolicy {
+    fn policy(&self, settings: &Settings) -> CallPolicy {
         let default = CallPolicy::default();
         let retry = Retry {
             attempts: settings.attempts.unwrap_or(default.retry.attempts),
@@ -122,7 +156,7 @@ mod tests {
     #[test]
     fn settings_of_an_address_are_defaults() {
         let address = "sessiond://h:1?timeout=2.5&attempts=3&first_delay=0.2&max_delay=4";
-        let policy = |builder: &Builder| builder.policy(parse(&builder.address).unwrap().1);
+        let policy = |builder: &Builder| builder.policy(&parse(&builder.address).unwrap().settings);
         let builder = SessiondSessionService::builder(address);
         let set = policy(&builder);
         assert_eq!(set.deadline, Duration::from_millis(2500));

@@ -1,6 +1,6 @@
-//! Server addresses: `HOST:PORT`, `unix:PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH` or `http://HOST:PORT`.
+//! Server addresses: `HOST:PORT`, `unix:PATH`, `sessiond://HOST:PORT`, `sessiond:///PATH`, `http://HOST:PORT` or `https://HOST:PORT`.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use adk_core::{AdkError, Result};
 use tonic::transport::Endpoint;
@@ -15,7 +15,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection with calls in flight is pinged after this long without data, and closed if it stays silent as long again.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-const FORMS: &str = "Use HOST:PORT, unix:PATH, sessiond://HOST:PORT, sessiond:///PATH (a unix socket) or http://HOST:PORT.";
+const FORMS: &str = "Use HOST:PORT, unix:PATH, sessiond://HOST:PORT, sessiond:///PATH (a unix socket), http://HOST:PORT or https://HOST:PORT.";
 
 /// What the query of a URI sets.
 #[derive(Debug, Default, PartialEq)]
@@ -26,16 +26,44 @@ pub(crate) struct Settings {
     pub max_delay: Option<Duration>,
 }
 
-pub(crate) fn parse(address: &str) -> Result<(Endpoint, Settings)> {
+/// A server address as tonic takes it.
+#[derive(Debug)]
+pub(crate) struct Address {
+    uri: String,
+    pub settings: Settings,
+}
+
+pub(crate) fn parse(address: &str) -> Result<Address> {
     let (uri, settings) = uri(address)?;
-    let endpoint = Endpoint::from_shared(uri)
-        .map_err(|cause| bad(address, "is not a server address.").with_source(cause))?;
-    let endpoint = endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE);
-    Ok((endpoint, settings))
+    Ok(Address { uri, settings })
+}
+
+impl Address {
+    pub fn endpoint(&self) -> Result<Endpoint> {
+        let endpoint = Endpoint::from_shared(self.uri.clone())
+            .map_err(|cause| bad(&self.uri, "is not a server address.").with_source(cause))?;
+        Ok(endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE))
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.uri.starts_with("https://")
+    }
+
+    /// Whether calls stay on this machine: a Unix socket or a loopback address.
+    pub fn is_local(&self) -> bool {
+        let host = self.target().rsplit_once(':').map_or("", |(host, _)| host);
+        let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        self.uri.starts_with("unix:") || host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    }
+
+    /// `HOST:PORT` or `unix:PATH`, for messages.
+    pub fn target(&self) -> &str {
+        self.uri.split_once("://").map_or(&self.uri, |(_, target)| target)
+    }
 }
 
 fn bad(address: &str, says: &str) -> AdkError {
@@ -50,18 +78,15 @@ fn uri(address: &str) -> Result<(String, Settings)> {
         return Ok((unix(address, path)?, Settings::default()));
     }
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Ok((http(address, text)?, Settings::default()));
+        return Ok((tcp("http", address, text)?, Settings::default()));
     };
     let (place, query) =
         rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
     let settings = query.map_or(Ok(Settings::default()), |query| settings(address, query))?;
     let uri = match scheme {
         "sessiond" if place.starts_with('/') => unix(address, &decode(address, place)?)?,
-        "sessiond" | "http" => http(address, place.strip_suffix('/').unwrap_or(place))?,
-        "https" => {
-            let says = "asks for TLS. Pass a tonic channel with TLS to Builder::with_channel.";
-            return Err(invalid("session.bad_address", format!("'{address}' {says}")));
-        }
+        "sessiond" | "http" => tcp("http", address, place)?,
+        "https" => tcp("https", address, place)?,
         _ => return Err(bad(address, "has an unknown scheme.")),
     };
     Ok((uri, settings))
@@ -75,13 +100,15 @@ fn unix(address: &str, path: &str) -> Result<String> {
 }
 
 /// Adds the default port to an authority without a port. An IPv6 address must be in brackets.
-fn http(address: &str, authority: &str) -> Result<String> {
+fn tcp(scheme: &str, address: &str, place: &str) -> Result<String> {
+    let has_scheme = address.contains("://");
+    let authority = place.strip_suffix('/').filter(|_| has_scheme).unwrap_or(place);
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !authority.ends_with(']') => (host, port.parse().ok()),
         _ => (authority, Some(DEFAULT_PORT)),
     };
     match port {
-        Some(port) if port > 0 && is_host(host) => Ok(format!("http://{host}:{port}")),
+        Some(port) if port > 0 && is_host(host) => Ok(format!("{scheme}://{host}:{port}")),
         _ => Err(bad(address, "is not a server address.")),
     }
 }
@@ -151,6 +178,8 @@ mod tests {
             ("http://127.0.0.1:50051", "http://127.0.0.1:50051"),
             ("http://127.0.0.1:50051/", "http://127.0.0.1:50051"),
             ("http://localhost", "http://localhost:50051"),
+            ("https://sessions.internal/", "https://sessions.internal:50051"),
+            ("https://[::1]:443", "https://[::1]:443"),
             ("[::1]:50051", "http://[::1]:50051"),
             ("[::1]", "http://[::1]:50051"),
             ("sessions.internal:80", "http://sessions.internal:80"),
@@ -218,7 +247,7 @@ mod tests {
             "sessiond:///a%zz",
             "sessiond://host:1/path",
             "sessiond://host:1#x",
-            "https://localhost:50051",
+            "https://",
             "ftp://localhost:50051",
             "localhost:70000",
             "local host:1",
@@ -228,7 +257,7 @@ mod tests {
             "host:1?",
             "[]x:1",
         ] {
-            let error = parse(address).unwrap_err();
+            let error = parse(address).and_then(|address| address.endpoint()).unwrap_err();
             assert_eq!(error.category, adk_core::ErrorCategory::InvalidInput, "{address}");
             assert_eq!(error.code, "session.bad_address", "{address}");
         }

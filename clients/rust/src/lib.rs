@@ -33,7 +33,11 @@
 //! * `service`: ADK's trait, call by call. An append: `event` writes the event as JSON, `append` sends it through `call`, which
 //!   holds the call policy (`policy`), and `failure` and `error` turn a refusal into an error of ADK.
 //! * `read`, `list`, `rewind`, `fork`: operations that need several calls. `session`: a session as it was read.
-//! * `connect`, `endpoint`, `health`: [`Builder`] and what it needs to connect.
+//! * `connect`, `endpoint`, `credentials`, `health`: [`Builder`] and what it needs to connect. `metadata`: the token and the trace
+//!   context of each call.
+//!
+//! The feature `tls` (on by default) is for `https://` addresses, and `opentelemetry` sends the trace context.
+//!
 //! * `extensions`, `fork`, `watch`: methods of [`SessiondSessionService`] beyond ADK's interface:
 //!   [`append_with`](SessiondSessionService::append_with) operations that the server evaluates,
 //!   [`state`](SessiondSessionService::state) without a session, past states
@@ -54,13 +58,13 @@
 //! # Deliberately absent
 //!
 //! * A cache: every read asks the server, and so sees the writes of others.
-//! * TLS settings: [`Builder::with_channel`] takes a channel that has TLS, with the features of tonic that it needs.
 //! * Rendering of instructions: ADK renders them from the session that it has read.
 
 mod address;
 mod append;
 mod call;
 mod connect;
+mod credentials;
 mod delta;
 mod endpoint;
 mod error;
@@ -71,6 +75,7 @@ mod fork;
 mod health;
 mod json;
 mod list;
+mod metadata;
 mod policy;
 mod read;
 mod rewind;

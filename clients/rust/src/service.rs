@@ -11,7 +11,7 @@ use adk_session::{
     SessionService,
 };
 use async_trait::async_trait;
-use tonic::transport::Channel;
+use tonic::{Request, transport::Channel};
 use uuid::Uuid;
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     health,
     json::object_text,
     list,
+    metadata::CallMetadata,
     policy::CallPolicy,
     proto::v1::{
         self, CreateSessionRequest, EventSelection, GetSessionRequest, JsonForm, SessionKey,
@@ -46,13 +47,19 @@ pub struct SessiondSessionService {
 }
 
 impl SessiondSessionService {
-    pub(crate) fn new(channel: Channel, policy: CallPolicy) -> Self {
-        Self { caller: Caller { channel, policy, outage: Outage::default() } }
+    pub(crate) fn new(channel: Channel, policy: CallPolicy, metadata: CallMetadata) -> Self {
+        Self { caller: Caller { channel, policy, metadata, outage: Outage::default() } }
     }
 
-    /// The connection, for calls that this crate has no method for. The clients are in [`proto`](crate::proto).
+    /// The connection, for calls that this crate has no method for. The clients are in [`proto`](crate::proto), and
+    /// [`request`](Self::request) makes their requests.
     pub fn channel(&self) -> Channel {
         self.caller.channel.clone()
+    }
+
+    /// A request through [`channel`](Self::channel) that is sent now, with the token and the trace context.
+    pub fn request<Q>(&self, message: Q) -> Request<Q> {
+        self.caller.metadata.request(message)
     }
 
     /// Whether an earlier attempt of this creation has made the session.

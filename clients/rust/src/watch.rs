@@ -141,7 +141,7 @@ impl Watch {
         let silent = |_| Status::unavailable("the server sent no heartbeat");
         if self.stream.is_none() {
             let mut client = WatchServiceClient::new(self.caller.channel.clone());
-            let opening = client.watch(self.request.clone());
+            let opening = client.watch(self.caller.metadata.request(self.request.clone()));
             let deadline = self.caller.policy.deadline;
             self.stream = Some(timeout(deadline, opening).await.map_err(silent)??.into_inner());
         }

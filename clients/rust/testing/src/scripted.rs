@@ -15,11 +15,17 @@ use tonic::Status;
 /// The bytes of a message, or a status.
 type Answer = Result<Vec<u8>, Status>;
 
+#[derive(Debug)]
+struct Call {
+    path: String,
+    headers: HeaderMap,
+}
+
 /// Answers every call by its path, such as `/sessiond.v1.EventService/AppendEvent`, and records it.
 #[derive(Debug)]
 pub struct ScriptedServer {
     address: String,
-    calls: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
     accepting: AbortHandle,
 }
 
@@ -45,7 +51,15 @@ impl ScriptedServer {
 
     /// The paths of the calls so far, in order.
     pub fn calls(&self) -> Vec<String> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().unwrap().iter().map(|call| call.path.clone()).collect()
+    }
+
+    /// What the calls so far have sent under a name, or "".
+    pub fn headers(&self, name: &str) -> Vec<String> {
+        let text = |call: &Call| {
+            call.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()
+        };
+        self.calls.lock().unwrap().iter().map(text).collect()
     }
 }
 
@@ -59,13 +73,13 @@ impl Drop for ScriptedServer {
 async fn serve(
     client: TcpStream,
     answer: Arc<impl Fn(&str) -> Answer + Send + Sync + 'static>,
-    calls: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
 ) {
     let mut connection = h2::server::handshake(client).await.unwrap();
     while let Some(Ok((request, respond))) = connection.accept().await {
         let path = request.uri().path().to_owned();
         let answer = answer(&path);
-        calls.lock().unwrap().push(path);
+        calls.lock().unwrap().push(Call { path, headers: request.headers().clone() });
         // On its own task, because bodies are received only while `accept` is polled.
         tokio::spawn(respond_with(answer, request, respond));
     }

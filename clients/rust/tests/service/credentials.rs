@@ -1,0 +1,206 @@
+//! TLS and token files, from settings and from the environment.
+
+use std::{
+    collections::HashMap, env, fs, fs::FileTimes, path::Path, process::Command, time::SystemTime,
+};
+
+use adk_core::{ErrorCategory, identity::AdkIdentity};
+use adk_session::SessionService;
+use futures_util::StreamExt;
+use prost::Message;
+use serde_json::json;
+use sessiond_adk::{
+    Builder, ChangeKind, Retry, Scope, SessiondSessionService, Since,
+    proto::v1::{
+        self, ListSessionsRequest, WatchResponse, session_service_client::SessionServiceClient,
+    },
+};
+use sessiond_adk_testing::{ScriptedServer, Server, Store, TIMEOUT, builder};
+use tempfile::TempDir;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::{
+    certificates::Authority,
+    harness::{APP, USER, assert_error, creation, identity},
+};
+
+/// A server with TLS, and its address.
+fn start_tls(authority: &Authority, more: &[&str]) -> (Server, String) {
+    let (certificate, key) = authority.issue("server");
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let flags = [&["--tls-cert", certificate, "--tls-key", key], more].concat();
+    let server = Server::start_with(Store::Memory, &flags);
+    let address = format!("https://{}", server.address().trim_start_matches("https://"));
+    (server, address)
+}
+
+async fn create(settings: Builder) {
+    let service = settings.connect().await.unwrap();
+    service.create(creation("s1", json!({}))).await.unwrap();
+}
+
+async fn assert_unavailable(settings: Builder) {
+    let once = Retry { attempts: 1, ..Retry::default() };
+    let outcome = settings.retry(once).connect().await;
+    assert_error(outcome.map(drop), ErrorCategory::Unavailable, "session.unavailable");
+}
+
+#[tokio::test]
+async fn the_authority_of_the_server_is_trusted() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path());
+    let (_server, address) = start_tls(&authority, &[]);
+    create(builder(&address).tls_ca(&authority.file)).await;
+    let another = TempDir::new().unwrap();
+    assert_unavailable(builder(&address).tls_ca(Authority::new(another.path()).file)).await;
+}
+
+#[tokio::test]
+async fn the_client_shows_its_certificate() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path());
+    let ca = authority.file.to_str().unwrap();
+    let (_server, address) = start_tls(&authority, &["--tls-client-ca", ca]);
+    let (certificate, key) = authority.issue("agent");
+    create(builder(&address).tls_ca(ca).client_certificate(&certificate, &key)).await;
+    assert_unavailable(builder(&address).tls_ca(ca)).await;
+
+    // In a process of its own, because only a new one has another environment.
+    let run = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "credentials::uses_the_files_of_the_environment", "--ignored"])
+        .env("TEST_ADDRESS", &address)
+        .env("SESSIOND_TLS_CA", ca)
+        .env("SESSIOND_CLIENT_TLS_CERT", &certificate)
+        .env("SESSIOND_CLIENT_TLS_KEY", &key)
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && output.contains("1 passed"), "{output}");
+}
+
+#[tokio::test]
+#[ignore = "part of the_client_shows_its_certificate"]
+async fn uses_the_files_of_the_environment() {
+    let address = env::var("TEST_ADDRESS").unwrap();
+    let service = builder(&address).connect().await.unwrap();
+    service.get_for_identity(&identity(APP, USER, "s1")).await.unwrap();
+}
+
+/// Answers lists with nothing, and ends watches at once.
+async fn recorder() -> ScriptedServer {
+    let deleted = v1::watch_response::Kind::SessionDeleted(v1::SessionDeleted::default());
+    let deleted = WatchResponse { kind: Some(deleted), cursor: "c".into() }.encode_to_vec();
+    ScriptedServer::start(move |path| {
+        Ok(if path.ends_with("/Watch") { deleted.clone() } else { Vec::new() })
+    })
+    .await
+}
+
+/// One call and one watch.
+async fn call_and_watch(service: &SessiondSessionService) {
+    let request = adk_session::ListRequest {
+        app_name: APP.into(),
+        user_id: USER.into(),
+        limit: None,
+        offset: None,
+    };
+    service.list(request).await.unwrap();
+    let identity: AdkIdentity = identity(APP, USER, "s1");
+    let mut watch = service.watch(&Scope::Session(identity), Since::Now);
+    let change = watch.next().await.unwrap().unwrap();
+    assert!(matches!(change.kind, ChangeKind::Deleted));
+}
+
+fn write(path: &Path, token: &str, modified: SystemTime) {
+    fs::write(path, token).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+}
+
+#[tokio::test]
+async fn the_token_is_sent_with_calls_and_watches_and_requests_of_the_callers_own() {
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    write(&token, "secret\n", SystemTime::now());
+    let server = recorder().await;
+    let service = builder(server.address()).token_file(&token).connect_lazy().unwrap();
+    call_and_watch(&service).await;
+    let request = service.request(ListSessionsRequest::default());
+    SessionServiceClient::new(service.channel()).list_sessions(request).await.unwrap();
+    call_and_watch(&builder(server.address()).connect_lazy().unwrap()).await;
+    let wanted = ["Bearer secret", "Bearer secret", "Bearer secret", "", ""];
+    assert_eq!(server.headers("authorization"), wanted);
+}
+
+#[tokio::test]
+async fn a_new_token_is_sent_after_the_file_has_changed() {
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    write(&token, "old", SystemTime::UNIX_EPOCH);
+    let server = recorder().await;
+    let service = builder(server.address()).token_file(&token).connect_lazy().unwrap();
+    call_and_watch(&service).await;
+    write(&token, "new", SystemTime::now());
+    let until_new = async {
+        while !server.headers("authorization").contains(&"Bearer new".to_owned()) {
+            call_and_watch(&service).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, until_new).await.unwrap();
+    assert_eq!(server.headers("authorization")[0], "Bearer old");
+}
+
+#[tokio::test]
+async fn wrong_files_are_named() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing");
+    let empty = folder.path().join("empty");
+    fs::write(&empty, "").unwrap();
+    for (settings, wanted) in [
+        (builder("h:1").tls_ca(&missing), "tls_ca needs TLS, and h:1 has none."),
+        (
+            builder("h:1").client_certificate(&missing, &missing),
+            "client_certificate needs TLS, and h:1 has none.",
+        ),
+        (builder("https://h:1").tls_ca(&missing), "tls_ca: cannot read"),
+        (
+            builder("https://h:1").client_certificate(&missing, &missing),
+            "client_certificate: cannot read",
+        ),
+        (builder("https://h:1").client_certificate(&empty, &empty), "The TLS files cannot be used"),
+        (builder("https://h:1").token_file(&missing), "token_file: cannot read"),
+        (builder("https://h:1").token_file(&empty), "has no token"),
+        (builder("h:1").token_file(&empty), "Refusing to send a token to h:1 without TLS."),
+    ] {
+        let error = settings.connect_lazy().err().unwrap_or_else(|| panic!("{wanted}"));
+        assert_eq!(error.code, "session.bad_credentials", "{error}");
+        assert!(error.message.contains(wanted), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn refused_credentials_are_not_retried() {
+    for (code, category, name) in [
+        (Code::Unauthenticated, ErrorCategory::Unauthorized, "session.unauthorized"),
+        (Code::PermissionDenied, ErrorCategory::Forbidden, "session.forbidden"),
+    ] {
+        for with_reason in [false, true] {
+            let server = ScriptedServer::start(move |_| {
+                let metadata = HashMap::from([("retryable".to_owned(), "no".to_owned())]);
+                let details = ErrorDetails::with_error_info("REASON", "sessiond", metadata);
+                Err(match with_reason {
+                    true => Status::with_error_details(code, "refused", details),
+                    false => Status::new(code, "refused"),
+                })
+            })
+            .await;
+            let service = builder(server.address()).connect_lazy().unwrap();
+            let outcome = service.state(&Scope::App(APP.try_into().unwrap())).await;
+            assert_error(outcome.map(drop), category, name);
+            let mut watch = service.watch(&Scope::Session(identity(APP, USER, "s1")), Since::Now);
+            assert_error(watch.next().await.unwrap().map(drop), category, name);
+            assert_eq!(server.calls().len(), 2, "one attempt each");
+        }
+    }
+}
