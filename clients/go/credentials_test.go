@@ -1,7 +1,9 @@
 package sessiond_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,6 +104,31 @@ func TestTokenFile(t *testing.T) {
 				t.Errorf("the server received %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+func TestServerWithTokens(t *testing.T) {
+	folder := t.TempDir()
+	path, hashes := filepath.Join(folder, "token"), filepath.Join(folder, "tokens.toml")
+	writeToken(t, path, "secret", time.Now())
+	entry := fmt.Sprintf("[[token]]\nname = \"agent\"\nsha256 = \"%x\"\n", sha256.Sum256([]byte("secret")))
+	if err := os.WriteFile(hashes, []byte(entry), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := testserver.StartOn(t, "memory:", "127.0.0.1:0", "--token-hashes", hashes)
+	with := connect(t, server, sessiond.WithTokenFile(path))
+	create(t, with, "s", nil)
+	scope := sessiond.Scope{AppName: app, UserID: user, SessionID: "s"}
+	for _, err := range with.Watch(t.Context(), scope, sessiond.WatchOptions{}) {
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	for _, err := range callAndWatch(t.Context(), connect(t, server)) {
+		if failure, ok := errors.AsType[*sessiond.Error](err); !ok || failure.Reason != "CREDENTIAL_MISSING" || !errors.Is(err, sessiond.ErrUnauthenticated) {
+			t.Errorf("without a token: %v", err)
+		}
 	}
 }
 

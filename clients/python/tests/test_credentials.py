@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import subprocess
@@ -82,6 +83,23 @@ async def test_files_of_the_environment_reach_the_service_of_adk_web(
     }
     uri = f"https://{server.address.removeprefix('https://')}?timeout=10"
     subprocess.run([sys.executable, "-c", CREATE_SESSION, agents, uri], check=True, env=environment)
+
+
+async def test_server_with_tokens(serve: Serve, tmp_path: Path) -> None:
+    token, hashes = tmp_path / "token", tmp_path / "tokens.toml"
+    token.write_text("secret")
+    digest = hashlib.sha256(b"secret").hexdigest()
+    hashes.write_text(f'[[token]]\nname = "agent"\nsha256 = "{digest}"\n')
+    server = serve("memory:", "127.0.0.1:0", "--token-hashes", str(hashes))
+    async with SessiondSessionService(server.address, token_file=token) as service:
+        await service.create_session(**KEY)
+        assert type(await anext(service.watch(**KEY))).__name__ == "Snapshot"
+    async with SessiondSessionService(server.address) as service:
+        with pytest.raises(SessiondUnauthenticatedError) as refused:
+            await service.list_sessions(app_name="app")
+        assert refused.value.reason == "CREDENTIAL_MISSING"
+        with pytest.raises(SessiondUnauthenticatedError):
+            await anext(service.watch(**KEY))
 
 
 @pytest.mark.parametrize("unix", [False, True], ids=["loopback", "unix socket"])

@@ -56,7 +56,10 @@ fn message(failure: &Failure) -> String {
 
 /// One row for each reason of `docs/errors.md`.
 fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
-    use ErrorCategory::{Internal, InvalidInput, NotFound, RateLimited, Timeout, Unavailable};
+    use ErrorCategory::{
+        Forbidden, Internal, InvalidInput, NotFound, RateLimited, Timeout, Unauthorized,
+        Unavailable,
+    };
     Some(match reason {
         "MISSING_FIELD" => (InvalidInput, "session.missing_field"),
         "FIELD_TOO_LONG" => (InvalidInput, "session.field_too_long"),
@@ -99,6 +102,10 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "OUTCOME_UNKNOWN" => (Unavailable, "session.outcome_unknown"),
         "EXPIRED_IN_QUEUE" => (Timeout, "session.deadline_exceeded"),
         "INTERNAL" => (Internal, "session.internal"),
+        "CREDENTIAL_MISSING" | "CREDENTIAL_INVALID" | "CREDENTIAL_EXPIRED" => {
+            (Unauthorized, "session.unauthorized")
+        }
+        "PERMISSION_DENIED" => (Forbidden, "session.forbidden"),
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 /** TLS and token files, from options and from the environment. */
 
 import {status as Code, credentials, Metadata} from '@grpc/grpc-js';
+import {createHash} from 'node:crypto';
 import {mkdtempSync, rmSync, utimesSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -79,6 +80,29 @@ test('a certificate of the client, by options and by variables', async () => {
   vi.stubEnv('SESSIOND_CLIENT_TLS_KEY', key);
   await using other = connect(uriOf(server));
   expect((await other.getSession(address))?.id).toBe('s');
+});
+
+test('a server with tokens', async () => {
+  const hashes = join(directory, 'tokens.toml');
+  const digest = createHash('sha256').update('secret').digest('hex');
+  writeFileSync(hashes, `[[token]]\nname = "agent"\nsha256 = "${digest}"\n`);
+  const flags = ['--token-hashes', hashes];
+  await using server = await Server.start('memory:', '127.0.0.1:0', ...flags);
+  await using service = connect(server.address, {tokenFile: token});
+  const address = newKey();
+  await service.createSession(address);
+  for await (const item of service.watch(address)) {
+    expect(item.kind).toBe('snapshot');
+    break;
+  }
+  await using without = connect(server.address);
+  await expect(without.getSession(address)).rejects.toMatchObject({
+    name: 'SessiondUnauthenticatedError',
+    reason: 'CREDENTIAL_MISSING',
+  });
+  await expect(watchToTheEnd(without)).rejects.toThrow(
+    SessiondUnauthenticatedError,
+  );
 });
 
 test.each(['127.0.0.1:0', 'unix:'])(

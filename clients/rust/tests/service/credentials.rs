@@ -133,6 +133,35 @@ async fn the_token_is_sent_with_calls_and_watches_and_requests_of_the_callers_ow
     assert_eq!(server.headers("authorization"), wanted);
 }
 
+/// The hash of the token "secret".
+const HASHES: &str = r#"[[token]]
+name = "agent"
+sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+"#;
+
+#[tokio::test]
+async fn a_server_with_tokens_is_used() {
+    let folder = TempDir::new().unwrap();
+    let (token, hashes) = (folder.path().join("token"), folder.path().join("tokens.toml"));
+    write(&token, "secret", SystemTime::now());
+    write(&hashes, HASHES, SystemTime::now());
+    let flags = ["--token-hashes", hashes.to_str().unwrap()];
+    let server = Server::start_with(Store::Memory, &flags);
+    let with = builder(server.address()).token_file(&token).connect().await.unwrap();
+    with.create(creation("s1", json!({}))).await.unwrap();
+    let session = Scope::Session(identity(APP, USER, "s1"));
+    let change = with.watch(&session, Since::Snapshot).next().await.unwrap().unwrap();
+    assert!(matches!(change.kind, ChangeKind::Snapshot(_)));
+
+    // Health needs no credential.
+    let without = builder(server.address()).connect().await.unwrap();
+    let (category, code) = (ErrorCategory::Unauthorized, "session.unauthorized");
+    let outcome = without.get_for_identity(&identity(APP, USER, "s1")).await;
+    assert_error(outcome.map(drop), category, code);
+    let outcome = without.watch(&session, Since::Snapshot).next().await.unwrap();
+    assert_error(outcome.map(drop), category, code);
+}
+
 #[tokio::test]
 async fn a_new_token_is_sent_after_the_file_has_changed() {
     let folder = TempDir::new().unwrap();

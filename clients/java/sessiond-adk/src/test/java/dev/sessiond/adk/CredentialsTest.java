@@ -1,6 +1,7 @@
 package dev.sessiond.adk;
 
 import static com.google.common.truth.Truth.assertThat;
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.adk.sessions.SessionKey;
@@ -11,7 +12,9 @@ import io.grpc.TlsChannelCredentials;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.security.MessageDigest;
 import java.time.Duration;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
@@ -98,6 +101,29 @@ final class CredentialsTest extends ServerTest {
             "SESSIOND_CLIENT_TLS_CERT", agent.certificate().toString(),
             "SESSIOND_CLIENT_TLS_KEY", agent.key().toString());
     create(build(https(server), to -> to.environment = environment), Map.of());
+  }
+
+  @Test
+  void aServerWithTokensIsUsed() throws Exception {
+    Path token = token("secret");
+    byte[] digest = MessageDigest.getInstance("SHA-256").digest("secret".getBytes(UTF_8));
+    Path hashes =
+        Files.writeString(
+            directory.resolve("tokens.toml"),
+            "[[token]]\nname = \"agent\"\nsha256 = \"" + HexFormat.of().formatHex(digest) + "\"\n");
+    TestServer server =
+        closing(
+            TestServer.start(
+                directory, MEMORY, "127.0.0.1:0", "--token-hashes", hashes.toString()));
+    SessiondSessionService with = build(server.address(), to -> to.tokenFile(token));
+    Scope session = Scope.session(create(with, Map.of()).sessionKey());
+    assertThat(with.watch(session).blockingFirst()).isInstanceOf(WatchItem.Snapshot.class);
+    SessiondSessionService without = build(server.address(), to -> {});
+    SessiondUnauthenticatedException refused =
+        assertThrows(SessiondUnauthenticatedException.class, () -> create(without, Map.of()));
+    assertThat(refused.call().reason()).isEqualTo("CREDENTIAL_MISSING");
+    assertThrows(
+        SessiondUnauthenticatedException.class, () -> without.watch(session).blockingFirst());
   }
 
   @Test
