@@ -1,8 +1,6 @@
 //! TLS and token files, from settings and from the environment.
 
-use std::{
-    collections::HashMap, env, fs, fs::FileTimes, path::Path, process::Command, time::SystemTime,
-};
+use std::{collections::HashMap, fs, fs::FileTimes, path::Path, time::SystemTime};
 
 use adk_core::{ErrorCategory, identity::AdkIdentity};
 use adk_session::SessionService;
@@ -15,15 +13,12 @@ use sessiond_adk::{
         self, ListSessionsRequest, WatchResponse, session_service_client::SessionServiceClient,
     },
 };
-use sessiond_adk_testing::{ScriptedServer, Server, Store, TIMEOUT, builder};
+use sessiond_adk_testing::{Authority, ScriptedServer, Server, Store, TIMEOUT, builder};
 use tempfile::TempDir;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::{
-    certificates::Authority,
-    harness::{APP, USER, assert_error, creation, identity},
-};
+use crate::harness::{APP, USER, assert_error, creation, identity};
 
 /// A server with TLS, and its address.
 fn start_tls(authority: &Authority, more: &[&str]) -> (Server, String) {
@@ -65,26 +60,6 @@ async fn the_client_shows_its_certificate() {
     let (certificate, key) = authority.issue("agent");
     create(builder(&address).tls_ca(ca).client_certificate(&certificate, &key)).await;
     assert_unavailable(builder(&address).tls_ca(ca)).await;
-
-    // In a process of its own, because only a new one has another environment.
-    let run = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "credentials::uses_the_files_of_the_environment", "--ignored"])
-        .env("TEST_ADDRESS", &address)
-        .env("SESSIOND_TLS_CA", ca)
-        .env("SESSIOND_CLIENT_TLS_CERT", &certificate)
-        .env("SESSIOND_CLIENT_TLS_KEY", &key)
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success() && output.contains("1 passed"), "{output}");
-}
-
-#[tokio::test]
-#[ignore = "part of the_client_shows_its_certificate"]
-async fn uses_the_files_of_the_environment() {
-    let address = env::var("TEST_ADDRESS").unwrap();
-    let service = builder(&address).connect().await.unwrap();
-    service.get_for_identity(&identity(APP, USER, "s1")).await.unwrap();
 }
 
 /// Answers lists with nothing, and ends watches at once.

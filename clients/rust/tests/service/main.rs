@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod addresses;
-mod certificates;
 mod credentials;
 mod errors;
 mod extensions;

@@ -1,4 +1,5 @@
 //! Certificates of a test, and the authority that issues them.
+#![expect(clippy::unwrap_used, reason = "a failure here fails the calling test")]
 
 use std::{
     fs,
@@ -8,6 +9,7 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// An authority with its certificate in a file.
+#[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
