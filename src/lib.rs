@@ -28,7 +28,7 @@
 //! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13 and 20 to 22 are SQLite's, the others are the
 //! same for every store.
 //!
-//! 1. `server/connections.rs` accepts the connection and serves HTTP/2 on it.
+//! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
 //! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
 //!    passes it to the services, once the store is open.
 //! 3. `rpc/services.rs` has the handler: decode, call, encode.

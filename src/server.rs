@@ -9,6 +9,7 @@ mod expiry;
 mod front;
 mod health;
 mod identity;
+mod listener;
 mod policy;
 mod reload;
 mod tls;
@@ -35,10 +36,11 @@ use crate::{
     store::{self, StoreOptions},
 };
 use call_log::CallNotes;
-use connections::{Access, Edge, Listener};
+use connections::Edge;
 use front::Front;
 use health::Phase;
 use identity::Authenticator;
+use listener::{Access, Listener};
 use reload::Reload;
 use tls::{Protocol, Tls};
 use traces::Traces;

@@ -19,10 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    connections::{ACCEPT_PAUSE, Listener},
-    health::Phase,
-};
+use super::{connections::ACCEPT_PAUSE, health::Phase, listener::Listener};
 use crate::{
     metrics::{Metrics, TEXT_FORMAT},
     store::Condition,
@@ -163,7 +160,7 @@ mod tests {
         config::{Listen, TlsArgs},
         pem,
         server::{
-            connections::Access,
+            listener::Access,
             tls::{Protocol, Tls},
         },
     };

@@ -1,10 +1,7 @@
-//! Where the server listens, and the accept loop: hyper serves every connection until its client leaves or the server shuts down.
+//! The accept loop: hyper serves every connection until its client leaves or the server shuts down.
 
 use std::{
     io::{self, Cursor},
-    net::SocketAddr,
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
-    path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -20,7 +17,6 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, join, split},
-    net::{TcpListener, UnixListener, UnixStream, lookup_host, tcp, unix},
     sync::watch,
     time::{sleep, timeout},
 };
@@ -31,9 +27,8 @@ use super::{
     front::Front,
     health::{Phase, draining},
     identity::Authenticator,
-    tls::{Protocol, Tls},
+    listener::{Halves, Listener},
 };
-use crate::config::Listen;
 
 /// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
 /// none needs two round trips, and a few of them side by side.
@@ -191,148 +186,6 @@ fn http() -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(Duration::from_secs(KEEPALIVE_INTERVAL_SECS))
         .keep_alive_timeout(Duration::from_secs(KEEPALIVE_TIMEOUT_SECS));
     builder
-}
-
-/// A bound listener, with TLS if it speaks that.
-pub struct Listener {
-    socket: Socket,
-    tls: Option<(Tls, Protocol)>,
-}
-
-/// Who may reach a TCP address, and how.
-pub struct Access<'a> {
-    pub protocol: Protocol,
-    pub tls: Option<&'a Tls>,
-    /// Loopback is reached without TLS, even if there is one.
-    pub plain_on_loopback: bool,
-    /// Without TLS only loopback is allowed, and this says what to do about it.
-    pub advice: Option<&'a str>,
-}
-
-enum Socket {
-    /// With the address that it is bound to.
-    Tcp(TcpListener, SocketAddr),
-    Unix(UnixListener, SocketFile),
-}
-
-/// The halves of an accepted connection.
-pub type Halves = (
-    Either<tcp::OwnedReadHalf, unix::OwnedReadHalf>,
-    Either<tcp::OwnedWriteHalf, unix::OwnedWriteHalf>,
-);
-
-/// The file of a socket; dropping it removes the file, unless another server has put its own there meanwhile.
-pub struct SocketFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-}
-
-/// Device and inode of a file.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity(&self.path) == self.identity {
-            // It may have been removed already.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-impl Listener {
-    /// Binds an address. TLS and its rules are for TCP alone.
-    pub async fn bind(listen: &Listen, access: Access<'_>) -> Result<Self, String> {
-        let address = match listen {
-            Listen::Tcp(address) => address,
-            Listen::Unix(path) => return Ok(Self { socket: bind_unix(path).await?, tls: None }),
-        };
-        let addresses = resolve(address).await?;
-        let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
-        let is_plain = access.plain_on_loopback && beyond.is_none();
-        let tls = access.tls.filter(|_| !is_plain);
-        if let (Some(open), None, Some(advice)) = (beyond, tls, access.advice) {
-            return Err(format!("Refusing to listen on {open} without TLS. {advice}"));
-        }
-        let bound = async {
-            let listener = TcpListener::bind(&addresses[..]).await?;
-            let bound = listener.local_addr()?;
-            Ok(Socket::Tcp(listener, bound))
-        };
-        let socket = bound.await.map_err(|error| bind_error(address, &error))?;
-        Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), access.protocol)) })
-    }
-
-    /// The address, as clients write it.
-    pub fn address(&self) -> String {
-        match &self.socket {
-            Socket::Tcp(_, address) if self.tls.is_some() => format!("https://{address}"),
-            Socket::Tcp(_, address) => address.to_string(),
-            Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
-        }
-    }
-
-    /// The next connection, and how TLS begins on it.
-    pub async fn accept(&self) -> io::Result<(Halves, Option<TlsAcceptor>)> {
-        let halves = match &self.socket {
-            Socket::Tcp(listener, _) => {
-                let (stream, _) = listener.accept().await?;
-                // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
-                let _ = stream.set_nodelay(true);
-                let (reader, writer) = stream.into_split();
-                (Either::Left(reader), Either::Left(writer))
-            }
-            Socket::Unix(listener, _) => {
-                let (reader, writer) = listener.accept().await?.0.into_split();
-                (Either::Right(reader), Either::Right(writer))
-            }
-        };
-        Ok((halves, self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol))))
-    }
-}
-
-async fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
-    let found = lookup_host(address).await.map_err(|_| {
-        format!(
-            "Cannot listen on {address}: unknown host. Pass a local address, for example 127.0.0.1:50051."
-        )
-    })?;
-    Ok(found.collect())
-}
-
-fn bind_error(address: &str, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => format!(
-            "{address} is in use, perhaps by another sessiond. Stop that process, or pass another address with --listen (port 0 takes a free one)."
-        ),
-        io::ErrorKind::PermissionDenied => format!(
-            "Permission denied to listen on {address}. Use a port above 1023 or a writable path."
-        ),
-        io::ErrorKind::AddrNotAvailable => format!(
-            "{address} is not a local address. Pass one with --listen, for example 127.0.0.1:50051."
-        ),
-        _ => format!("Cannot listen on {address}: {error}. Pass another address with --listen."),
-    }
-}
-
-/// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path) -> Result<Socket, String> {
-    let name = format!("unix:{}", path.display());
-    if let Ok(found) = std::fs::symlink_metadata(path) {
-        if !found.file_type().is_socket() {
-            return Err(format!(
-                "{name} exists and is not a socket. Remove it, or pass another path with --listen."
-            ));
-        }
-        if UnixStream::connect(path).await.is_ok() {
-            return Err(bind_error(&name, &io::ErrorKind::AddrInUse.into()));
-        }
-        std::fs::remove_file(path).map_err(|error| bind_error(&name, &error))?;
-    }
-    let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, &error))?;
-    Ok(Socket::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
 }
 
 #[cfg(test)]
