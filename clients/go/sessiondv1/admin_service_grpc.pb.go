@@ -27,7 +27,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// What a store holds, for those who operate it.
+// What a store holds, for those who operate it. A policy gives the right
+// `admin` for it.
 type AdminServiceClient interface {
 	// Lists the applications that have a session or state, in the order of their
 	// names' bytes, page by page. State of one of its users counts.
@@ -74,7 +75,8 @@ func (c *adminServiceClient) ListUsers(ctx context.Context, in *ListUsersRequest
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// What a store holds, for those who operate it.
+// What a store holds, for those who operate it. A policy gives the right
+// `admin` for it.
 type AdminServiceServer interface {
 	// Lists the applications that have a session or state, in the order of their
 	// names' bytes, page by page. State of one of its users counts.

@@ -38,6 +38,10 @@ const (
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.
+//
+// A server with a policy refuses every call that its rules do not allow with
+// PERMISSION_DENIED, before anything is read, and calls without a valid
+// credential with UNAUTHENTICATED. Lists then hold what the caller may see.
 type SessionServiceClient interface {
 	// Creates a session and puts its initial state where the prefixes say:
 	// `app:` keys into the application, `user:` keys into the user, `temp:` keys
@@ -169,6 +173,10 @@ func (c *sessionServiceClient) RewindSession(ctx context.Context, in *RewindSess
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.
+//
+// A server with a policy refuses every call that its rules do not allow with
+// PERMISSION_DENIED, before anything is read, and calls without a valid
+// credential with UNAUTHENTICATED. Lists then hold what the caller may see.
 type SessionServiceServer interface {
 	// Creates a session and puts its initial state where the prefixes say:
 	// `app:` keys into the application, `user:` keys into the user, `temp:` keys

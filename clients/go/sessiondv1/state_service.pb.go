@@ -508,7 +508,8 @@ type KeyChange struct {
 	// The author.
 	Author string `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
 	// The session whose event made it; unset: UpdateState on a wider scope, or a
-	// session's creation.
+	// session's creation. By a policy, unset with an empty author where the
+	// caller may not see the session.
 	Session *SessionKey `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	// That event's sequence.
 	Sequence      int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`

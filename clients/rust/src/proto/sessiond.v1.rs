@@ -714,6 +714,10 @@ pub mod session_service_client {
     /// `retryable`: `yes` if the same call may be repeated later (it was certainly
     /// not applied), `same_id` if it may be repeated with the same event or request
     /// id only (it may have been applied), `no` if the caller has to decide again.
+    ///
+    /// A server with a policy refuses every call that its rules do not allow with
+    /// PERMISSION_DENIED, before anything is read, and calls without a valid
+    /// credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     #[derive(Debug, Clone)]
     pub struct SessionServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1504,7 +1508,8 @@ pub struct KeyChange {
     #[prost(string, tag = "5")]
     pub author: ::prost::alloc::string::String,
     /// The session whose event made it; unset: UpdateState on a wider scope, or a
-    /// session's creation.
+    /// session's creation. By a policy, unset with an empty author where the
+    /// caller may not see the session.
     #[prost(message, optional, tag = "6")]
     pub session: ::core::option::Option<SessionKey>,
     /// That event's sequence.
@@ -2127,7 +2132,8 @@ pub mod admin_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// What a store holds, for those who operate it.
+    /// What a store holds, for those who operate it. A policy gives the right
+    /// `admin` for it.
     #[derive(Debug, Clone)]
     pub struct AdminServiceClient<T> {
         inner: tonic::client::Grpc<T>,

@@ -28,7 +28,9 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -51,7 +53,9 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     def ListApplications(self, request, context):
         """Lists the applications that have a session or state, in the order of their
@@ -95,7 +99,9 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
 # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     @staticmethod
     def ListApplications(

@@ -26,7 +26,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -50,7 +52,9 @@ class AdminServiceStub:
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListApplications: _aio.UnaryUnaryMultiCallable[
@@ -70,7 +74,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What a store holds, for those who operate it."""
+    """What a store holds, for those who operate it. A policy gives the right
+    `admin` for it.
+    """
 
     @_abc_1.abstractmethod
     def ListApplications(

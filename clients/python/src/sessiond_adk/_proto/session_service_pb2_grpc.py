@@ -34,6 +34,10 @@ class SessionServiceStub(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     def __init__(self, channel):
@@ -93,6 +97,10 @@ class SessionServiceServicer(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     def CreateSession(self, request, context):
@@ -222,6 +230,10 @@ class SessionService(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     @staticmethod

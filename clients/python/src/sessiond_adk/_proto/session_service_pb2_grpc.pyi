@@ -32,6 +32,10 @@ class SessionServiceStub:
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     @_typing.overload
@@ -108,6 +112,10 @@ class SessionServiceAsyncStub(SessionServiceStub):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -180,6 +188,10 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+
+    A server with a policy refuses every call that its rules do not allow with
+    PERMISSION_DENIED, before anything is read, and calls without a valid
+    credential with UNAUTHENTICATED. Lists then hold what the caller may see.
     """
 
     @_abc_1.abstractmethod

@@ -350,7 +350,8 @@ class KeyChange(_message.Message):
     @_builtins.property
     def session(self) -> _types_pb2.SessionKey:
         """The session whose event made it; unset: UpdateState on a wider scope, or a
-        session's creation.
+        session's creation. By a policy, unset with an empty author where the
+        caller may not see the session.
         """
 
     def __init__(

@@ -181,7 +181,8 @@ export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE_
   messageDesc(file_sessiond_v1_admin_service, 5);
 
 /**
- * What a store holds, for those who operate it.
+ * What a store holds, for those who operate it. A policy gives the right
+ * `admin` for it.
  *
  * @generated from service sessiond.v1.AdminService
  */

@@ -678,6 +678,10 @@ export const SessionOrderSchema: GenEnum<SessionOrder> = /*@__PURE__*/
  * not applied), `same_id` if it may be repeated with the same event or request
  * id only (it may have been applied), `no` if the caller has to decide again.
  *
+ * A server with a policy refuses every call that its rules do not allow with
+ * PERMISSION_DENIED, before anything is read, and calls without a valid
+ * credential with UNAUTHENTICATED. Lists then hold what the caller may see.
+ *
  * @generated from service sessiond.v1.SessionService
  */
 export const SessionService: GenService<{

@@ -327,7 +327,8 @@ export type KeyChange = Message<"sessiond.v1.KeyChange"> & {
 
   /**
    * The session whose event made it; unset: UpdateState on a wider scope, or a
-   * session's creation.
+   * session's creation. By a policy, unset with an empty author where the
+   * caller may not see the session.
    *
    * @generated from field: sessiond.v1.SessionKey session = 6;
    */
