@@ -15,11 +15,14 @@ mod certificates;
 #[path = "../cluster/mod.rs"]
 mod cluster;
 mod credentials;
+mod generate;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../process/harness.rs"]
 mod harness;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../jwt/mod.rs"]
 mod jwt;
+mod markers;
 mod matrix;
 mod setting;
+mod tenants;
