@@ -39,7 +39,9 @@ impl Pool {
 }
 
 pub struct Generator<'p> {
-    pub rng: Rng,
+    rng: Rng,
+    /// Requests made so far.
+    made: usize,
     own: &'p Pool,
     foreign: &'p Pool,
     /// Of the request that is being made.
@@ -49,11 +51,19 @@ pub struct Generator<'p> {
 
 impl<'p> Generator<'p> {
     pub fn new(rng: Rng, own: &'p Pool, foreign: &'p Pool) -> Self {
-        Self { rng, own, foreign, pool: own, address: own.addresses[0].clone() }
+        Self { rng, made: 0, own, foreign, pool: own, address: own.addresses[0].clone() }
     }
 
-    /// A request, more often about the other tenant than about the caller.
+    /// A request: first every case about each tenant, then random ones, more often about the other tenant than about the caller.
     pub fn next(&mut self) -> (MethodDescriptor, DynamicMessage) {
+        let (place, half) = (self.made / 2, self.made % 2);
+        self.made += 1;
+        if let Some(case) = CASES.get(place) {
+            let addresses = &[self.own, self.foreign][half].addresses;
+            let method = method(case.method);
+            let message = request(&method, &(case.request)(&addresses[place % addresses.len()]));
+            return (method, message);
+        }
         self.pool = if self.chance(35) { self.own } else { self.foreign };
         self.address = self.pick_address();
         if self.chance(40) {

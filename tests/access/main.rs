@@ -24,5 +24,6 @@ mod harness;
 mod jwt;
 mod markers;
 mod matrix;
+mod reloads;
 mod setting;
 mod tenants;
