@@ -5,16 +5,6 @@ use std::mem::take;
 use super::{Engine, List, bad_page_token, prelude::*};
 use crate::store::AppendedEvent;
 
-/// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the other
-/// keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
-pub fn submits_at_once(append: &Append) -> bool {
-    let changes_temp = |event: &NewEvent| {
-        let named = event.invocation_id.is_some() && !event.partial;
-        named && event.delta.keys().any(|key| key.scope().is_none())
-    };
-    !append.events.iter().any(changes_temp)
-}
-
 /// The keys that appending these drops: `temp:` keys, which only an invocation can hold.
 pub fn dropped_keys(append: &Append) -> impl Iterator<Item = &StateKey> {
     let stored = append.events.iter().filter(|event| !event.partial);
@@ -69,6 +59,16 @@ fn request_hash(selection: &EventSelection) -> Digest {
 }
 
 impl Engine {
+    /// Whether the first poll of [`Engine::append_events`] submits these to the store, so that appends that are polled one after the
+    /// other keep that order. Those that change an invocation's `temp:` keys wait for others that do first.
+    pub fn submits_at_once(&self, append: &Append) -> bool {
+        let changes_temp = |event: &NewEvent| {
+            let named = event.invocation_id.is_some() && !event.partial;
+            named && event.delta.keys().any(|key| key.scope().is_none())
+        };
+        self.store.submits_at_once(append) && !append.events.iter().any(changes_temp)
+    }
+
     /// Appends events in one commit. A partial event is answered with sequence 0. The state includes the `temp:` keys of the last
     /// event's invocation.
     pub async fn append_events(

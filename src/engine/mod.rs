@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     store::{Condition, LimitOptions},
 };
-pub use events::{dropped_keys, submits_at_once};
+pub use events::dropped_keys;
 use invocations::Invocations;
 use lag::Lags;
 use prelude::*;

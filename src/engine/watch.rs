@@ -112,9 +112,10 @@ impl Engine {
         // A watch from a cursor or from now needs the position alone.
         let keys = (from != WatchFrom::Snapshot).then(Vec::new);
         let query = StateQuery { scope: scope.clone(), keys };
+        // Before anything is read, so that a watch too many costs little.
+        let place = self.store.watch_place(context, &query)?;
         let StateView { state, position: present, info } =
             self.store.read_state(context, query).await?;
-        let place = self.store.watch_place(context, &scope)?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
         let mut ready = VecDeque::new();
         let position = match from {

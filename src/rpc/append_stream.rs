@@ -18,7 +18,7 @@ use super::{
     status::{of_transport, reason},
 };
 use crate::{
-    engine::{dropped_keys, submits_at_once},
+    engine::dropped_keys,
     proto::v1::{
         AppendEventStreamRequest, AppendEventStreamResponse, append_event_stream_response::Outcome,
     },
@@ -152,7 +152,7 @@ impl Pipeline {
                 self.held = Some(item);
                 return;
             }
-            if !submits_at_once(append) {
+            if !self.handlers.engine.submits_at_once(append) {
                 self.late.push((item.index, id.clone()));
             }
         }

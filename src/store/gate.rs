@@ -18,7 +18,10 @@ mod sessions;
 
 use std::sync::Arc;
 
-use tokio::{sync::watch, time::timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
@@ -58,7 +61,7 @@ macro_rules! writes {
             request: $request,
         ) -> Result<$answer, Error> {
             let request = self.admit(context, request)?;
-            self.limits.write(&context.principal, Some(request.app_name()), 1)?;
+            self.limits.write(&context.principal, request.app_name(), 1)?;
             self.store.$method(context, request).await
         }
     )*};
@@ -84,8 +87,13 @@ impl Gate {
         Self { store, policies, limits: Limits::new(limits) }
     }
 
-    /// What a caller may do now. Errors: [`Error::CredentialExpired`], of a stream that began before.
+    /// What a caller may do now. Nothing begins without this, and nothing for a caller that has stopped waiting.
+    /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] of a stream that began before.
     fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
+        #[expect(clippy::disallowed_methods, reason = "deadlines are counted on the caller's clock")]
+        if context.is_expired(Instant::now()) {
+            return Err(Error::ExpiredInQueue);
+        }
         let end = context.principal.identity().and_then(|identity| identity.expire_time);
         match end.is_some_and(|end| end <= SystemClock.now()) {
             true => Err(Error::CredentialExpired),
@@ -128,6 +136,11 @@ impl Gate {
         read_changes(WatchQuery) -> WatchPage;
     }
 
+    /// Whether the first poll of [`Self::append`] submits an append to the store. The application of a bare id has to be read before.
+    pub fn submits_at_once(&self, append: &Append) -> bool {
+        matches!(append.session, SessionRef::Full(_)) || !self.limits.ask_application()
+    }
+
     /// Appends events.
     pub async fn append(
         &self,
@@ -135,26 +148,28 @@ impl Gate {
         append: Append,
     ) -> Result<Appended, Error> {
         let append = self.admit(context, append)?;
-        let app_name = match &append.session {
-            SessionRef::Full(key) => Some(key.app_name.clone()),
+        let events = append.events.len();
+        self.limits.principal_write(&context.principal, events)?;
+        match &append.session {
+            SessionRef::Full(key) => self.limits.application_write(&key.app_name, events)?,
             SessionRef::Bare(..) if self.limits.ask_application() => {
                 let query = SessionQuery::info(append.session.clone());
                 let view = in_time(context, self.store.read_session(query)).await?;
-                Some(view.info.key.app_name)
+                self.limits.application_write(&view.info.key.app_name, events)?;
             }
-            SessionRef::Bare(..) => None,
-        };
-        self.limits.write(&context.principal, app_name.as_ref(), append.events.len())?;
+            SessionRef::Bare(..) => {}
+        }
         self.store.append(context, append).await
     }
 
-    /// A place for a watch of the caller. Errors: [`Error::RateLimited`].
+    /// A place for a watch that begins with a read of this state. Errors: [`Error::PermissionDenied`], [`Error::RateLimited`].
     pub fn watch_place(
         &self,
         context: &RequestContext,
-        scope: &Scope,
+        query: &StateQuery,
     ) -> Result<WatchPlace, Error> {
-        self.limits.watch(&context.principal, scope.app_name())
+        let query = self.admit(context, query.clone())?;
+        self.limits.watch(&context.principal, query.scope.app_name())
     }
 
     /// As [`Store::list_key_changes`], without the sources that the caller may not see.

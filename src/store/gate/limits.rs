@@ -2,15 +2,12 @@
 
 use std::{
     collections::HashMap,
-    hash::Hash,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use governor::{
-    DefaultKeyedRateLimiter, Quota, RateLimiter,
-    clock::{Clock as _, DefaultClock},
-};
+use tokio::time::Instant;
 
 use crate::{
     access::Principal,
@@ -38,10 +35,10 @@ const WATCH_RETRY_MILLIS: u64 = 10_000;
 
 /// What is limited, by caller and by application.
 pub(super) struct Limits {
-    principal_appends: Option<Appends<String>>,
-    application_appends: Option<Appends<AppName>>,
-    principal_watches: Option<Watches<String>>,
-    application_watches: Option<Watches<AppName>>,
+    principal_appends: Option<Appends>,
+    application_appends: Option<Appends>,
+    principal_watches: Option<Watches>,
+    application_watches: Option<Watches>,
 }
 
 impl Limits {
@@ -73,16 +70,30 @@ impl Limits {
     pub(super) fn write(
         &self,
         principal: &Principal,
-        application: Option<&AppName>,
+        application: &AppName,
         events: usize,
     ) -> Result<(), Error> {
-        if let Some(appends) = &self.principal_appends {
-            appends.take(&principal.to_string(), events)?;
-        }
-        if let (Some(appends), Some(application)) = (&self.application_appends, application) {
-            appends.take(application, events)?;
-        }
-        Ok(())
+        // In this order, so that the refused flood of one caller takes nothing from the others of its application.
+        self.principal_write(principal, events)?;
+        self.application_write(application, events)
+    }
+
+    /// Counts a write against its caller alone.
+    pub(super) fn principal_write(
+        &self,
+        principal: &Principal,
+        events: usize,
+    ) -> Result<(), Error> {
+        self.principal_appends.as_ref().map_or(Ok(()), |it| it.take(principal.name(), events))
+    }
+
+    /// Counts a write against its application alone.
+    pub(super) fn application_write(
+        &self,
+        application: &AppName,
+        events: usize,
+    ) -> Result<(), Error> {
+        self.application_appends.as_ref().map_or(Ok(()), |it| it.take(application.as_str(), events))
     }
 
     /// Counts an open watch. Errors: [`Error::RateLimited`].
@@ -94,90 +105,111 @@ impl Limits {
         let principals = self.principal_watches.as_ref();
         let applications = self.application_watches.as_ref();
         Ok(WatchPlace {
-            _principal: principals.map(|it| it.open(principal.to_string())).transpose()?,
-            _application: applications.map(|it| it.open(application.clone())).transpose()?,
+            _principal: principals.map(|it| it.open(principal.name())).transpose()?,
+            _application: applications.map(|it| it.open(application.as_str())).transpose()?,
         })
     }
 
     /// Forgets those that have been quiet for long enough that nothing counts against them.
     pub(super) fn sweep(&self) {
-        if let Some(appends) = &self.principal_appends {
-            appends.sweep();
-        }
-        if let Some(appends) = &self.application_appends {
+        for appends in [&self.principal_appends, &self.application_appends].into_iter().flatten() {
             appends.sweep();
         }
     }
 }
 
-/// Appends a second of each key.
-struct Appends<K: Hash + Eq + Clone> {
+/// The time in which a caller may append as many events as the limit says.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Appends a second of each key, by the generic cell rate algorithm.
+struct Appends {
     what: Limited,
     limit: NonZeroU32,
-    limiter: DefaultKeyedRateLimiter<K>,
+    /// When the events so far will have taken their time at the limit's rate.
+    paid: Mutex<HashMap<String, Instant>>,
 }
 
-impl<K: Hash + Eq + Clone> Appends<K> {
+impl Appends {
     fn new(what: Limited, limit: NonZeroU32) -> Self {
-        Self { what, limit, limiter: RateLimiter::keyed(Quota::per_second(limit)) }
+        Self { what, limit, paid: Mutex::default() }
     }
 
-    /// More events than a second has take all of that second.
-    fn take(&self, key: &K, events: usize) -> Result<(), Error> {
-        let events = u32::try_from(events).unwrap_or(u32::MAX).min(self.limit.get());
-        let events = NonZeroU32::new(events).unwrap_or(NonZeroU32::MIN);
-        let Ok(Err(not_until)) = self.limiter.check_key_n(key, events) else { return Ok(()) };
-        let wait = not_until.wait_time_from(DefaultClock::default().now());
-        Err(Error::RateLimited {
-            what: self.what,
-            limit: self.limit.get(),
-            retry_after_millis: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
-        })
+    /// A batch of more events than the limit begins when nothing counts against its caller, and counts in full: what follows waits longer.
+    fn take(&self, key: &str, events: usize) -> Result<(), Error> {
+        let now = now();
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        let cost = SECOND * events / self.limit.get();
+        let mut all = lock(&self.paid);
+        let paid = all.get(key).map_or(now, |paid| now.max(*paid));
+        let wait = (paid + cost.min(SECOND)).saturating_duration_since(now + SECOND);
+        if !wait.is_zero() {
+            let millis = wait.as_nanos().div_ceil(1_000_000);
+            return Err(Error::RateLimited {
+                what: self.what,
+                limit: self.limit.get(),
+                retry_after_millis: u64::try_from(millis).unwrap_or(u64::MAX),
+            });
+        }
+        match all.get_mut(key) {
+            Some(known) => *known = paid + cost,
+            None => drop(all.insert(key.to_owned(), paid + cost)),
+        }
+        Ok(())
     }
 
     fn sweep(&self) {
-        self.limiter.retain_recent();
-        self.limiter.shrink_to_fit();
+        let now = now();
+        let mut all = lock(&self.paid);
+        all.retain(|_, paid| *paid > now);
+        all.shrink_to_fit();
     }
 }
 
-/// Open watches of each key. Keys without any are not kept.
-struct Watches<K> {
-    what: Limited,
-    limit: NonZeroU32,
-    open: Arc<Mutex<HashMap<K, u32>>>,
+#[expect(clippy::disallowed_methods, reason = "rates are measured on a clock that nobody sets")]
+fn now() -> Instant {
+    Instant::now()
 }
 
-impl<K: Hash + Eq + Clone> Watches<K> {
+/// The number of open watches of each key. Keys without any are not kept.
+type Open = Mutex<HashMap<String, u32>>;
+
+/// The bound of open watches of each key.
+struct Watches {
+    what: Limited,
+    limit: NonZeroU32,
+    open: Arc<Open>,
+}
+
+impl Watches {
     fn new(what: Limited, limit: NonZeroU32) -> Self {
         Self { what, limit, open: Arc::default() }
     }
 
-    fn open(&self, key: K) -> Result<Place<K>, Error> {
+    fn open(&self, key: &str) -> Result<Place, Error> {
         let mut open = lock(&self.open);
-        let count = open.entry(key.clone()).or_default();
-        if *count >= self.limit.get() {
+        let count = open.get(key).copied().unwrap_or_default();
+        if count >= self.limit.get() {
             let (what, limit) = (self.what, self.limit.get());
             return Err(Error::RateLimited { what, limit, retry_after_millis: WATCH_RETRY_MILLIS });
         }
-        *count += 1;
+        open.insert(key.to_owned(), count + 1);
         drop(open);
-        Ok(Place { key, open: Arc::clone(&self.open) })
+        Ok(Place { key: key.to_owned(), open: Arc::clone(&self.open) })
     }
 }
 
 /// The places of an open watch. Dropping it gives them back.
 pub struct WatchPlace {
-    _principal: Option<Place<String>>,
-    _application: Option<Place<AppName>>,
+    _principal: Option<Place>,
+    _application: Option<Place>,
 }
 
-struct Place<K: Hash + Eq> {
-    key: K,
-    open: Arc<Mutex<HashMap<K, u32>>>,
+struct Place {
+    key: String,
+    open: Arc<Open>,
 }
 
-impl<K: Hash + Eq> Drop for Place<K> {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut open = lock(&self.open);
         if let Some(count) = open.get_mut(&self.key) {
@@ -189,12 +221,14 @@ impl<K: Hash + Eq> Drop for Place<K> {
     }
 }
 
-fn lock<K>(open: &Mutex<HashMap<K, u32>>) -> MutexGuard<'_, HashMap<K, u32>> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     fn app(name: &str) -> AppName {
@@ -210,21 +244,80 @@ mod tests {
         })
     }
 
-    #[test]
-    fn one_applications_flood_leaves_the_others_alone() {
+    /// Milliseconds that a refusal asks to wait; 0: it was not refused.
+    fn wait(limits: &Limits, name: &str, events: usize) -> u64 {
+        match limits.write(&Principal::Local, &app(name), events) {
+            Ok(()) => 0,
+            Err(Error::RateLimited { what, retry_after_millis, .. }) => {
+                assert_eq!(what, Limited::ApplicationAppends);
+                retry_after_millis
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_as_long_as_told_passes_and_not_before() {
+        let limits = limits(3, 1);
+        for _ in 0..3 {
+            assert_eq!(wait(&limits, "a", 1), 0, "a burst of a second's");
+        }
+        assert_eq!(wait(&limits, "a", 1), 334, "a third of a second, rounded up");
+        assert_eq!(wait(&limits, "b", 1), 0, "the flood of one leaves the others alone");
+        advance(Duration::from_millis(333)).await;
+        assert_eq!(wait(&limits, "a", 1), 1);
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(wait(&limits, "a", 1), 0);
+        assert!(wait(&limits, "a", 1) > 300, "refusals and waits do not add up to more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_counts_its_events_however_many() {
+        let limits = limits(10, 1);
+        assert_eq!(wait(&limits, "a", 4), 0);
+        assert_eq!(wait(&limits, "a", 7), 100);
+        assert_eq!(wait(&limits, "a", 6), 0);
+        // One of more than a second's begins when the second is whole, and those behind it wait for all of it.
+        assert_eq!(wait(&limits, "a", 1000), 1000);
+        advance(SECOND).await;
+        assert_eq!(wait(&limits, "a", 1000), 0);
+        assert_eq!(wait(&limits, "a", 1), 99_100);
+        advance(Duration::from_millis(99_100)).await;
+        assert_eq!(wait(&limits, "a", 1), 0);
+        assert_eq!(wait(&limits, "a", 1), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_quiet_are_forgotten() {
         let limits = limits(1, 1);
-        let write = |name, events| limits.write(&Principal::Local, Some(&app(name)), events);
-        write("a", 1).unwrap();
-        let Err(Error::RateLimited { what, limit, retry_after_millis }) = write("a", 1) else {
-            panic!("not limited");
-        };
-        assert_eq!((what, limit), (Limited::ApplicationAppends, 1));
-        assert!((1..=1000).contains(&retry_after_millis), "{retry_after_millis}");
-        // A batch of more than a second's is taken when the second is whole.
-        write("b", 1000).unwrap();
-        assert!(write("b", 1).is_err());
-        // Nobody is limited by what is not known.
-        limits.write(&Principal::Local, None, 1).unwrap();
+        let known = || lock(&limits.application_appends.as_ref().unwrap().paid).len();
+        wait(&limits, "a", 1);
+        wait(&limits, "b", 5);
+        limits.sweep();
+        assert_eq!(known(), 2);
+        advance(SECOND).await;
+        limits.sweep();
+        assert_eq!((known(), wait(&limits, "b", 1)), (1, 4000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_beyond_its_limit_takes_nothing_from_its_application() {
+        let limits = Limits::new(LimitOptions {
+            principal_appends: NonZeroU32::new(1),
+            application_appends: NonZeroU32::new(2),
+            ..LimitOptions::default()
+        });
+        limits.write(&Principal::Local, &app("a"), 1).unwrap();
+        for _ in 0..10 {
+            let refused = limits.write(&Principal::Local, &app("a"), 1);
+            let what = Limited::PrincipalAppends;
+            assert_eq!(
+                refused,
+                Err(Error::RateLimited { what, limit: 1, retry_after_millis: 1000 })
+            );
+        }
+        limits.application_write(&app("a"), 1).unwrap();
+        assert!(limits.application_write(&app("a"), 1).is_err());
     }
 
     #[test]
@@ -240,5 +333,6 @@ mod tests {
         let _other = open("b").unwrap();
         drop(first);
         let _third = open("a").unwrap();
+        assert!(open("a").is_err());
     }
 }
