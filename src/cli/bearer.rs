@@ -19,6 +19,11 @@ pub struct TokenArgs {
 }
 
 impl TokenArgs {
+    /// The token of another file.
+    pub fn of_file(path: PathBuf) -> Self {
+        Self { token_file: Some(path) }
+    }
+
     /// What adds the token of the file to calls. The file is read once.
     pub fn bearer(&self) -> Result<Bearer, Failure> {
         match &self.token_file {

@@ -90,7 +90,10 @@ impl Gate {
     /// What a caller may do now. Nothing begins without this, and nothing for a caller that has stopped waiting.
     /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] of a stream that began before.
     fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
-        #[expect(clippy::disallowed_methods, reason = "deadlines are counted on the caller's clock")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "deadlines are counted on the caller's clock"
+        )]
         if context.is_expired(Instant::now()) {
             return Err(Error::ExpiredInQueue);
         }

@@ -4,13 +4,13 @@ use std::{mem, ops::Range};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use prost::Message as _;
-use tonic::Status;
+use tonic::{Response, Status};
 
 use super::load::Call;
 use crate::{
     cli::{
         args::JSON_FORM,
-        connect::{Server, get_request, shared_scope},
+        connect::{Server, get_request, retry, shared_scope},
         failure::Failure,
     },
     domain::{json::object_text, limits::BATCH_EVENTS},
@@ -149,15 +149,27 @@ impl Fixture {
         .await
     }
 
-    /// Calls `act` for each key, with [`IN_FLIGHT`] calls at a time.
+    pub fn app(&self) -> &str {
+        &self.app
+    }
+
+    /// All connections.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// Calls `act` for each key, with [`IN_FLIGHT`] calls at a time. A server that limits appends refuses some of them at first.
     async fn for_all(
         &self,
         keys: &[v1::SessionKey],
         act: impl AsyncFn(Server, v1::SessionKey) -> Result<(), Status>,
     ) -> Result<(), Failure> {
         let servers = self.servers.iter().cycle();
-        let calls = keys.iter().zip(servers).map(|(key, server)| act(server.clone(), key.clone()));
-        Ok(stream::iter(calls).buffer_unordered(IN_FLIGHT).try_collect().await?)
+        let act = &act;
+        let calls = keys.iter().zip(servers).map(|(key, server)| {
+            retry(async move || act(server.clone(), key.clone()).await.map(Response::new))
+        });
+        stream::iter(calls).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 }
 

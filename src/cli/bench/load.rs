@@ -12,7 +12,7 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::{Request, Status};
 
 use crate::{
     cli::connect::Server,
@@ -25,7 +25,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(10);
 const SLOWEST_MICROS: u64 = 60_000_000;
 
 #[expect(clippy::disallowed_methods, reason = "the client's one use of the monotonic clock")]
-fn instant() -> Instant {
+pub fn instant() -> Instant {
     Instant::now()
 }
 
@@ -38,11 +38,20 @@ pub enum Call {
 }
 
 impl Call {
-    async fn send(&self, server: &Server) -> Result<(), Status> {
+    /// Sends it, perhaps with a deadline, after which both sides give it up.
+    pub async fn send(&self, server: &Server, deadline: Option<Duration>) -> Result<(), Status> {
+        fn due<T>(message: T, deadline: Option<Duration>) -> Request<T> {
+            let mut request = Request::new(message);
+            if let Some(deadline) = deadline {
+                request.set_timeout(deadline);
+            }
+            request
+        }
+        let (mut events, mut sessions) = (server.events(), server.sessions());
         match self.clone() {
-            Self::Append(request) => server.events().append_event(*request).await.map(drop),
-            Self::Read(request) => server.sessions().get_session(request).await.map(drop),
-            Self::List(request) => server.sessions().list_sessions(request).await.map(drop),
+            Self::Append(call) => events.append_event(due(*call, deadline)).await.map(drop),
+            Self::Read(call) => sessions.get_session(due(call, deadline)).await.map(drop),
+            Self::List(call) => sessions.list_sessions(due(call, deadline)).await.map(drop),
         }
     }
 }
@@ -126,7 +135,7 @@ impl Round {
         let mut sent = instant();
         let mut next = worker;
         while self.take(sent) {
-            let outcome = calls[next % calls.len()].send(&server).await;
+            let outcome = calls[next % calls.len()].send(&server, None).await;
             let failed = outcome.is_err();
             sent = self.record(sent, outcome.map_err(|status| text_of(&status)));
             if failed {

@@ -1,7 +1,11 @@
 //! `sessiond bench`: throughput and latency of a running server.
 
 mod fixture;
+mod flood;
 mod load;
+mod memory;
+mod open_loop;
+mod overload;
 mod table;
 
 use std::{mem, sync::Arc, time::Duration};
@@ -12,7 +16,9 @@ use uuid::Uuid;
 
 use self::{
     fixture::{Fixture, KEYS},
+    flood::FloodArgs,
     load::{Call, Round},
+    overload::OverloadArgs,
     table::{HEADINGS, Row, Setting},
 };
 use super::{
@@ -20,6 +26,7 @@ use super::{
     failure::{Failure, tell},
     output, parse,
     progress::Progress,
+    time,
 };
 
 #[derive(Debug, Args)]
@@ -31,6 +38,8 @@ use super::{
   sessiond bench length --events 100,1000000 --count 1000
   sessiond bench sessions --sessions 100,100000
   sessiond bench spread --active 10000 --existing 100000
+  sessiond bench overload --in-flight 16,64,256 --pid $(pidof sessiond)
+  sessiond bench flood --token-file modest --flood-token-file flooding
 
 Each run works in an application of its own and removes it at the end. The
 client competes with the server for CPU time if both run on one machine.")]
@@ -49,7 +58,7 @@ pub struct BenchArgs {
     /// Duration of the warm-up before each measurement.
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     warmup: u64,
-    /// append, hot, spread, read: calls in flight.
+    /// append, hot, spread, read, overload: calls in flight.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64", value_parser = parse::positive)]
     in_flight: Vec<usize>,
     /// stream: concurrent streams.
@@ -70,6 +79,16 @@ pub struct BenchArgs {
     /// spread: sessions that are appended to, evenly distributed among the existing ones.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::positive)]
     active: usize,
+    #[command(flatten)]
+    overload: OverloadArgs,
+    #[command(flatten)]
+    flood: FloodArgs,
+    /// overload, flood: deadline of a call in seconds, such as 0.5.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = time::parse_seconds)]
+    deadline: Duration,
+    /// overload, flood: calls in flight at most. Calls beyond are not begun, and counted.
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = parse::positive)]
+    max_in_flight: usize,
     /// Bytes of an event's body.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     body_bytes: usize,
@@ -106,6 +125,10 @@ enum Workload {
     Length,
     /// Appends, reads and lists, one at a time, among few and among many sessions.
     Sessions,
+    /// AppendEvent: the best throughput, then many times as many calls as that.
+    Overload,
+    /// AppendEvent: a tenant of few appends alone, and beside another that floods the server.
+    Flood,
 }
 
 pub async fn run(args: BenchArgs) -> Result<(), Failure> {
@@ -214,17 +237,20 @@ impl Bench<'_> {
                     self.run("list", setting, vec![self.fixture.list()]).await?;
                 }
             }
+            Workload::Overload => self.overload().await?,
+            Workload::Flood => self.flood().await?,
         }
         Ok(())
     }
 
-    /// Warms up, measures and reports. The workers go through the calls together, or each sends its own over a stream.
+    /// Warms up, measures and reports. The workers go through the calls together, or each sends its own over a stream. Returns the
+    /// calls that succeeded in a second.
     async fn run(
         &mut self,
         workload: &'static str,
         setting: Setting,
         calls: Vec<Call>,
-    ) -> Result<(), Failure> {
+    ) -> Result<f64, Failure> {
         let calls: Arc<[Call]> = calls.into();
         let args = self.args;
         let progress = Progress::spinner(&format!("measuring {workload}"));
@@ -239,14 +265,20 @@ impl Bench<'_> {
             tell(&format!("error: {} calls failed, the first with {error}", row.errors));
             self.failed = true;
         }
-        if args.json || args.connect.output == Some(output::Format::Json) {
-            return output::print(&row);
+        if self.prints_json() {
+            output::print(&row)?;
+            return Ok(row.per_second);
         }
         // Each row is printed when it is measured.
         if !mem::replace(&mut self.begun, true) {
             output::print_text(HEADINGS)?;
         }
-        output::print_text(&row.line())
+        output::print_text(&row.line())?;
+        Ok(row.per_second)
+    }
+
+    fn prints_json(&self) -> bool {
+        self.args.json || self.args.connect.output == Some(output::Format::Json)
     }
 
     async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {

@@ -33,7 +33,7 @@ pub struct Row {
     setting: Setting,
     seconds: f64,
     operations: u64,
-    per_second: f64,
+    pub per_second: f64,
     p50_micros: u64,
     p99_micros: u64,
     p99_9_micros: u64,

@@ -1,0 +1,156 @@
+//! `sessiond bench overload`: what is left of the best throughput when many times as many calls are begun.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::time::interval;
+
+use super::{
+    Bench,
+    memory::Source,
+    open_loop::{Rate, Refused, offer},
+    table::Setting,
+};
+use crate::cli::{failure::Failure, output, progress::Progress};
+
+/// How often the server's memory is read under overload.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+pub struct OverloadArgs {
+    /// overload: calls that are begun, as a multiple of the best throughput.
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    factor: f64,
+    /// overload: HOST:PORT of the admin listener, to report the server's memory.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pid")]
+    admin: Option<String>,
+    /// overload: process id of the server on this machine, to report its memory.
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+}
+
+impl OverloadArgs {
+    fn memory(&self) -> Option<Source> {
+        let admin = self.admin.as_ref().map(|address| {
+            Source::Admin(address.trim_start_matches("http://").trim_end_matches('/').to_owned())
+        });
+        admin.or(self.pid.map(Source::Process))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    workload: &'static str,
+    best_per_second: f64,
+    best_in_flight: usize,
+    /// Calls that should have begun, and those that did: the client has its limits as well.
+    offered_per_second: f64,
+    begun_per_second: f64,
+    goodput_per_second: f64,
+    ratio: f64,
+    p50_millis: f64,
+    p99_millis: f64,
+    refused: Refused,
+    /// Calls that were not begun, because too many were in flight.
+    held_back: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_before_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_best_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_overload_bytes: Option<u64>,
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mib = |bytes: Option<u64>| match bytes {
+            Some(bytes) => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+            None => "unknown".to_owned(),
+        };
+        let refused: Vec<_> =
+            self.refused.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        format!(
+            "overload: best {:.0}/s with {} in flight; offered {:.0}/s, begun {:.0}/s, held back {}\n\
+             \x20 goodput {:.0}/s, ratio {:.2}; p50 {:.2} ms, p99 {:.2} ms\n\
+             \x20 refused: {}\n\
+             \x20 memory: {} before, {} at the best, {} at most under overload\n",
+            self.best_per_second,
+            self.best_in_flight,
+            self.offered_per_second,
+            self.begun_per_second,
+            self.held_back,
+            self.goodput_per_second,
+            self.ratio,
+            self.p50_millis,
+            self.p99_millis,
+            refused.join(", "),
+            mib(self.memory_before_bytes),
+            mib(self.memory_best_bytes),
+            mib(self.memory_overload_bytes),
+        )
+    }
+}
+
+async fn bytes(memory: Option<&Source>) -> Option<u64> {
+    memory?.bytes().await
+}
+
+/// The most that is read until the end of `work`.
+async fn most<T>(memory: Option<&Source>, work: impl Future<Output = T>) -> (T, Option<u64>) {
+    let mut work = std::pin::pin!(work);
+    let (mut ticks, mut most) = (interval(MEMORY_INTERVAL), None);
+    loop {
+        tokio::select! {
+            done = &mut work => return (done, most.max(bytes(memory).await)),
+            _ = ticks.tick() => most = most.max(bytes(memory).await),
+        }
+    }
+}
+
+impl Bench<'_> {
+    pub(super) async fn overload(&mut self) -> Result<(), Failure> {
+        let args = self.args;
+        let memory = args.overload.memory();
+        let memory_before_bytes = bytes(memory.as_ref()).await;
+        let sessions = args.in_flight.iter().copied().max().unwrap_or(1);
+        let keys = self.fixture.sessions("overload", 0..sessions, 1).await?;
+        let calls = self.fixture.appends(&keys);
+        let (mut best_per_second, mut best_in_flight) = (0.0, 0);
+        for &in_flight in &args.in_flight {
+            let setting = Setting { in_flight, ..Setting::default() };
+            let per_second = self.run("append", setting, calls.clone()).await?;
+            if per_second > best_per_second {
+                (best_per_second, best_in_flight) = (per_second, in_flight);
+            }
+        }
+        let memory_best_bytes = bytes(memory.as_ref()).await;
+        let rate = Rate {
+            per_second: best_per_second * args.overload.factor,
+            seconds: args.seconds,
+            deadline: args.deadline,
+            max_in_flight: args.max_in_flight,
+        };
+        let progress = Progress::spinner("measuring overload");
+        let offering = offer(self.fixture.servers(), &calls, rate);
+        let (offered, memory_overload_bytes) = most(memory.as_ref(), offering).await;
+        drop(progress);
+        let report = Report {
+            workload: "overload",
+            best_per_second,
+            best_in_flight,
+            offered_per_second: rate.per_second,
+            begun_per_second: offered.begun as f64 / offered.seconds,
+            goodput_per_second: offered.goodput(),
+            ratio: offered.goodput() / best_per_second.max(f64::EPSILON),
+            p50_millis: offered.millis_at(0.5),
+            p99_millis: offered.millis_at(0.99),
+            refused: offered.refused,
+            held_back: offered.held_back,
+            memory_before_bytes,
+            memory_best_bytes,
+            memory_overload_bytes,
+        };
+        if self.prints_json() { output::print(&report) } else { output::print_text(&report.text()) }
+    }
+}
