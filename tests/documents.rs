@@ -1,4 +1,5 @@
-//! The documents show what is in the repository: the programs of docs/clients.md are its files, and bodies are in ADK's form.
+//! The documents show what is in the repository: the programs of docs/clients.md are its files, bodies are in ADK's form, and the tests
+//! that docs/security.md names are there.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@ use std::{fs, path::Path};
 use serde_json::Value;
 
 const CLIENTS: &str = include_str!("../docs/clients.md");
+const SECURITY: &str = include_str!("../docs/security.md");
 const README: &str = include_str!("../README.md");
 
 /// Each line `[`name`](../path):` of the document that shows a file, as the path and the block below it.
@@ -51,4 +53,34 @@ fn the_readme_writes_bodies_in_the_form_of_adk() {
         }
     }
     assert_eq!(count, 5, "the bodies were found");
+}
+
+/// The paths that a text names in backquotes, each perhaps with a function.
+fn named_tests(text: &str) -> Vec<(&str, Option<&str>)> {
+    let names = text.split('`').skip(1).step_by(2);
+    let named = names.filter_map(|name| match name.split_once("::") {
+        Some((path, function)) => path.ends_with(".rs").then_some((path, Some(function))),
+        None => name.ends_with(".rs").then_some((name, None)),
+    });
+    named.collect()
+}
+
+#[test]
+fn every_statement_about_security_names_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut statements = 0;
+    for section in SECURITY.split("\n## ").filter(|section| section.starts_with("Protected")) {
+        // Below the head of its table.
+        for row in section.lines().filter(|line| line.starts_with('|')).skip(2) {
+            let tests = named_tests(row);
+            assert!(!tests.is_empty(), "no test holds: {row}");
+            for (path, function) in tests {
+                let source = fs::read_to_string(root.join(path)).expect(path);
+                let wanted = function.map_or("```compile_fail".into(), |it| format!("fn {it}("));
+                assert!(source.contains(&wanted), "{path} has no {wanted}");
+            }
+            statements += 1;
+        }
+    }
+    assert!(statements > 20, "the tables were found");
 }

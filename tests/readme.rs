@@ -210,6 +210,40 @@ fn the_commands_with_tokens_work() {
 }
 
 #[test]
+fn the_commands_with_a_policy_work_and_keep_tenants_apart() {
+    let Some(grpcurl) = grpcurl() else { return };
+    let folder = TempDir::new().unwrap();
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let run = |script: &str| {
+        let output = sh(script, folder.path(), &[&grpcurl, program], "");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let block = |text: &str| {
+        let found = blocks().into_iter().find(|(_, block)| block.contains(text));
+        found.expect("the README shows it").1
+    };
+    let path = |name| folder.path().join(name).display().to_string();
+    fs::write(path("policy.toml"), block("[[rule]]")).unwrap();
+    for script in ["sessiond policy check", "> shop.token"].map(block) {
+        assert_eq!(run(script), (true, String::new()), "{script}");
+    }
+    let [tokens, policy] = ["tokens.toml", "policy.toml"].map(path);
+    let flags = ["--listen", "127.0.0.1:0", "--token-hashes", &tokens, "--policy", &policy];
+    let server = Server::start_with(folder.path(), &flags);
+    let calls = block("--token-file shop.token").replace("127.0.0.1:50051", &server.address);
+    let calls: Vec<_> = calls.lines().collect();
+    assert_eq!(calls.len(), 4, "two for each tenant");
+    for call in &calls {
+        assert_eq!(run(call), (true, String::new()), "{call}");
+    }
+    for call in calls {
+        let swapped = call.replace("shop.token", "SHOP").replace("bank.token", "shop.token");
+        let (succeeds, errors) = run(&swapped.replace("SHOP", "bank.token"));
+        assert!(!succeeds && errors.contains("PERMISSION_DENIED"), "{call}: {errors}");
+    }
+}
+
+#[test]
 fn the_first_conversation_answers_what_the_readme_shows() {
     let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
