@@ -27,3 +27,4 @@ mod matrix;
 mod reloads;
 mod setting;
 mod tenants;
+mod twins;

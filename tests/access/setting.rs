@@ -58,6 +58,16 @@ impl Setting {
         Self { store: file_in(folder.path()), folder }
     }
 
+    /// On a copy of the file of another, whose server has stopped.
+    pub fn on_copy_of(other: &Self) -> Self {
+        let copy = Self::on_sqlite();
+        for file in fs::read_dir(other.folder()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.folder().join(file.file_name())).unwrap();
+        }
+        copy
+    }
+
     pub fn on_postgres() -> Self {
         let folder = TempDir::new().unwrap();
         Self { store: database_of(folder.path()), folder }

@@ -32,21 +32,25 @@ const CALLS: usize = 2500;
 const SILENT: [&str; 5] =
     ["DeleteSession", "EndInvocation", "ListApplications", "ListUsers", "AppendEventStream"];
 
+/// The sessions of the tenant that calls, and of the other one.
+pub const OWN_IDS: [&str; 4] = ["a0", "a1", "a2", "same"];
+pub const FOREIGN_IDS: [&str; 4] = ["b0", "b1", "b2", "same"];
+
 /// Two tenants of one server.
-struct Tenants {
+pub struct Tenants {
     /// An application, and a user of it.
-    a: (&'static str, &'static str),
-    b: (&'static str, &'static str),
+    pub a: (&'static str, &'static str),
+    pub b: (&'static str, &'static str),
     /// The users that the rules of each give.
     users: [&'static str; 2],
 }
 
 /// Each has an application.
-const APPLICATIONS: Tenants =
+pub const APPLICATIONS: Tenants =
     Tenants { a: ("alpha", "ann"), b: ("beta", "bob"), users: ["\"*\"", "\"*\""] };
 
 /// They are users of one application, and share its keys.
-const USERS: Tenants =
+pub const USERS: Tenants =
     Tenants { a: ("common", "ann"), b: ("common", "bob"), users: ["[\"ann\"]", "[\"bob\"]"] };
 
 on_each_store! { applications_do_not_interfere users_do_not_interfere }
@@ -60,14 +64,14 @@ async fn users_do_not_interfere(setting: Setting) {
 }
 
 /// Of the environment, to repeat a run.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     let named = env::var("SESSIOND_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     named.unwrap_or_else(|| u64::from(now.subsec_nanos()))
 }
 
 impl Tenants {
-    fn policy(&self) -> String {
+    pub fn policy(&self) -> String {
         [
             rule("token:root", "*", "\"*\"", &Right::ALL),
             rule("token:a", self.a.0, self.users[0], &Right::ALL),
@@ -93,8 +97,15 @@ impl Tenants {
         for (app, user) in [(&*marker.0, "u"), (self.b.0, &*marker.0)] {
             fill(&root, &at(app, user, &marker.0), &marker.0).await;
         }
-        let own = tenant(&a, self.a, "plain", &["a0", "a1", "a2", "same"]).await;
-        let mut foreign = tenant(&b, self.b, &marker.0, &["b0", "b1", "b2", "same"]).await;
+        for (client, (app, user), text, ids) in
+            [(&a, self.a, "plain", OWN_IDS), (&b, self.b, &*marker.0, FOREIGN_IDS)]
+        {
+            for id in ids {
+                fill(client, &at(app, user, id), text).await;
+            }
+        }
+        let own = collect(&a, self.a, &OWN_IDS).await;
+        let mut foreign = collect(&b, self.b, &FOREIGN_IDS).await;
         fill(&b, &at(self.b.0, self.b.1, &format!("s-{}", marker.0)), &marker.0).await;
         for texts in foreign.texts.values_mut() {
             texts.retain(|text| !marker.is_in(text));
@@ -184,7 +195,15 @@ impl Counts {
 }
 
 /// A session full of a text: in its state, labels, name, events, and `temp:` keys.
-async fn fill(client: &Client, at: &Address, text: &str) {
+pub async fn fill(client: &Client, at: &Address, text: &str) {
+    fill_own(client, at, text).await;
+    let shared = json!({"author": text, "state_delta": {"set_json": "{\"app:shared\":1}"}});
+    let request = json!({"key": at.key(), "event": shared});
+    assert_eq!(client.ask("AppendEvent", &request).await.refusal, None, "{at:?}");
+}
+
+/// The same without a change of the application's keys.
+pub async fn fill_own(client: &Client, at: &Address, text: &str) {
     let mut create = at.key();
     create["state_json"] = json!({"k0": text, "user:k0": text}).to_string().into();
     create["session"] = json!({"display_name": text, "labels": {"l": text, text: "v"}});
@@ -195,11 +214,9 @@ async fn fill(client: &Client, at: &Address, text: &str) {
             "body_json": json!({"text": text}).to_string(), "state_delta": {"set_json": set.to_string()},
         })
     };
-    let app = json!({"set_json": "{\"app:shared\":1}"});
     let events = json!([
         event(json!({"k1": text, "user:k1": text})),
         event(json!({"k1": [text], "temp:t": text})),
-        {"author": text, "state_delta": app},
     ]);
     for (method, request) in
         [("CreateSession", create), ("AppendEvents", json!({"key": at.key(), "events": events}))]
@@ -223,14 +240,10 @@ async fn fill_again(client: &Client, method: &str, request: &DynamicMessage, tex
     fill(client, &session, text).await;
 }
 
-/// Fills the sessions of a tenant, and collects what answers name.
-async fn tenant(client: &Client, (app, user): (&str, &str), text: &str, ids: &[&str]) -> Pool {
+/// The addresses of a tenant that has these sessions, and what answers about them name.
+pub async fn collect(client: &Client, (app, user): (&str, &str), ids: &[&str]) -> Pool {
     let mut pool = Pool::default();
-    for id in ids {
-        let session = at(app, user, id);
-        fill(client, &session, text).await;
-        pool.addresses.push(session);
-    }
+    pool.addresses.extend(ids.iter().map(|id| at(app, user, id)));
     let scopes = [
         json!({"app_name": app}),
         json!({"app_name": app, "user_id": user}),
