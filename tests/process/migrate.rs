@@ -29,7 +29,7 @@ fn a_new_database_gets_its_tables_and_no_step_twice() {
         return;
     }
     let database = Database::create();
-    let steps = json!(["create the tables"]);
+    let steps = json!(["create the tables", "keep the trace of an event"]);
     for _ in 0..2 {
         let tried = says(&database.url, &["--dry-run"]);
         assert_eq!(tried, json!({"dry_run": true, "steps": steps}));
