@@ -187,7 +187,7 @@ fn of_status(status: &Status) -> Refusal {
     let mut others = details.clone();
     others.set_error_info("", "", HashMap::<String, String>::new());
     Refusal {
-        code: code_name(status.code()),
+        code: code_name(status.code()).to_owned(),
         reason: info.reason,
         message: status.message().to_owned(),
         metadata: info.metadata.into_iter().collect(),
@@ -200,7 +200,7 @@ fn of_item(failure: &DynamicMessage) -> Refusal {
     let text = |it: Json| it.as_str().unwrap_or_default().to_owned();
     let code = json["code"].as_i64().unwrap();
     Refusal {
-        code: code_name(Code::from(i32::try_from(code).unwrap())),
+        code: code_name(Code::from(i32::try_from(code).unwrap())).to_owned(),
         reason: text(json["reason"].take()),
         message: text(json["message"].take()),
         metadata: serde_json::from_value(json["metadata"].take()).unwrap_or_default(),
