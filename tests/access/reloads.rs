@@ -86,7 +86,6 @@ async fn watches_end_when_the_policy_takes_their_right() {
         let (reason, ended) = timeout(PATIENCE, watch).await.unwrap().unwrap().expect("it ended");
         assert_eq!(reason, "PERMISSION_DENIED");
         let after = ended.duration_since(changed);
-        println!("a watch ended after {after:?}");
         assert!(after.as_secs() < END_SECS, "{after:?}");
     }
     // Another's goes on.

@@ -63,11 +63,18 @@ async fn users_do_not_interfere(setting: Setting) {
     USERS.do_not_interfere(&setting).await;
 }
 
-/// Of the environment, to repeat a run.
+/// Of the environment, to repeat a run that has shown it.
 pub fn seed() -> u64 {
     let named = env::var("SESSIOND_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    named.unwrap_or_else(|| u64::from(now.subsec_nanos()))
+    let seed = named.unwrap_or_else(|| u64::from(now.subsec_nanos()));
+    say(&format!("SESSIOND_TEST_SEED={seed}"));
+    seed
+}
+
+#[expect(clippy::disallowed_macros, reason = "the test runner shows it if the test fails")]
+fn say(text: &str) {
+    println!("{text}");
 }
 
 impl Tenants {
@@ -82,7 +89,6 @@ impl Tenants {
 
     async fn do_not_interfere(&self, setting: &Setting) {
         let seed = seed();
-        println!("SESSIOND_TEST_SEED={seed}");
         let mut rng = Rng::with_seed(seed);
         let marker = Marker(format!("qz{:016x}zq", rng.u64(..)));
         setting.set_policy(&self.policy());
@@ -189,7 +195,7 @@ impl Counts {
         }
         let denied = self.codes["PERMISSION_DENIED"];
         let marked: usize = self.marked.values().sum();
-        println!("{:?}, {marked} answers with markers", self.codes);
+        say(&format!("{:?}, {marked} answers with markers", self.codes));
         assert!(denied > CALLS / 4 && marked > CALLS / 8, "{:?} {marked}", self.codes);
     }
 }

@@ -24,7 +24,6 @@ async fn answers_do_not_depend_on_other_tenants() {
 
 async fn compare(tenants: &Tenants) {
     let seed = seed();
-    println!("SESSIOND_TEST_SEED={seed}");
     let setting = Setting::on_sqlite();
     setting.set_policy(&tenants.policy());
     setting.set_tokens(&["root", "a", "b"]);
