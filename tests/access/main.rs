@@ -22,6 +22,7 @@ mod harness;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../jwt/mod.rs"]
 mod jwt;
+mod limits;
 mod markers;
 mod matrix;
 mod reloads;
