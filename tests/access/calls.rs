@@ -53,7 +53,7 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// What a caller gets to see of a call.
+/// An answer as its caller sees it.
 pub struct Answer {
     pub messages: Vec<DynamicMessage>,
     /// Headers, and trailers with the status and its details, as they came.

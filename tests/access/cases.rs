@@ -37,7 +37,7 @@ impl Address {
     }
 }
 
-/// What a request names.
+/// The things that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// A user, and perhaps a session.

@@ -54,7 +54,7 @@ async fn prepare(setting: &Setting, kinds: &[&str]) {
     server.stop();
 }
 
-/// What a caller gets whom no rule names.
+/// The code for a caller whom no rule names.
 fn denied(case: &Case) -> &'static str {
     if case.names == Names::BareId { "NOT_FOUND" } else { "PERMISSION_DENIED" }
 }

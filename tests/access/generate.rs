@@ -16,7 +16,7 @@ use crate::{
 /// Keys of state that both tenants have.
 const KEYS: [&str; 6] = ["k0", "k1", "user:k0", "user:k1", "app:shared", "temp:t"];
 
-/// What requests of or about a tenant may name.
+/// Names that requests about a tenant may contain.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     pub addresses: Vec<Address>,

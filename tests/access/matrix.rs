@@ -1,4 +1,4 @@
-//! Every RPC with every set of rights: who lacks one of those that it needs is refused, and learns nothing of what is there.
+//! Every RPC with every set of rights: a caller that lacks one is refused, and learns nothing of the store.
 
 use std::collections::BTreeMap;
 

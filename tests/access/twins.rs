@@ -72,7 +72,7 @@ async fn client(server: &Server) -> Client {
     caller(server, "a").await
 }
 
-/// What two servers have to agree on: all but times, and the ids, tokens and cursors that they make.
+/// The part of an answer that two servers agree on: all but times, and the ids, tokens and cursors that they make.
 fn comparable(answer: &Answer) -> (Vec<Json>, Option<Refusal>) {
     let messages = answer.messages.iter().map(|message| {
         let mut json = serde_json::to_value(message).unwrap();
