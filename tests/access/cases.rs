@@ -91,7 +91,8 @@ const OWN: &str = "{\"k\":1}";
 const APP: &str = "{\"k\":1,\"app:k\":1}";
 const BOTH: &[Right] = &[Write, WriteAppState];
 
-/// Also the forms that the gate treats differently, such as partial events and keys of the application.
+/// Also the forms that the gate treats differently, such as partial events and keys of the application. Answers have content of the
+/// session if it has keys as those of `tenants`.
 #[rustfmt::skip]
 pub const CASES: &[Case] = &[
     case("CreateSession", "", Names::User, &[Write], |at| create(at, OWN)),
@@ -126,7 +127,7 @@ pub const CASES: &[Case] = &[
     case("AppendEvent", "partial, app:", Names::User, &[Write], |at| json!({"key": at.key(), "event": partial(APP)})),
     case("AppendEvent", "partial, bare id", Names::BareId, &[Write], |at| json!({"key": at.bare(), "event": partial(OWN)})),
     case("AppendEvent", "temp:", Names::User, &[Write], |at| json!({"key": at.key(), "event": temp()})),
-    case("AppendEvents", "", Names::User, &[Write], |at| json!({"key": at.key(), "events": [event(OWN), temp(), partial(OWN)]})),
+    case("AppendEvents", "", Names::User, &[Write], |at| json!({"key": at.key(), "events": [event(OWN), temp(), partial(OWN)], "return_state": true})),
     case("AppendEvents", "app: in the second", Names::User, BOTH, |at| json!({"key": at.key(), "events": [event(OWN), event(APP)]})),
     case("AppendEvents", "bare id", Names::BareId, &[Write], |at| json!({"key": at.bare(), "events": [event(OWN), temp()]})),
     case("AppendEventStream", "", Names::User, &[Write], |at| json!({"append": {"key": at.key(), "event": event(OWN)}})),
@@ -150,11 +151,11 @@ pub const CASES: &[Case] = &[
     case("UpdateState", "of an application", Names::Application, &[Read, WriteAppState], |at| {
         json!({"scope": at.app_scope(), "delta": {"set_json": "{\"app:k\":1}"}, "author": "a"})
     }),
-    case("ListKeyChanges", "of a session", Names::User, &[Read], |at| json!({"scope": at.key(), "key": "k"})),
+    case("ListKeyChanges", "of a session", Names::User, &[Read], |at| json!({"scope": at.key(), "key": "k1"})),
     case("ListKeyChanges", "app: from a session", Names::User, &[Read], |at| json!({"scope": at.key(), "key": "app:k"})),
     case("ListKeyChanges", "of a user", Names::User, &[Read], |at| json!({"scope": at.user_scope(), "key": "user:k"})),
     case("ListKeyChanges", "of an application", Names::Application, &[Read], |at| json!({"scope": at.app_scope(), "key": "app:k"})),
-    case("RenderTemplate", "", Names::User, &[Read], |at| json!({"key": at.key(), "template": "{k?}", "invocation_id": "turn"})),
+    case("RenderTemplate", "", Names::User, &[Read], |at| json!({"key": at.key(), "template": "{k0?}", "invocation_id": "turn"})),
     case("EndInvocation", "", Names::User, &[Write], |at| json!({"key": at.key(), "invocation_id": "turn"})),
     case("Watch", "a session", Names::User, &[Read], |at| json!({"scope": at.key(), "start": "WATCH_START_BEGINNING"})),
     case("Watch", "a user", Names::User, &[Read], |at| json!({"scope": at.user_scope()})),
