@@ -219,6 +219,8 @@ impl std::error::Error for Error {}
 named! {
     /// A bounded resource that callers share.
     Bounded {
+        /// Calls whose answer is not known yet.
+        Calls = "calls",
         WriteQueue = "write_queue",
         ReadQueue = "read_queue",
         Watches = "watches",

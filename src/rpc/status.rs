@@ -235,6 +235,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
 
 const fn full(what: Bounded) -> &'static str {
     match what {
+        Bounded::Calls => "Too many calls are in flight",
         Bounded::WriteQueue => "The write queue is full",
         Bounded::ReadQueue => "The read queue is full",
         Bounded::Watches => "Too many watches are open",

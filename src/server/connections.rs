@@ -35,7 +35,7 @@ use super::{
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
-/// Requests in flight on one connection: more than any pool of agents has, few enough that one client cannot take all memory.
+/// Requests in flight on one connection, and calls given up that HTTP/2 bears in a row: more than agents need, and they bound its memory.
 const STREAMS_PER_CONNECTION: u32 = 4096;
 
 /// Bytes of a request's headers: a bearer token of the longest kind, and as much beside it.
@@ -182,6 +182,7 @@ fn http() -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_pending_accept_reset_streams(STREAMS_PER_CONNECTION as usize)
         .max_header_list_size(HEADER_BYTES)
         .keep_alive_interval(Duration::from_secs(KEEPALIVE_INTERVAL_SECS))
         .keep_alive_timeout(Duration::from_secs(KEEPALIVE_TIMEOUT_SECS));

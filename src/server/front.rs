@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
     Status,
@@ -25,7 +25,18 @@ use super::{
     identity::Caller,
     traces::Traces,
 };
-use crate::{access::Principal, domain::error::Error, rpc::status::of_transport};
+use crate::{
+    access::Principal,
+    domain::error::{Bounded, Error},
+    rpc::status::of_transport,
+};
+
+/// Calls in flight, over all connections: as many as may wait in the store's queue of writes. More would not be done sooner. They are refused
+/// before their messages are read, which costs the least.
+const CALLS: usize = 4096;
+
+/// Milliseconds after which a retry makes sense: the time that as many writes take.
+const RETRY_AFTER_MILLIS: u64 = 200;
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -39,6 +50,8 @@ pub struct Front {
     services: Arc<OnceLock<Routes>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
+    /// Places of calls. A stream gives its place back once it has begun.
+    places: Arc<Semaphore>,
     notes: CallNotes,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
@@ -54,7 +67,8 @@ impl Front {
         notes: CallNotes,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        Self { health, services, phase, in_flight, notes, caller: None, traces: None }
+        let places = Arc::new(Semaphore::new(CALLS));
+        Self { health, services, phase, in_flight, places, notes, caller: None, traces: None }
     }
 
     /// The same with spans of sampled calls.
@@ -86,6 +100,11 @@ impl Front {
         let Some(services) = self.services.get() else {
             return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
         };
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let (what, retry_after_millis) = (Bounded::Calls, RETRY_AFTER_MILLIS);
+            let error = Error::Overloaded { what, retry_after_millis };
+            return Box::pin(ready(Ok(refusal(&error).into_http())));
+        };
         let request = if path.starts_with(REFLECTION) {
             let end = draining(self.phase.clone());
             request.map(|body| {
@@ -94,7 +113,12 @@ impl Front {
         } else {
             request
         };
-        Box::pin(services.clone().call(request))
+        let answer = services.clone().call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(place);
+            answer
+        })
     }
 }
 
@@ -110,7 +134,7 @@ where
     type Future = Answer;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Always ready: requests in flight are bounded by HTTP/2 below and by the queues above.
+        // Always ready: a call too many is refused.
         Poll::Ready(Ok(()))
     }
 
@@ -218,6 +242,26 @@ mod tests {
         assert_eq!(info.reason, Reason::Starting.as_str());
         let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
         assert!(Status::from_header_map(told.headers()).is_none(), "it answers");
+    }
+
+    #[tokio::test]
+    async fn a_call_too_many_is_refused_before_its_message_is_read() {
+        let (mut front, _phase) = starting();
+        assert!(front.services.set(Routes::default()).is_ok());
+        let path = "/sessiond.v1.SessionService/GetSession";
+        let all = Arc::clone(&front.places).acquire_many_owned(CALLS as u32).await.unwrap();
+        let told = call(&mut front, path, "\0").await;
+        let status = Status::from_header_map(told.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+        assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "calls");
+        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+        assert!(Status::from_header_map(told.headers()).is_none(), "health answers");
+        drop(all);
+        for _ in 0..2 * CALLS {
+            let told = call(&mut front, path, "\0").await;
+            let status = Status::from_header_map(told.headers()).unwrap();
+            assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its place back");
+        }
     }
 
     #[tokio::test]
