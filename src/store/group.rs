@@ -298,11 +298,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Answers the submissions whose callers have stopped waiting.
+/// Drops the submissions whose callers have stopped waiting: their deadline has passed, or their client has left.
 fn expire(group: &mut Vec<Submission>, metrics: &WriteMetrics) {
     let now = now();
     let expired = group.extract_if(.., |submission| submission.context.is_expired(now));
     refuse(metrics, expired, &Error::ExpiredInQueue);
+    group.retain(|submission| !submission.reply.is_closed());
 }
 
 /// An error of a store whose worker ended before it answered.

@@ -1,6 +1,13 @@
-//! A write whose caller has stopped waiting is not executed.
+//! A call whose caller has stopped waiting is not executed.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -55,4 +62,52 @@ async fn only_the_expired_requests_of_a_group_are_dropped() {
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
     assert_eq!(answers, [Err(Error::ExpiredInQueue), Ok(1), Ok(2)]);
+}
+
+#[tokio::test]
+async fn a_write_whose_caller_has_left_is_not_applied() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for id in ["1", "2", "3"] {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Append(one("s", id, &[]));
+        group.push(Submission { context: call(), request, reply });
+        answers.push(answer);
+    }
+    drop(answers.remove(1));
+    let notifier = Notifier::default();
+    let executed = group::execute(&mut writer, &mut group, &notifier);
+    executed.now_or_never().unwrap().unwrap();
+    let answers: Vec<_> =
+        answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
+    assert_eq!(answers, [Ok(1), Ok(2)]);
+    // Its id was not used.
+    let again = execute_one(&mut writer, Request::Append(one("s", "2", &[])));
+    assert_eq!(sequence(&again), Ok(3));
+}
+
+#[tokio::test]
+async fn a_read_whose_caller_has_left_is_not_begun() {
+    let fixture = Fixture::with(|options| SqliteOptions { readers: 1, ..options }).await;
+    let readers = &fixture.store.readers;
+    let (let_go, held) = mpsc::channel::<()>();
+    let mut first = pin!(readers.read(move |_| {
+        held.recv().unwrap();
+        Ok(())
+    }));
+    assert!(first.as_mut().now_or_never().is_none());
+    let begun = Arc::new(AtomicBool::new(false));
+    let mark = Arc::clone(&begun);
+    let left = readers.read(move |_| {
+        mark.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    assert!(left.now_or_never().is_none(), "it waits behind the first");
+    let_go.send(()).unwrap();
+    first.await.unwrap();
+    readers.read(|_| Ok(())).await.unwrap();
+    assert!(!begun.load(Ordering::Relaxed));
 }
