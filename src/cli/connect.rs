@@ -174,7 +174,7 @@ pub async fn retry<T>(
     loop {
         match call().await.map_err(Failure::from) {
             Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => {
-                tokio::time::sleep(wait).await;
+                tokio::time::sleep(wait.max(failure.retry_delay().unwrap_or_default())).await;
             }
             outcome => return outcome.map(Response::into_inner),
         }
@@ -245,6 +245,9 @@ pub async fn for_each_event(
 
 #[cfg(test)]
 mod tests {
+    use tonic::Code;
+    use tonic_types::{ErrorDetails, StatusExt as _};
+
     use super::*;
 
     #[test]
@@ -322,6 +325,21 @@ mod tests {
     async fn a_call_is_repeated_until_the_server_is_back() {
         let (sent, outcome) = attempts(&[away, away, || Ok(Response::new(7))]).await;
         assert_eq!((sent, outcome.unwrap()), (3, 7));
+    }
+
+    fn limited() -> Answer {
+        let mut details = ErrorDetails::new();
+        details.set_retry_info(Some(Duration::from_secs(20)));
+        details.set_error_info("RATE_LIMITED", "sessiond", [("retryable".into(), "yes".into())]);
+        Err(Status::with_error_details(Code::ResourceExhausted, "too many", details))
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the test measures paused time")]
+    async fn a_call_is_repeated_no_sooner_than_the_server_asks() {
+        let began = tokio::time::Instant::now();
+        let (sent, outcome) = attempts(&[limited, || Ok(Response::new(7))]).await;
+        assert_eq!((sent, outcome.unwrap(), began.elapsed().as_secs()), (2, 7, 20));
     }
 
     #[tokio::test(start_paused = true)]

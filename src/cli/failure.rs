@@ -6,6 +6,7 @@ use std::{
     fmt::Write as _,
     io::{self, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use tonic::{Code, Status};
@@ -80,6 +81,12 @@ impl Failure {
             Some(retryable) => matches!(retryable.as_str(), "yes" | "same_id"),
             None => self.is_lost(),
         }
+    }
+
+    /// The delay before a retry that the server asks for.
+    pub fn retry_delay(&self) -> Option<Duration> {
+        let Self::Refused(status) = self else { return None };
+        status.get_details_retry_info()?.retry_delay
     }
 }
 
