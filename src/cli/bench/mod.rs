@@ -18,7 +18,8 @@ use self::{
     fixture::{Fixture, KEYS},
     flood::FloodArgs,
     load::{Call, Round},
-    overload::OverloadArgs,
+    open_loop::Rate,
+    overload::{Best, Memory, OverloadArgs},
     table::{HEADINGS, Row, Setting},
 };
 use super::{
@@ -127,17 +128,12 @@ enum Workload {
     Sessions,
     /// AppendEvent: the best throughput, then many times as many calls as that.
     Overload,
-    /// AppendEvent: a tenant of few appends alone, and beside another that floods the server.
+    /// AppendEvent: a caller of few appends alone, and beside another that floods the server.
     Flood,
 }
 
 pub async fn run(args: BenchArgs) -> Result<(), Failure> {
-    // A slow call is measured, not given up.
-    let connect = ConnectArgs { timeout: Duration::ZERO, ..args.connect.clone() };
-    let mut servers = Vec::new();
-    for _ in 0..args.connections {
-        servers.push(Server::connect(&connect).await?);
-    }
+    let servers = connect(&args, &args.connect).await?;
     #[expect(clippy::disallowed_methods, reason = "the client's one place that makes an id")]
     let app = args.app.clone().unwrap_or_else(|| format!("bench-{}", Uuid::now_v7()));
     let fixture = Fixture::new(servers, app, args.body_bytes);
@@ -158,6 +154,16 @@ pub async fn run(args: BenchArgs) -> Result<(), Failure> {
     let removed = if args.keep { Ok(()) } else { bench.fixture.remove().await };
     measured.and(removed)?;
     if bench.failed { Err(Failure::Reported) } else { Ok(()) }
+}
+
+async fn connect(args: &BenchArgs, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
+    // A slow call is measured, not given up.
+    let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
+    let mut servers = Vec::new();
+    for _ in 0..args.connections {
+        servers.push(Server::connect(&connect).await?);
+    }
+    Ok(servers)
 }
 
 struct Bench<'a> {
@@ -237,8 +243,41 @@ impl Bench<'_> {
                     self.run("list", setting, vec![self.fixture.list()]).await?;
                 }
             }
-            Workload::Overload => self.overload().await?,
-            Workload::Flood => self.flood().await?,
+            Workload::Overload => {
+                let memory = args.overload.memory();
+                let before = overload::bytes(memory.as_ref()).await;
+                let sessions = args.in_flight.iter().copied().max().unwrap_or(1);
+                let keys = self.fixture.sessions("overload", 0..sessions, 1).await?;
+                let calls = self.fixture.appends(&keys);
+                let mut best = Best::default();
+                for &in_flight in &args.in_flight {
+                    let per_second = self.run("append", at(in_flight), calls.clone()).await?;
+                    if per_second > best.per_second {
+                        best = Best { per_second, in_flight };
+                    }
+                }
+                let memory_until_now =
+                    Memory { before, best: overload::bytes(memory.as_ref()).await };
+                let rate = self.rate(best.per_second * args.overload.factor);
+                let memory = (memory.as_ref(), memory_until_now);
+                let servers = self.fixture.servers();
+                let report = overload::measure(servers, &calls, rate, best, memory).await;
+                self.print(&report, report.text())?;
+            }
+            Workload::Flood => {
+                let servers = connect(args, &args.flood.connect(&args.connect)).await?;
+                let app = format!("{}-flood", self.fixture.app());
+                let mut flooding = Fixture::new(servers, app, args.body_bytes);
+                let (flood, rate) = (&args.flood, self.rate(0.0));
+                let fixture = &mut self.fixture;
+                let measured =
+                    flood::measure(fixture, &mut flooding, flood, rate, args.warmup).await;
+                if !args.keep {
+                    flooding.remove().await?;
+                }
+                let report = measured?;
+                self.print(&report, report.text())?;
+            }
         }
         Ok(())
     }
@@ -279,6 +318,15 @@ impl Bench<'_> {
 
     fn prints_json(&self) -> bool {
         self.args.json || self.args.connect.output == Some(output::Format::Json)
+    }
+
+    fn print(&self, report: &impl serde::Serialize, text: String) -> Result<(), Failure> {
+        if self.prints_json() { output::print(report) } else { output::print_text(&text) }
+    }
+
+    fn rate(&self, per_second: f64) -> Rate {
+        let BenchArgs { seconds, deadline, max_in_flight, .. } = *self.args;
+        Rate { per_second, seconds, deadline, max_in_flight }
     }
 
     async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {

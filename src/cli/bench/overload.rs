@@ -7,12 +7,11 @@ use serde::Serialize;
 use tokio::time::interval;
 
 use super::{
-    Bench,
+    load::Call,
     memory::Source,
-    open_loop::{Rate, Refused, offer},
-    table::Setting,
+    open_loop::{Offered, Rate, Refused, offer},
 };
-use crate::cli::{failure::Failure, output, progress::Progress};
+use crate::cli::{connect::Server, progress::Progress};
 
 /// How often the server's memory is read under overload.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
@@ -21,7 +20,7 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
 pub struct OverloadArgs {
     /// overload: calls that are begun, as a multiple of the best throughput.
     #[arg(long, value_name = "N", default_value_t = 10.0)]
-    factor: f64,
+    pub factor: f64,
     /// overload: HOST:PORT of the admin listener, to report the server's memory.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "pid")]
     admin: Option<String>,
@@ -31,7 +30,8 @@ pub struct OverloadArgs {
 }
 
 impl OverloadArgs {
-    fn memory(&self) -> Option<Source> {
+    /// Where the server's memory is read.
+    pub fn memory(&self) -> Option<Source> {
         let admin = self.admin.as_ref().map(|address| {
             Source::Admin(address.trim_start_matches("http://").trim_end_matches('/').to_owned())
         });
@@ -40,7 +40,7 @@ impl OverloadArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+pub struct Report {
     workload: &'static str,
     best_per_second: f64,
     best_in_flight: usize,
@@ -63,7 +63,7 @@ struct Report {
 }
 
 impl Report {
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mib = |bytes: Option<u64>| match bytes {
             Some(bytes) => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
             None => "unknown".to_owned(),
@@ -92,7 +92,8 @@ impl Report {
     }
 }
 
-async fn bytes(memory: Option<&Source>) -> Option<u64> {
+/// Resident bytes, if they can be read.
+pub async fn bytes(memory: Option<&Source>) -> Option<u64> {
     memory?.bytes().await
 }
 
@@ -108,49 +109,48 @@ async fn most<T>(memory: Option<&Source>, work: impl Future<Output = T>) -> (T, 
     }
 }
 
-impl Bench<'_> {
-    pub(super) async fn overload(&mut self) -> Result<(), Failure> {
-        let args = self.args;
-        let memory = args.overload.memory();
-        let memory_before_bytes = bytes(memory.as_ref()).await;
-        let sessions = args.in_flight.iter().copied().max().unwrap_or(1);
-        let keys = self.fixture.sessions("overload", 0..sessions, 1).await?;
-        let calls = self.fixture.appends(&keys);
-        let (mut best_per_second, mut best_in_flight) = (0.0, 0);
-        for &in_flight in &args.in_flight {
-            let setting = Setting { in_flight, ..Setting::default() };
-            let per_second = self.run("append", setting, calls.clone()).await?;
-            if per_second > best_per_second {
-                (best_per_second, best_in_flight) = (per_second, in_flight);
-            }
-        }
-        let memory_best_bytes = bytes(memory.as_ref()).await;
-        let rate = Rate {
-            per_second: best_per_second * args.overload.factor,
-            seconds: args.seconds,
-            deadline: args.deadline,
-            max_in_flight: args.max_in_flight,
-        };
-        let progress = Progress::spinner("measuring overload");
-        let offering = offer(self.fixture.servers(), &calls, rate);
-        let (offered, memory_overload_bytes) = most(memory.as_ref(), offering).await;
-        drop(progress);
-        let report = Report {
-            workload: "overload",
-            best_per_second,
-            best_in_flight,
-            offered_per_second: rate.per_second,
-            begun_per_second: offered.begun as f64 / offered.seconds,
-            goodput_per_second: offered.goodput(),
-            ratio: offered.goodput() / best_per_second.max(f64::EPSILON),
-            p50_millis: offered.millis_at(0.5),
-            p99_millis: offered.millis_at(0.99),
-            refused: offered.refused,
-            held_back: offered.held_back,
-            memory_before_bytes,
-            memory_best_bytes,
-            memory_overload_bytes,
-        };
-        if self.prints_json() { output::print(&report) } else { output::print_text(&report.text()) }
+/// The best throughput, and the number of calls in flight that reached it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Best {
+    pub per_second: f64,
+    pub in_flight: usize,
+}
+
+/// The server's memory until now.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub before: Option<u64>,
+    pub best: Option<u64>,
+}
+
+/// Begins the calls at the rate and reports what became of them.
+pub async fn measure(
+    servers: &[Server],
+    calls: &[Call],
+    rate: Rate,
+    best: Best,
+    (memory, until_now): (Option<&Source>, Memory),
+) -> Report {
+    let progress = Progress::spinner("measuring overload");
+    let (offered, memory_overload_bytes) = most(memory, offer(servers, calls, rate)).await;
+    drop(progress);
+    let (goodput, p50_millis, p99_millis) =
+        (offered.goodput(), offered.millis_at(0.5), offered.millis_at(0.99));
+    let Offered { begun, held_back, refused, seconds, results: _ } = offered;
+    Report {
+        workload: "overload",
+        best_per_second: best.per_second,
+        best_in_flight: best.in_flight,
+        offered_per_second: rate.per_second,
+        begun_per_second: begun as f64 / seconds,
+        goodput_per_second: goodput,
+        ratio: goodput / best.per_second.max(f64::EPSILON),
+        p50_millis,
+        p99_millis,
+        refused,
+        held_back,
+        memory_before_bytes: until_now.before,
+        memory_best_bytes: until_now.best,
+        memory_overload_bytes,
     }
 }
