@@ -10,9 +10,9 @@ use rusqlite::Connection;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        AppendEventRequest, AppendEventResponse, DeleteSessionRequest,
-        event_service_client::EventServiceClient, session_service_client::SessionServiceClient,
-        state_service_client::StateServiceClient,
+        AppendEventRequest, AppendEventResponse, AppendEventsRequest, AppendEventsResponse,
+        DeleteSessionRequest, event_service_client::EventServiceClient,
+        session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
     },
 };
 use tokio::time::timeout;
@@ -27,7 +27,10 @@ use crate::{
     },
 };
 
-on_each_store! { a_write_whose_deadline_has_passed_is_not_applied }
+on_each_store! {
+    a_read_whose_deadline_has_passed_is_not_begun
+    a_write_whose_deadline_has_passed_is_not_applied
+}
 
 /// A client without a timer: tonic's channel would give up at the deadline, and not hear what the server says.
 type Untimed = Client<HttpConnector, Body>;
@@ -56,6 +59,27 @@ pub async fn append_due(
     let mut events = EventServiceClient::with_origin(untimed(), origin(service));
     let answer = within("an answer", events.append_event(due(timeout, request))).await;
     Ok(answer.inspect_err(judge::well_formed)?.into_inner())
+}
+
+/// The same for a batch.
+pub async fn append_all_due(
+    service: &Service,
+    timeout: &str,
+    request: AppendEventsRequest,
+) -> Result<AppendEventsResponse, Status> {
+    let mut events = EventServiceClient::with_origin(untimed(), origin(service));
+    let answer = within("an answer", events.append_events(due(timeout, request))).await;
+    Ok(answer.inspect_err(judge::well_formed)?.into_inner())
+}
+
+async fn a_read_whose_deadline_has_passed_is_not_begun(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let mut sessions = SessionServiceClient::with_origin(untimed(), origin(service));
+    let mut events = EventServiceClient::with_origin(untimed(), origin(service));
+    refused(sessions.get_session(due("1n", get("s1"))).await, Reason::ExpiredInQueue);
+    // It would be found missing if it were looked up.
+    refused(sessions.get_session(due("1n", get("missing"))).await, Reason::ExpiredInQueue);
+    refused(events.list_events(due("1n", list_events("s1"))).await, Reason::ExpiredInQueue);
 }
 
 async fn a_write_whose_deadline_has_passed_is_not_applied(service: &Service) {

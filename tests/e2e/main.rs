@@ -32,6 +32,7 @@ mod json_text;
 mod judge;
 mod limits_bounds;
 mod limits_names;
+mod limits_rates;
 mod limits_sizes;
 mod lists;
 mod make;

@@ -50,7 +50,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A new token, and its entry.
-fn token(name: &str, more: &[&str]) -> (String, String) {
+pub fn token(name: &str, more: &[&str]) -> (String, String) {
     let token = stdout(&program(&["token", "new"], ""));
     let entry = program(&[&["token", "hash", name], more].concat(), &token);
     (token.trim().to_owned(), stdout(&entry))
@@ -84,7 +84,7 @@ impl Setting {
     }
 }
 
-fn with<T>(token: Option<&str>, message: T) -> Request<T> {
+pub fn with<T>(token: Option<&str>, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {
         let value = format!("Bearer {token}").parse().unwrap();

@@ -24,6 +24,7 @@ mod identity;
 #[path = "../jwt/mod.rs"]
 mod jwt;
 mod leftovers;
+mod limits;
 mod metrics;
 mod migrate;
 mod mutual_tls;

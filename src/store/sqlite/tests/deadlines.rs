@@ -79,7 +79,7 @@ async fn a_write_whose_caller_has_left_is_not_applied() {
     }
     drop(answers.remove(1));
     let notifier = Notifier::default();
-    let executed = group::execute(&mut writer, &mut group, &notifier);
+    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics);
     executed.now_or_never().unwrap().unwrap();
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
