@@ -69,7 +69,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let tls = Tls::load(&config.tls, metrics.tls())?;
     let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let policy = match &config.identity.policy {
-        Some(path) if authenticator.identifies() || config.tls.tls_client_ca.is_some() => {
+        Some(path) if authenticator.identifies() || asks_certificates(config) => {
             Some(policy::load(path)?)
         }
         Some(_) => return Err(UNIDENTIFIED.into()),
@@ -139,6 +139,11 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         traces,
         drain_timeout,
     })
+}
+
+/// Whether callers show a certificate. There is none on a Unix socket.
+fn asks_certificates(config: &Config) -> bool {
+    config.tls.tls_client_ca.is_some() && matches!(config.listen, Listen::Tcp(_))
 }
 
 struct Listeners {

@@ -75,6 +75,9 @@ fn rule(entry: Entry, name: String) -> Result<Rule, String> {
                     ));
                 }
             },
+            Selector::List(ids) if ids.is_empty() => {
+                return Err("users is empty. Write ids, or \"*\" for all.".to_owned());
+            }
             Selector::List(ids) if ids.len() > MAX_USERS => {
                 return Err(format!(
                     "users lists {} ids, and may list {MAX_USERS}. Split the rule.",
@@ -83,6 +86,11 @@ fn rule(entry: Entry, name: String) -> Result<Rule, String> {
             }
             Selector::List(ids) => {
                 let id = |id: String| {
+                    if id == "*" || id == "self" {
+                        return Err(format!(
+                            "'{id}' in a list of users would be an id. Write users = \"{id}\"."
+                        ));
+                    }
                     UserId::new(id.as_str())
                         .map_err(|_| format!("'{id}' is no user id. Write 1 to 512 bytes."))
                 };
@@ -220,6 +228,9 @@ mod tests {
             ("[\"b\"]", "[\"b**\"]", "'b**' of applications"),
             ("\"*\"", "\"alice\"", "Write a list"),
             ("\"*\"", "[\"\"]", "'' is no user id"),
+            ("\"*\"", "[]", "users is empty"),
+            ("\"*\"", "[\"a\", \"*\"]", "Write users = \"*\""),
+            ("\"*\"", "[\"self\"]", "Write users = \"self\""),
             ("\"*\"", "7", "users are \"*\", a list of ids, \"self\", or"),
             ("[[rule]]", "[[rules]]", "unknown field `rules`"),
             ("\"read\"]", "\"read\"", "in line"),

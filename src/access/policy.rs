@@ -92,6 +92,11 @@ impl Policies {
         }
     }
 
+    /// Whether another policy has come into force since the last [`Policies::changed`].
+    pub fn have_changed(&self) -> bool {
+        self.0.as_ref().is_some_and(|policy| policy.has_changed().unwrap_or(false))
+    }
+
     /// Waits until another policy is in force. Without a policy that is never.
     pub async fn changed(&mut self) {
         let changed = match &mut self.0 {

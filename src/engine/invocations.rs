@@ -81,7 +81,9 @@ impl Invocations {
     ) -> Result<Appended, Error> {
         store.check(context, &mut append)?;
         let query = SessionQuery::info(append.session.clone());
-        let incarnation = store.read_session(context, query).await?.info.incarnation;
+        let info = store.read_session(context, query).await?.info;
+        append.session.require(&info.key)?;
+        let incarnation = info.incarnation;
         let first_events = temps.iter().rev().map(|(at, invocation, ..)| (invocation, *at));
         let mut locks = Locks::new();
         // In an order that all callers share.

@@ -203,6 +203,10 @@ impl Watch {
             if self.engine.draining.is_cancelled() {
                 return Err(Error::Draining);
             }
+            // A slow reader gets nothing more of what was read by an earlier policy.
+            if self.policies.have_changed() {
+                self.engine.store.check(&self.context, &mut self.query())?;
+            }
             if let Some(item) = self.ready.pop_front() {
                 return Ok(item);
             }

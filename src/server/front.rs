@@ -146,7 +146,9 @@ where
         if let Some(log) = &log {
             request = log.request(request);
         }
-        let traced = self.traces.as_ref().and_then(|traces| traces.begin(&request));
+        // Nobody without a credential makes spans.
+        let traces = self.traces.as_ref().filter(|_| principal.is_ok());
+        let traced = traces.and_then(|traces| traces.begin(&request));
         if let Some(traced) = &traced {
             request = traced.request(request);
         }

@@ -158,6 +158,7 @@ impl Gate {
             SessionRef::Bare(..) if self.limits.ask_application() => {
                 let query = SessionQuery::info(append.session.clone());
                 let view = in_time(context, self.store.read_session(query)).await?;
+                append.session.require(&view.info.key)?;
                 self.limits.application_write(&view.info.key.app_name, events)?;
             }
             SessionRef::Bare(..) => {}

@@ -284,7 +284,7 @@ async fn a_collector_that_does_not_answer_delays_no_call_and_no_stop() {
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let folder = TempDir::new().unwrap();
     let mut command = serve(folder.path());
-    command.args(["--drain-timeout", "1"]);
+    command.args(["--drain-timeout", "5"]);
     let server = Server::run(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)).ok().unwrap();
     let channel = server.channel().await;
     create(&channel, "s", "{}").await;

@@ -71,7 +71,8 @@ fn tls(variable: impl Fn(&str) -> Option<String>) -> Result<ClientTlsConfig, Str
     };
     Ok(match (read("CLIENT_CERTIFICATE")?, read("CLIENT_KEY")?) {
         (Some(certificate), Some(key)) => config.identity(Identity::from_pem(certificate, key)),
-        _ => config,
+        (None, None) => config,
+        _ => return Err("a client certificate and its key are needed together".to_owned()),
     })
 }
 

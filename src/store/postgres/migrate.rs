@@ -17,6 +17,9 @@ use super::{
 /// Times that the table of the version is made, while others make it at the same moment.
 const ATTEMPTS: usize = 10;
 
+/// A step that waits for a table holds up the calls of all replicas that want this table after it.
+const LOCK_WAIT: &str = "SET LOCAL lock_timeout = '2s'";
+
 /// The version of a database's tables, with the identity of its store; `None`: it has no tables.
 type Present = Option<(i32, StoreId)>;
 
@@ -98,6 +101,9 @@ async fn apply<'m>(
     }
     let applied = migrations.iter().take_while(|step| step.version <= version).count();
     let steps = &migrations[applied..];
+    if !steps.is_empty() {
+        connection.batch(LOCK_WAIT).await?;
+    }
     for Migration { version, sql, .. } in steps {
         let failed = |error: tokio_postgres::Error| OpenError::Migration {
             version: *version,

@@ -148,9 +148,11 @@ struct LogMetrics {
 impl LogMetrics {
     fn checkpoint(&self, thread: CheckpointThread, tables: &Tables, how: &str) -> (u32, u32) {
         let duration = self.metrics.checkpoint(thread);
-        let (pages, moved) = duration.observe_closure_duration(|| wal_checkpoint(tables, how));
-        self.moved(pages, moved);
-        (pages, moved)
+        let moved = duration.observe_closure_duration(|| try_checkpoint(tables, how));
+        if let Some((pages, moved)) = moved {
+            self.moved(pages, moved);
+        }
+        moved.unwrap_or_default()
     }
 
     fn moved(&self, pages: u32, moved: u32) {
@@ -173,9 +175,14 @@ fn join(round: JoinHandle<()>) {
 
 /// How many pages the log has after a checkpoint, and how many of them have been moved. A failure does no harm: the log keeps what it has.
 fn wal_checkpoint(tables: &Tables, how: &str) -> (u32, u32) {
+    try_checkpoint(tables, how).unwrap_or_default()
+}
+
+/// The same; `None`: it failed.
+fn try_checkpoint(tables: &Tables, how: &str) -> Option<(u32, u32)> {
     let pragma = format!("PRAGMA wal_checkpoint({how})");
     let log = tables.one(&pragma, (), |row| Ok((row.get(1)?, row.get(2)?)));
     let log: Result<Option<(u32, u32)>> =
         log.inspect_err(|error| warn!(%error, how, "a checkpoint failed"));
-    log.ok().flatten().unwrap_or_default()
+    log.ok().flatten()
 }

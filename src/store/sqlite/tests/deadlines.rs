@@ -78,8 +78,8 @@ async fn a_write_whose_caller_has_left_is_not_applied() {
         answers.push(answer);
     }
     drop(answers.remove(1));
-    let notifier = Notifier::default();
-    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics);
+    let (notifier, metrics) = (Notifier::default(), Metrics::default());
+    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics.writes);
     executed.now_or_never().unwrap().unwrap();
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
