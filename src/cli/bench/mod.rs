@@ -39,7 +39,7 @@ use super::{
   sessiond bench length --events 100,1000000 --count 1000
   sessiond bench sessions --sessions 100,100000
   sessiond bench spread --active 10000 --existing 100000
-  sessiond bench overload --in-flight 16,64,256 --pid $(pidof sessiond)
+  sessiond bench overload --in-flight 16,64,256 --pid 4711
   sessiond bench flood --token-file modest --flood-token-file flooding
 
 Each run works in an application of its own and removes it at the end. The
