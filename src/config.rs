@@ -139,8 +139,7 @@ pub struct TlsArgs {
     pub reload_interval: u64,
 }
 
-/// What each caller and each application may do at most, so that the flood of one leaves room for the others. Each replica counts for
-/// itself.
+/// Limits of each caller and each application, so that the flood of one leaves capacity for the others. Each replica counts for itself.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
@@ -172,7 +171,7 @@ impl LimitArgs {
     }
 }
 
-/// Whom calls come from, and what they may do. Without any of these settings, and without client certificates, every caller may do everything.
+/// Identities of callers, and their rights. Without any of these settings, and without client certificates, every caller may do everything.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Identity")]
 pub struct IdentityArgs {

@@ -141,7 +141,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     })
 }
 
-/// Whether callers show a certificate. There is none on a Unix socket.
+/// Whether callers show a certificate. TLS is for TCP alone.
 fn asks_certificates(config: &Config) -> bool {
     config.tls.tls_client_ca.is_some() && matches!(config.listen, Listen::Tcp(_))
 }

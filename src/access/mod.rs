@@ -1,6 +1,6 @@
-//! Who calls, and what a caller may do.
+//! Callers and their rights.
 //!
-//! A [`Policy`] is read from a file: [rules](policy::Rule) that give principals rights on users of applications. What no rule gives is
+//! A [`Policy`] is read from a file: [rules](policy::Rule) that give principals rights on users of applications. Everything else is
 //! denied. The [gate](crate::store::Gate) before the store asks it at every call.
 
 mod file;

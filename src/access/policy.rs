@@ -48,7 +48,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// What the rule gives a caller, if it gives it something.
+    /// The permission that the rule gives a caller, if it names it.
     pub fn permission(&self, principal: &Principal) -> Option<Permission> {
         let names = |name: &str| self.principals.iter().any(|pattern| pattern.matches(name));
         let aliases =
@@ -69,7 +69,7 @@ fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
     UserId::new(identity.claims.get(claim)?.as_str()).ok()
 }
 
-/// The policy in force, or none.
+/// The policy in force, if the server has one.
 #[derive(Clone, Debug, Default)]
 pub struct Policies(Option<watch::Receiver<Arc<Policy>>>);
 
@@ -84,7 +84,7 @@ impl Policies {
         Self(Some(policies))
     }
 
-    /// What a caller may do by the policy in force.
+    /// The permissions of a caller by the policy in force.
     pub fn permissions(&self, principal: &Principal) -> Permissions {
         match &self.0 {
             None => Permissions::Everything,

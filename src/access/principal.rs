@@ -13,7 +13,7 @@ pub enum Principal {
     Identified(Arc<Identity>),
 }
 
-/// What a credential says of its holder.
+/// The holder of a credential, as the credential describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// With the kind of the credential, so that none can name another's holder: `spiffe://…`, `dns:…` or `cn:…` of a certificate, `jwt:…`,
@@ -21,7 +21,7 @@ pub struct Identity {
     pub name: String,
     /// Further names that a policy may use for it: `gid:…` of a Unix socket's peer.
     pub aliases: Vec<String>,
-    /// What a token says of the caller, by the claim's name. `sub` is the subject.
+    /// Claims of a token, by name. `sub` is the subject.
     pub claims: BTreeMap<String, String>,
     /// When the credential ends; `None`: it was valid when the connection was made, and has no end that is known.
     pub expire_time: Option<Time>,

@@ -24,7 +24,7 @@ impl TokenArgs {
         Self { token_file: Some(path) }
     }
 
-    /// What adds the token of the file to calls. The file is read once.
+    /// Adds the token of the file to calls. The file is read once.
     pub fn bearer(&self) -> Result<Bearer, Failure> {
         match &self.token_file {
             Some(path) => read(path).map(|value| Bearer(Some(value))),

@@ -16,7 +16,7 @@ use crate::domain::json::Json;
 /// Random bytes of a new token: 256 bits.
 const RANDOM_BYTES: usize = 32;
 
-/// What a new token begins with, so that people and scanners for secrets recognise it.
+/// The beginning of new tokens, by which people and scanners for secrets recognise them.
 const PREFIX: &str = "sessiond_";
 
 /// Characters of a token, at least: 128 random bits as base64.

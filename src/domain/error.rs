@@ -230,7 +230,7 @@ named! {
 }
 
 named! {
-    /// What is limited by caller or by application.
+    /// A limit of a caller or of an application.
     Limited {
         /// A second.
         PrincipalAppends = "principal_appends",
@@ -256,7 +256,7 @@ named! {
 }
 
 named! {
-    /// What is wrong with a credential. Nothing of its content is told.
+    /// The fault of a credential, without anything of its content.
     CredentialFault {
         /// The metadata `authorization` is not one bearer token.
         NotBearer = "not_bearer",

@@ -1,11 +1,11 @@
-//! What a caller may do, and the sessions that it may see.
+//! Permissions of a caller, and the sessions that it may see.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::id::{AppName, UserId};
 
 named! {
-    /// What may be done with what belongs to a user of an application.
+    /// A right on the sessions and state of a user of an application.
     Right {
         Read = "read",
         /// Includes `read`: a write answers with what it found.
@@ -134,7 +134,7 @@ pub enum Permissions {
     Listed(Arc<Listed>),
 }
 
-/// The permissions of one caller. What none of them covers is denied.
+/// The permissions of one caller. Everything else is denied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Listed {
     /// The caller, for messages.

@@ -80,7 +80,7 @@ impl Lags {
 }
 
 impl LagShare {
-    /// Everything up to so many wakes has been delivered.
+    /// Everything up to this number of wakes has been delivered.
     pub fn delivered(&self, wakes: u64) {
         self.progress.delivered.store(wakes, Relaxed);
     }

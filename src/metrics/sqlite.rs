@@ -53,7 +53,7 @@ impl SqliteMetrics {
         }])
     }
 
-    /// The log has so many bytes, of which some have been moved into the database.
+    /// Sets the size of the log, and how much of it has been moved into the database.
     pub fn set_log(&self, bytes: u64, moved_bytes: u64) {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.log_bytes.set(signed(bytes));

@@ -59,7 +59,7 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// learn that no more calls are taken. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
-/// What serves the calls of every connection, and who may be at its other end.
+/// The service of every connection, with the authentication of its callers.
 pub struct Edge {
     pub front: Front,
     pub authenticator: Arc<Authenticator>,

@@ -81,7 +81,7 @@ impl Front {
         Self { caller, ..self }
     }
 
-    /// Whom a call acts for. Health and reflection tell everybody the same.
+    /// The principal of a call. Health and reflection tell everybody the same.
     fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
         let path = request.uri().path();
         match &self.caller {

@@ -1,4 +1,4 @@
-//! Who calls: establishes the principal of a call from a bearer token, the client's certificate, or the process at the other end of a
+//! Authentication: establishes the principal of a call from a bearer token, the client's certificate, or the process at the other end of a
 //! Unix socket.
 //!
 //! A bearer token decides if the server takes tokens, because a connection may be shared by several callers. Without one the identity of
@@ -30,7 +30,7 @@ use static_tokens::StaticTokens;
 /// Bytes of a bearer token: several times what issuers make, and few enough to be hashed for every call.
 const TOKEN_BYTES: usize = 16 * 1024;
 
-/// What the flags say of identities.
+/// The kinds of credentials that the flags name.
 pub struct Authenticator {
     static_tokens: Option<Arc<Reloaded<StaticTokens>>>,
     jwt: Option<Arc<Reloaded<JwtVerifier>>>,
@@ -115,7 +115,7 @@ impl Authenticator {
             return Ok(known);
         }
         match &self.jwt {
-            // What cannot be a JWT was meant as one of the others.
+            // A token without the form of a JWT was meant as a static one.
             Some(jwt) if self.static_tokens.is_none() || jwt::has_its_form(token) => {
                 jwt.current().verify(token, hash, self.clock.now())
             }

@@ -1,4 +1,4 @@
-//! Where the server listens: a TCP address, with TLS or without, or the path of a Unix socket.
+//! The addresses of the server: a TCP address, with TLS or without, or the path of a Unix socket.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ pub struct Listener {
     tls: Option<(Tls, Protocol)>,
 }
 
-/// Who may reach a TCP address, and how.
+/// The rules of access to a TCP address.
 pub struct Access<'a> {
     pub protocol: Protocol,
     pub tls: Option<&'a Tls>,

@@ -45,9 +45,9 @@ impl NamedFile {
 /// Makes a value of the contents of the files, in their order. An error must contain nothing of a secret.
 type Parse<T> = dyn Fn(&[NamedFile], &[Vec<u8>]) -> Result<T, String> + Send + Sync;
 
-/// What some files contain, as far as it could be used.
+/// The value that some files contain, as of the last time that they could be used.
 pub struct Reloaded<T> {
-    /// What the log calls it.
+    /// Its name in the log and in metrics.
     what: &'static str,
     files: Vec<NamedFile>,
     parse: Box<Parse<T>>,
@@ -95,7 +95,7 @@ impl<T> Reloaded<T> {
 
 /// Something that follows its files.
 pub trait Reload: Send + Sync {
-    /// What the log and metrics call them.
+    /// Their name in the log and in metrics.
     fn what(&self) -> &'static str;
 
     /// Reads the files again, and uses them if they have changed.

@@ -35,7 +35,7 @@ use crate::{
     store::spans::{self, Recorder, Spans, Stage, Stages},
 };
 
-/// What spans and their resource are named after.
+/// The name of the instrumentation, and of the service unless the environment names another.
 const NAME: &str = env!("CARGO_PKG_NAME");
 
 /// Bytes of a method's name. Those of the contract are shorter.

@@ -8,7 +8,7 @@
 //! # }
 //! ```
 //!
-//! A read that no rule was made for is no [`Guarded`], and does not compile either. What is named is decided before anything is read.
+//! A read without a rule is no [`Guarded`], and does not compile either. Rights on named things are decided before anything is read.
 //! A bare session id is looked up among what its caller may see, and lists hold nothing else.
 
 mod guarded;
@@ -87,7 +87,7 @@ impl Gate {
         Self { store, policies, limits: Limits::new(limits) }
     }
 
-    /// What a caller may do now. Nothing begins without this, and nothing for a caller that has stopped waiting.
+    /// The permissions of a caller now. Nothing begins without this, and nothing for a caller that has stopped waiting.
     /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] of a stream that began before.
     fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
         #[expect(

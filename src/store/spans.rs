@@ -1,4 +1,4 @@
-//! What a sampled call was doing when. The layer that exports spans makes them of these times. A call that is not sampled has no [`Spans`].
+//! The times of a sampled call's stages. The layer that exports spans makes them of these. A call that is not sampled has no [`Spans`].
 
 use std::{
     fmt, mem,

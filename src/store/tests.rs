@@ -1,4 +1,4 @@
-//! What tests of both databases share: a clock, requests and queries, all of the application `a`, and states as text.
+//! Fixtures of the tests of both databases: a clock, requests and queries, all of the application `a`, and states as text.
 
 use std::sync::{Arc, Mutex};
 

@@ -134,7 +134,7 @@ pub async fn caller(server: &Server, name: &str) -> Client {
     Client::new(server.channel().await).with_token(&token(name))
 }
 
-/// A rule of a policy. A set of no rights is none.
+/// A rule of a policy; empty without rights.
 pub fn rule(principal: &str, application: &str, users: &str, rights: &[Right]) -> String {
     if rights.is_empty() {
         return String::new();

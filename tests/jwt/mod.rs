@@ -36,7 +36,7 @@ impl Issuer {
             .to_vec()
     }
 
-    /// A token of a subject that ends in so many seconds.
+    /// A token of a subject that ends after these seconds.
     pub fn token(&self, subject: &str, seconds: i64) -> String {
         self.sign(&json!({
             "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "exp": now() + seconds,

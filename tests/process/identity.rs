@@ -1,4 +1,4 @@
-//! Who calls: bearer tokens, client certificates and processes at a Unix socket, and that no log has a credential.
+//! Authentication: bearer tokens, client certificates and processes at a Unix socket, and that no log has a credential.
 
 use std::{
     collections::BTreeSet,

@@ -207,7 +207,7 @@ async fn a_trace_leads_from_the_callers_span_to_the_flush_and_an_event_to_its_tr
     assert_eq!(attribute(refused, "rpc.grpc.status_code"), Some(Value::IntValue(5)));
     // A caller's mistake is no error of the server's span.
     assert_eq!(refused.status.clone().unwrap_or_default().code(), StatusCode::Unset);
-    // What has no parent begins a trace of its own.
+    // A call without a parent begins a trace of its own.
     assert!(others.iter().any(|span| {
         span.name == "sessiond.v1.SessionService/CreateSession" && span.parent_span_id.is_empty()
     }));

@@ -42,7 +42,7 @@ const CURRENT: &str = "sqlite-v6.db";
 /// The trace of the event `4` of the session `cart`. Earlier versions kept none.
 const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
 
-/// What the steps do from each released version on.
+/// The effect of the steps from each released version on.
 const STEPS: [&str; 2] =
     ["keep the order of lists apart from the time of the last event", "keep the trace of an event"];
 

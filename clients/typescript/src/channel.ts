@@ -33,7 +33,7 @@ export interface ChannelSettings extends CredentialFiles {
   readonly credentials?: ChannelCredentials;
   /** Options and interceptors of the channel, added to the defaults. */
   readonly channelOptions?: ClientOptions;
-  /** Metadata of every call, or a function that makes it for each attempt. What it sets wins over the token file. */
+  /** Metadata of every call, or a function that makes it for each attempt. Its entries win over the token file. */
   readonly metadata?: MetadataSource;
 }
 

@@ -7,7 +7,7 @@ import type {TokenFile} from './credentials.js';
 /** Metadata of every call, or a function that makes it for each attempt. */
 export type MetadataSource = Metadata | (() => Metadata | Promise<Metadata>);
 
-/** What the caller sets itself is not overwritten. */
+/** Entries of the caller are not overwritten. */
 const setter: TextMapSetter<Metadata> = {
   set(metadata, name, value) {
     if (metadata.get(name).length === 0) {

@@ -7,7 +7,7 @@ use tokio::{
 
 const METRIC: &str = "process_resident_memory_bytes";
 
-/// Where it is read.
+/// Its source.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// HOST:PORT of the admin listener.

@@ -30,7 +30,7 @@ pub struct OverloadArgs {
 }
 
 impl OverloadArgs {
-    /// Where the server's memory is read.
+    /// The source of the server's memory.
     pub fn memory(&self) -> Option<Source> {
         let admin = self.admin.as_ref().map(|address| {
             Source::Admin(address.trim_start_matches("http://").trim_end_matches('/').to_owned())

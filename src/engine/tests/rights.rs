@@ -1,4 +1,4 @@
-//! What callers see and may do by a policy.
+//! Rights of callers by a policy.
 
 use std::collections::BTreeMap;
 

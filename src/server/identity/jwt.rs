@@ -26,7 +26,7 @@ const CLAIM_BYTES: usize = 512;
 pub struct Unverified<'a> {
     pub algorithm: Algorithm,
     pub key_id: Option<String>,
-    /// What is signed: header and claims as they were sent.
+    /// The signed text: header and claims as they were sent.
     pub message: &'a [u8],
     pub signature: Vec<u8>,
     claims: &'a str,
@@ -65,7 +65,7 @@ fn decode(part: &str) -> Option<Vec<u8>> {
     BASE64_URL_SAFE_NO_PAD.decode(part).ok()
 }
 
-/// Whose tokens are taken, and for whom they have to be.
+/// The issuer whose tokens are accepted, and the audience that they must name.
 pub struct Expected {
     pub issuer: String,
     pub audience: String,

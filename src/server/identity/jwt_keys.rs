@@ -27,7 +27,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// By its name in JOSE. There is none for `none`, nor for secrets that both sides share.
+    /// By its name in JOSE. `none` and algorithms with a shared secret are not known.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),

@@ -33,7 +33,7 @@ pub struct LimitOptions {
 /// Milliseconds after which it makes sense to try again to open a watch: somebody has to close one.
 const WATCH_RETRY_MILLIS: u64 = 10_000;
 
-/// What is limited, by caller and by application.
+/// The limits in force, by caller and by application.
 pub(super) struct Limits {
     principal_appends: Option<Appends>,
     application_appends: Option<Appends>,

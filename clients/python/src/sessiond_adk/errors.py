@@ -116,7 +116,7 @@ class SessiondUnavailableError(SessiondError, ConnectionError):
 
 
 class SessiondUnauthenticatedError(SessiondError, PermissionError):
-    """The server does not accept the credentials: there are none, or they are unknown or have expired."""
+    """The server does not accept the credentials: they are missing, unknown or expired."""
 
 
 class SessiondPermissionDeniedError(SessiondError, PermissionError):

@@ -14,7 +14,7 @@ MetadataSource = Metadata | Callable[[], Metadata]
 
 
 class CallMetadata:
-    """Makes the metadata of an attempt. What the caller sets itself is not overwritten."""
+    """Makes the metadata of an attempt. Entries of the caller are not overwritten."""
 
     def __init__(self, source: MetadataSource, token_file: TokenFile | None) -> None:
         self._source = source

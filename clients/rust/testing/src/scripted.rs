@@ -54,7 +54,7 @@ impl ScriptedServer {
         self.calls.lock().unwrap().iter().map(|call| call.path.clone()).collect()
     }
 
-    /// What the calls so far have sent under a name, or "".
+    /// The values that the calls so far have sent under a name, or "".
     pub fn headers(&self, name: &str) -> Vec<String> {
         let text = |call: &Call| {
             call.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()

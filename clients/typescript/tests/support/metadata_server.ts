@@ -82,7 +82,7 @@ export class MetadataServer {
       : {code: this.refuse, details: 'refused'};
   }
 
-  /** What each call and watch has sent under a name. */
+  /** The value that each call and watch has sent under a name. */
   values(name: string): unknown[] {
     return this.seen.map(metadata => metadata.get(name).join());
   }

@@ -38,7 +38,7 @@ final class TraceContext implements ClientInterceptor {
     };
   }
 
-  /** What an interceptor of the caller's own has set stays. */
+  /** Entries of the caller's own interceptors stay. */
   private static void put(Metadata headers, String name, String value) {
     Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
     if (!headers.containsKey(key)) {

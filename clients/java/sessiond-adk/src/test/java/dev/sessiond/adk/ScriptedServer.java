@@ -69,7 +69,7 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
     return "127.0.0.1:" + server.getPort();
   }
 
-  /** What each call and watch has sent under a name, or "". */
+  /** The value that each call and watch has sent under a name, or "". */
   List<String> sent(String name) {
     Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
     return headers.stream().map(one -> one.containsKey(key) ? one.get(key) : "").toList();
