@@ -335,3 +335,26 @@ fn a_process_at_a_unix_socket_is_its_user() {
     let user = format!("uid:{}", rustix::process::getuid().as_raw());
     assert_eq!(principals(&log), names(&[("ListApplications", &user, "OK")]));
 }
+
+#[test]
+fn a_doctor_tells_whether_the_credential_is_accepted() {
+    let setting = Setting::new();
+    let server = setting.start(&[]);
+    let examine = |more: &[&str]| {
+        let arguments =
+            ["doctor", "--server", server.address(), "--store", "memory:", "-o", "json"];
+        let output = program(&[&arguments, more].concat(), "");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let found = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let found = found.filter(|found| found["check"] == "credential").collect::<Vec<_>>();
+        (output.status.code(), found[0].clone())
+    };
+    let (code, found) = examine(&[]);
+    assert_eq!((code, &found["result"]), (Some(1), &json!("error")));
+    let detail = found["detail"].as_str().unwrap();
+    assert!(detail.contains("CREDENTIAL_MISSING") && detail.contains("--token-file"), "{detail}");
+    let path = token_file(setting.folder.path(), "token", &setting.token);
+    let (code, found) = examine(&["--token-file", path.to_str().unwrap()]);
+    assert_eq!((code, &found["result"]), (Some(0), &json!("ok")));
+    server.stop();
+}

@@ -1,4 +1,4 @@
-//! The server by its own account: health, version, contract, clock.
+//! The server by its own account: health, credential, version, contract, clock.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
         failure::Failure,
         time,
     },
-    proto::DESCRIPTOR_SET,
+    proto::{DESCRIPTOR_SET, v1},
 };
 
 /// Beyond this a call over the loopback or a nearby network is slow.
@@ -64,6 +64,7 @@ pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Resu
         }
     };
     findings.push(health(&server, answer.ok()).await);
+    findings.push(credential(&server).await);
     findings.push(version(&metadata));
     findings.push(contract(&server).await);
     findings.push(clock(&metadata, time::now().seconds));
@@ -105,6 +106,25 @@ async fn health(server: &Server, whole: Option<Response<HealthCheckResponse>>) -
         names => {
             Finding::new("health", Outcome::Error, format!("NOT_SERVING: {}", names.join(", ")))
         }
+    }
+}
+
+/// Whether the server accepts calls with the credential of the flags, if it asks for one.
+async fn credential(server: &Server) -> Finding {
+    // A request without a session is at fault, so that nothing is read. The credential is looked at before the request.
+    let answer = server.sessions().get_session(v1::GetSessionRequest::default()).await;
+    match answer.map(drop) {
+        Err(status) if status.code() == Code::Unauthenticated => {
+            let detail = format!(
+                "{}. Pass --token-file, or --tls-cert and --tls-key",
+                Failure::from(status).text().trim_end_matches('.')
+            );
+            Finding::new("credential", Outcome::Error, detail)
+        }
+        Err(status) if status.code() != Code::InvalidArgument => {
+            Finding::new("credential", Outcome::Unknown, Failure::from(status).text())
+        }
+        _ => Finding::new("credential", Outcome::Ok, "accepted, or not asked for"),
     }
 }
 
