@@ -70,7 +70,7 @@ pub struct Submission {
 
 impl Submission {
     /// Answers. The caller may have gone.
-    pub fn answer(self, answer: Result<Answer, Error>) {
+    fn answer(self, answer: Result<Answer, Error>) {
         drop(self.reply.send(answer));
     }
 }
@@ -89,8 +89,18 @@ fn answer_all(metrics: &WriteMetrics, answered: Vec<(Submission, Result<Answer, 
     answered.into_iter().for_each(|(submission, answer)| submission.answer(answer));
 }
 
+/// Refuses the requests that need space. Returns their number.
+pub fn refuse_without_space(metrics: &WriteMetrics, group: &mut Vec<Submission>) -> u64 {
+    let needs_space =
+        |it: &mut Submission| !matches!(it.request, Request::Delete(_) | Request::Sweep);
+    let refused: Vec<_> = group.extract_if(.., needs_space).collect();
+    let count = refused.len() as u64;
+    refuse(metrics, refused, &Error::DiskFull);
+    count
+}
+
 /// Answers requests that were not executed.
-fn refuse(
+pub fn refuse(
     metrics: &WriteMetrics,
     submissions: impl IntoIterator<Item = Submission>,
     error: &Error,

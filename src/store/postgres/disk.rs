@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
 use super::{prelude::*, shared::Shared};
-use crate::{
-    commit::Request,
-    store::{Condition, group::Submission},
+use crate::store::{
+    Condition,
+    group::{Submission, refuse_without_space},
 };
 
 /// Time between two attempts to find space.
@@ -33,12 +33,8 @@ pub(super) fn admit(shared: &Shared, group: &mut Vec<Submission>) {
     if *shared.condition.borrow() != Condition::DiskFull {
         return;
     }
-    let needs_space =
-        |it: &mut Submission| !matches!(it.request, Request::Delete(_) | Request::Sweep);
-    for refused in group.extract_if(.., needs_space) {
-        refused.answer(Err(Error::DiskFull));
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-    }
+    let refused = refuse_without_space(&shared.options.metrics.writes, group);
+    shared.refused.fetch_add(refused, Ordering::Relaxed);
 }
 
 /// Learns that a group failed for lack of space.

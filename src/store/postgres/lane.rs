@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use tracing::error;
 
 use super::{disk, inbox::Inbox, prelude::*, routes::Route, shared::Shared, writer::Writer};
-use crate::store::group::{Submission, execute};
+use crate::store::group::{Submission, execute, refuse};
 
 /// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
 /// the last one.
@@ -81,7 +81,7 @@ impl Lane {
             self.inbox.take(&mut queued, usize::MAX, usize::MAX, false).await;
             let waiting = queued.into_iter().map(|(submission, _)| submission);
             let unreachable = Error::StoreUnavailable(Cause::new(failure));
-            group.drain(..).chain(waiting).for_each(|it| it.answer(Err(unreachable.clone())));
+            refuse(metrics, group.drain(..).chain(waiting), &unreachable);
         }
     }
 }

@@ -17,7 +17,11 @@ use tracing::{error, info, warn};
 use super::{file::beside, lock::FileLock, prelude::*};
 use crate::{
     commit::Request,
-    store::{Condition, group::Submission},
+    metrics::WriteMetrics,
+    store::{
+        Condition,
+        group::{Submission, refuse_without_space},
+    },
 };
 
 /// Bytes of the reserve: as many as a checkpoint may lengthen the database by, which deletions need before they free anything.
@@ -88,16 +92,11 @@ impl Disk {
     }
 
     /// While the disk is full, refuses the requests that need space, and gives up the reserve for a deletion.
-    pub(super) fn admit(&mut self, group: &mut Vec<Submission>, now: Time) {
+    pub(super) fn admit(&mut self, group: &mut Vec<Submission>, now: Time, metrics: &WriteMetrics) {
         if !self.is_full || self.find_space(now.secs()) {
             return;
         }
-        let needs_space =
-            |it: &mut Submission| !matches!(it.request, Request::Delete(_) | Request::Sweep);
-        for refused in group.extract_if(.., needs_space) {
-            refused.answer(Err(Error::DiskFull));
-            self.refused += 1;
-        }
+        self.refused += refuse_without_space(metrics, group);
         if group.iter().any(|it| matches!(it.request, Request::Delete(_))) {
             self.give_up();
         }

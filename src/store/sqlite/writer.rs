@@ -27,7 +27,7 @@ use crate::{
     metrics::{Histogram, Metrics},
     store::{
         Notifier,
-        group::{Backend, Failure, Submission, execute},
+        group::{Backend, Failure, Submission, execute, refuse},
         queue::Queue,
         spans,
     },
@@ -125,14 +125,14 @@ impl Writer {
         if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
             error!("the writer panicked, replacing its connection");
             self.broken = true;
-            refuse(group);
+            self.refuse_all(group);
         }
     }
 
     /// Executes a group, on a new connection if the one before broke, and does what is due after it.
     fn serve(&mut self, group: &mut Vec<Submission>) {
         let now = self.options.clock.now();
-        self.disk.admit(group, now);
+        self.disk.admit(group, now, &self.options.metrics.writes);
         if group.is_empty() {
             return;
         }
@@ -153,7 +153,7 @@ impl Writer {
         }
         if self.broken {
             // The next attempt is made for the next request.
-            return refuse(group);
+            return self.refuse_all(group);
         }
         self.shrink(self.options.cache_bytes);
         if sweeps || self.unlisted >= UNLISTED_EVENTS {
@@ -215,17 +215,17 @@ impl Writer {
         }
     }
 
+    /// Answers a group that was not executed, because the connection broke.
+    fn refuse_all(&self, group: &mut Vec<Submission>) {
+        let failure = Error::StoreUnavailable(Cause::new("the connection is replaced"));
+        refuse(&self.options.metrics.writes, group.drain(..), &failure);
+    }
+
     fn abort_at(&self, point: CrashPoint) {
         if self.options.crash == Some(Crash { point, at_commit: self.commits }) {
             std::process::abort();
         }
     }
-}
-
-/// Answers requests that were not executed.
-fn refuse(group: &mut Vec<Submission>) {
-    let failure = Error::StoreUnavailable(Cause::new("the connection is replaced"));
-    group.drain(..).for_each(|it| it.answer(Err(failure.clone())));
 }
 
 impl Backend for Writer {

@@ -41,3 +41,19 @@ fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
     assert_eq!((metrics.log_bytes.get(), metrics.uncheckpointed_bytes.get()), (logged, 0));
     assert_eq!(metrics.checkpoint(CheckpointThread::Writer).get_sample_count(), 1);
 }
+
+#[tokio::test]
+async fn appends_for_which_the_disk_has_no_space_have_failed() {
+    let metrics = Metrics::default();
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for request in [Request::Append(one("s", "1", &[])), Request::Delete(address("s"))] {
+        let (reply, answer) = oneshot::channel();
+        group.push(Submission { context: call(), request, reply });
+        answers.push(answer);
+    }
+    assert_eq!(group::refuse_without_space(&metrics.writes, &mut group), 1);
+    assert!(matches!(group[..], [Submission { request: Request::Delete(_), .. }]));
+    assert!(matches!(answers[0].try_recv(), Ok(Err(Error::DiskFull))));
+    let text = metrics.scrape().await.unwrap();
+    assert!(text.contains("sessiond_appends_total{outcome=\"failed\"} 1\n"), "{text}");
+}
