@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 
 use super::{
+    connect,
     fixture::Fixture,
     open_loop::{Offered, Rate, Refused, offer},
 };
@@ -23,10 +25,10 @@ pub struct FloodArgs {
     flood_token_file: Option<PathBuf>,
     /// flood: appends that the flooding caller begins in a second.
     #[arg(long, value_name = "N", default_value = "20000", value_parser = parse::positive)]
-    flood_rate: usize,
+    pub flood_rate: usize,
     /// flood: appends that the other caller begins in a second.
     #[arg(long, value_name = "N", default_value = "100", value_parser = parse::positive)]
-    modest_rate: usize,
+    pub modest_rate: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,26 +90,78 @@ impl FloodArgs {
     }
 }
 
-/// Measures the caller of few appends alone, after a warm-up, and then beside the other. Both have the deadline and the bound of `rate`.
+/// What the flooding caller needs. It has a thread, a runtime and connections of its own: a client that begins more than it can would delay
+/// the other's calls.
+pub struct Flood {
+    pub connect: ConnectArgs,
+    pub connections: usize,
+    pub app: String,
+    pub body_bytes: usize,
+    pub rate: Rate,
+    pub keep: bool,
+}
+
+impl Flood {
+    /// Floods once told to, and removes what it made. `None`: nobody told it.
+    fn run(
+        self,
+        ready: oneshot::Sender<()>,
+        begin: oneshot::Receiver<()>,
+    ) -> Result<Option<Offered>, Failure> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Failed(error.to_string()))?;
+        runtime.block_on(async {
+            let servers = connect(self.connections, &self.connect).await?;
+            let mut fixture = Fixture::new(servers, self.app.clone(), self.body_bytes);
+            let flooded = self.flood(&mut fixture, ready, begin).await;
+            let removed = if self.keep { Ok(()) } else { fixture.remove().await };
+            flooded.and_then(|flooded| removed.map(|()| flooded))
+        })
+    }
+
+    async fn flood(
+        &self,
+        fixture: &mut Fixture,
+        ready: oneshot::Sender<()>,
+        begin: oneshot::Receiver<()>,
+    ) -> Result<Option<Offered>, Failure> {
+        let keys = fixture.sessions("flood", 0..SESSIONS, 1).await?;
+        let many = fixture.appends(&keys);
+        // Whoever waits has gone if it fails.
+        let _ = ready.send(());
+        if begin.await.is_err() {
+            return Ok(None);
+        }
+        Ok(Some(offer(fixture.servers(), &many, self.rate).await))
+    }
+}
+
+/// Measures the caller of few appends alone, after a warm-up, and then beside the flood.
 pub async fn measure(
     modest: &mut Fixture,
-    flooding: &mut Fixture,
-    args: &FloodArgs,
-    rate: Rate,
+    flood: Flood,
+    slow: Rate,
     warmup: u64,
 ) -> Result<Report, Failure> {
     let keys = modest.sessions("modest", 0..SESSIONS, 1).await?;
     let few = modest.appends(&keys);
-    let keys = flooding.sessions("flood", 0..SESSIONS, 1).await?;
-    let many = flooding.appends(&keys);
-    let slow = Rate { per_second: args.modest_rate as f64, ..rate };
-    let fast = Rate { per_second: args.flood_rate as f64, ..rate };
     let progress = Progress::spinner("measuring flood");
-    offer(modest.servers(), &few, Rate { seconds: warmup, ..slow }).await;
-    let alone = offer(modest.servers(), &few, slow).await;
-    let (beside, flood) =
-        tokio::join!(offer(modest.servers(), &few, slow), offer(flooding.servers(), &many, fast));
+    let (ready, is_ready) = oneshot::channel();
+    let (begin, may_begin) = oneshot::channel();
+    let flooding = spawn_blocking(move || flood.run(ready, may_begin));
+    let measured = async {
+        is_ready.await.ok()?;
+        offer(modest.servers(), &few, Rate { seconds: warmup, ..slow }).await;
+        let alone = offer(modest.servers(), &few, slow).await;
+        begin.send(()).ok()?;
+        Some((alone, offer(modest.servers(), &few, slow).await))
+    };
+    let measured = measured.await;
+    let flooded = flooding.await.map_err(|error| Failure::Failed(error.to_string()))??;
     drop(progress);
+    let (Some((alone, beside)), Some(flood)) = (measured, flooded) else {
+        return Err(Failure::Failed("the flood has not begun".to_owned()));
+    };
     let flood_begun_per_second = flood.begun as f64 / flood.seconds;
     let [alone, beside, flood] = [alone, beside, flood].map(Latency::of);
     let p99_ratio = beside.p99_millis / alone.p99_millis.max(f64::EPSILON);

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use self::{
     fixture::{Fixture, KEYS},
-    flood::FloodArgs,
+    flood::{Flood, FloodArgs},
     load::{Call, Round},
     open_loop::Rate,
     overload::{Best, Memory, OverloadArgs},
@@ -133,7 +133,7 @@ enum Workload {
 }
 
 pub async fn run(args: BenchArgs) -> Result<(), Failure> {
-    let servers = connect(&args, &args.connect).await?;
+    let servers = connect(args.connections, &args.connect).await?;
     #[expect(clippy::disallowed_methods, reason = "the client's one place that makes an id")]
     let app = args.app.clone().unwrap_or_else(|| format!("bench-{}", Uuid::now_v7()));
     let fixture = Fixture::new(servers, app, args.body_bytes);
@@ -156,11 +156,11 @@ pub async fn run(args: BenchArgs) -> Result<(), Failure> {
     if bench.failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
-async fn connect(args: &BenchArgs, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
+async fn connect(connections: usize, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
     // A slow call is measured, not given up.
     let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
     let mut servers = Vec::new();
-    for _ in 0..args.connections {
+    for _ in 0..connections {
         servers.push(Server::connect(&connect).await?);
     }
     Ok(servers)
@@ -265,17 +265,16 @@ impl Bench<'_> {
                 self.print(&report, report.text())?;
             }
             Workload::Flood => {
-                let servers = connect(args, &args.flood.connect(&args.connect)).await?;
-                let app = format!("{}-flood", self.fixture.app());
-                let mut flooding = Fixture::new(servers, app, args.body_bytes);
-                let (flood, rate) = (&args.flood, self.rate(0.0));
-                let fixture = &mut self.fixture;
-                let measured =
-                    flood::measure(fixture, &mut flooding, flood, rate, args.warmup).await;
-                if !args.keep {
-                    flooding.remove().await?;
-                }
-                let report = measured?;
+                let flood = Flood {
+                    connect: args.flood.connect(&args.connect),
+                    connections: args.connections,
+                    app: format!("{}-flood", self.fixture.app()),
+                    body_bytes: args.body_bytes,
+                    rate: self.rate(args.flood.flood_rate as f64),
+                    keep: args.keep,
+                };
+                let slow = self.rate(args.flood.modest_rate as f64);
+                let report = flood::measure(&mut self.fixture, flood, slow, args.warmup).await?;
                 self.print(&report, report.text())?;
             }
         }
