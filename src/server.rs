@@ -3,6 +3,7 @@
 //! Tests start the server through here as well, with a future of their own as the signal.
 
 mod admin;
+mod admission;
 mod call_log;
 mod connections;
 mod expiry;

@@ -174,7 +174,7 @@ async fn preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn http() -> auto::Builder<TokioExecutor> {
+pub(super) fn http() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
     builder
         .http2()

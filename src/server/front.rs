@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
     Status,
@@ -20,23 +20,13 @@ use tonic::{
 use tonic_health::pb::health_server::HealthServer;
 
 use super::{
+    admission::Admission,
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
     traces::Traces,
 };
-use crate::{
-    access::Principal,
-    domain::error::{Bounded, Error},
-    rpc::status::of_transport,
-};
-
-/// Calls in flight, over all connections: as many as may wait in the store's queue of writes. More would not be done sooner. They are refused
-/// before their messages are read, which costs the least.
-const CALLS: usize = 4096;
-
-/// Milliseconds after which a retry makes sense: the time that as many writes take.
-const RETRY_AFTER_MILLIS: u64 = 200;
+use crate::{access::Principal, domain::error::Error, rpc::status::of_transport};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -50,8 +40,8 @@ pub struct Front {
     services: Arc<OnceLock<Routes>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
-    /// Places of calls. A stream gives its place back once it has begun.
-    places: Arc<Semaphore>,
+    /// A stream gives its place back once it has begun.
+    admission: Admission,
     notes: CallNotes,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
@@ -67,8 +57,8 @@ impl Front {
         notes: CallNotes,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
-        let places = Arc::new(Semaphore::new(CALLS));
-        Self { health, services, phase, in_flight, places, notes, caller: None, traces: None }
+        let admission = Admission::default();
+        Self { health, services, phase, in_flight, admission, notes, caller: None, traces: None }
     }
 
     /// The same with spans of sampled calls.
@@ -100,10 +90,9 @@ impl Front {
         let Some(services) = self.services.get() else {
             return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
         };
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            let (what, retry_after_millis) = (Bounded::Calls, RETRY_AFTER_MILLIS);
-            let error = Error::Overloaded { what, retry_after_millis };
-            return Box::pin(ready(Ok(refusal(&error).into_http())));
+        let Some(place) = self.admission.place() else {
+            let refused = self.admission.refuse(request);
+            return Box::pin(async move { Ok(refused.await) });
         };
         let request = if path.starts_with(REFLECTION) {
             let end = draining(self.phase.clone());
@@ -116,7 +105,7 @@ impl Front {
         let answer = services.clone().call(request);
         Box::pin(async move {
             let answer = answer.await;
-            drop(place);
+            place.done();
             answer
         })
     }
@@ -178,6 +167,10 @@ where
 
 /// The same answer, or our status in the place of the transport's.
 fn explained(answer: http::Response<Body>) -> http::Response<Body> {
+    // The transport's have no details.
+    if answer.headers().contains_key(Status::GRPC_STATUS_DETAILS) {
+        return answer;
+    }
     let refusal = Status::from_header_map(answer.headers());
     match refusal.as_ref().and_then(of_transport) {
         Some(status) => status.into_http(),
@@ -211,6 +204,8 @@ impl AsRef<[u8]> for Unwritten {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use tonic::codegen::Body as _;
     use tonic_types::StatusExt as _;
 
@@ -251,15 +246,16 @@ mod tests {
         let (mut front, _phase) = starting();
         assert!(front.services.set(Routes::default()).is_ok());
         let path = "/sessiond.v1.SessionService/GetSession";
-        let all = Arc::clone(&front.places).acquire_many_owned(CALLS as u32).await.unwrap();
+        let all: Vec<_> = iter::from_fn(|| front.admission.place()).collect();
         let told = call(&mut front, path, "\0").await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "calls");
         let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
         assert!(Status::from_header_map(told.headers()).is_none(), "health answers");
+        let more = 2 * all.len();
         drop(all);
-        for _ in 0..2 * CALLS {
+        for _ in 0..more {
             let told = call(&mut front, path, "\0").await;
             let status = Status::from_header_map(told.headers()).unwrap();
             assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its place back");

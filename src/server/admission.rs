@@ -1,0 +1,322 @@
+//! Admission of calls: as many as are done soon, and a refusal of all others that costs little.
+//!
+//! A call that waits longer than its client does is work for nothing, and under overload soon all work is. So the number of calls in
+//! flight follows what the server does: while many are in flight, those before a call and the time that it takes tell how many calls
+//! end in [`WAIT`].
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout};
+use tonic::{
+    body::Body,
+    codegen::http::{HeaderMap, Request, Response},
+};
+
+use super::health::refusal;
+use crate::domain::error::{Bounded, Error};
+
+/// Calls in flight at most, over all connections: as many as may wait in the store's queue of writes.
+const MOST_CALLS: usize = 4096;
+
+/// So many calls may always be in flight: a group of writes or two, and calls that wait for a slow client or a database.
+const FEWEST_CALLS: usize = 1024;
+
+/// The time that a call may take while many are in flight: a part of any deadline that clients use.
+const WAIT: Duration = Duration::from_millis(250);
+
+/// The weight of the newest call in the averages: a burst ends in about as many calls.
+const WEIGHT: f64 = 1.0 / 64.0;
+
+/// Milliseconds after which a retry makes sense: about as long as the calls in flight take.
+const RETRY_AFTER_MILLIS: u64 = 200;
+
+/// How long a refusal waits for the rest of its request. An answer before that has HTTP/2 count each later frame as an error of the
+/// client, and too many of them end the connection with all its calls.
+const REST: Duration = Duration::from_secs(1);
+
+#[derive(Clone)]
+pub struct Admission {
+    calls: Arc<Calls>,
+    /// The answer to a call too many: built once, because an overloaded server sends it often.
+    refusal: Arc<HeaderMap>,
+}
+
+struct Calls {
+    in_flight: AtomicUsize,
+    most: AtomicUsize,
+    averages: Mutex<Averages>,
+}
+
+/// Of the calls that began while many were in flight.
+#[derive(Default)]
+struct Averages {
+    before: f64,
+    seconds: f64,
+}
+
+/// A call in flight.
+pub struct Place {
+    calls: Arc<Calls>,
+    /// The calls in flight when it began, if they were many.
+    before: Option<(usize, Instant)>,
+    is_done: bool,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let (what, retry_after_millis) = (Bounded::Calls, RETRY_AFTER_MILLIS);
+        let refusal = refusal(&Error::Overloaded { what, retry_after_millis });
+        let (parts, ()) = refusal.into_http::<()>().into_parts();
+        let calls = Calls {
+            in_flight: AtomicUsize::new(0),
+            most: AtomicUsize::new(MOST_CALLS),
+            averages: Mutex::default(),
+        };
+        Self { calls: Arc::new(calls), refusal: Arc::new(parts.headers) }
+    }
+}
+
+impl Admission {
+    /// A place for a call, if one is free.
+    pub fn place(&self) -> Option<Place> {
+        let most = self.calls.most.load(Relaxed);
+        let one_more = |calls| (calls < most).then_some(calls + 1);
+        let before = self.calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        let before = (before >= FEWEST_CALLS / 2).then(|| (before, now()));
+        Some(Place { calls: Arc::clone(&self.calls), before, is_done: false })
+    }
+
+    /// The answer to a call for which no place is free. Its message is not decoded.
+    pub fn refuse(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static {
+        let mut answer = Response::new(Body::empty());
+        answer.headers_mut().clone_from(&self.refusal);
+        let mut body = request.into_body();
+        async move {
+            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+            // The messages of a stream may not end.
+            let _ = timeout(REST, rest).await;
+            answer
+        }
+    }
+}
+
+impl Calls {
+    /// Learns how long a call took before which others were in flight.
+    fn learn(&self, before: usize, took: Duration) {
+        let mut averages = self.averages.lock().unwrap_or_else(PoisonError::into_inner);
+        averages.before += WEIGHT * (before as f64 - averages.before);
+        averages.seconds += WEIGHT * (took.as_secs_f64() - averages.seconds);
+        let done_in_wait = averages.before / averages.seconds * WAIT.as_secs_f64();
+        self.most.store((done_in_wait as usize).clamp(FEWEST_CALLS, MOST_CALLS), Relaxed);
+    }
+}
+
+impl Place {
+    /// The call has its answer.
+    pub fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.calls.in_flight.fetch_sub(1, Relaxed);
+        let Some((before, began)) = self.before else { return };
+        let took = began.elapsed();
+        // Without an answer, its client has left. It would have taken at least as long.
+        if self.is_done || took > WAIT {
+            self.calls.learn(before, took);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures how long calls take")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        iter,
+        task::{Context, Poll},
+    };
+
+    use futures_util::stream::pending;
+    use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::{advance, pause},
+    };
+    use tonic::{
+        Code, Status,
+        codegen::{self, BoxFuture, Bytes, Service, StdError},
+    };
+
+    use super::*;
+    use crate::server::connections::http;
+
+    fn places(admission: &Admission, count: usize) -> Vec<Place> {
+        iter::repeat_with(|| admission.place().unwrap()).take(count).collect()
+    }
+
+    /// Fills all places. After this time all calls are done.
+    async fn take(admission: &Admission, time: Duration) {
+        let places: Vec<_> = iter::from_fn(|| admission.place()).collect();
+        assert!(places.len() >= FEWEST_CALLS);
+        advance(time).await;
+        places.into_iter().for_each(Place::done);
+    }
+
+    fn free(admission: &Admission) -> usize {
+        iter::from_fn(|| admission.place()).collect::<Vec<_>>().len()
+    }
+
+    #[tokio::test]
+    async fn calls_in_flight_are_as_many_as_end_in_time() {
+        pause();
+        let admission = Admission::default();
+        assert_eq!(free(&admission), MOST_CALLS, "at first, as many as may wait");
+        take(&admission, WAIT * 2).await;
+        let half = free(&admission);
+        assert!((MOST_CALLS * 2 / 5..MOST_CALLS / 2).contains(&half), "{half} end in time");
+        take(&admission, WAIT * 100).await;
+        assert_eq!(free(&admission), FEWEST_CALLS, "however slow they are");
+        take(&admission, WAIT / 4).await;
+        take(&admission, WAIT / 4).await;
+        assert_eq!(free(&admission), MOST_CALLS, "however fast they are");
+    }
+
+    #[tokio::test]
+    async fn calls_that_were_given_up_took_at_least_as_long() {
+        pause();
+        let admission = Admission::default();
+        take(&admission, WAIT * 100).await;
+        let soon = places(&admission, FEWEST_CALLS);
+        advance(WAIT / 100).await;
+        drop(soon);
+        assert_eq!(free(&admission), FEWEST_CALLS, "nobody knows how long they would have taken");
+        let admission = Admission::default();
+        let late = places(&admission, MOST_CALLS);
+        advance(WAIT * 100).await;
+        drop(late);
+        assert_eq!(free(&admission), FEWEST_CALLS);
+    }
+
+    #[tokio::test]
+    async fn slow_calls_among_few_say_nothing() {
+        pause();
+        let admission = Admission::default();
+        for _ in 0..100 {
+            let few = places(&admission, FEWEST_CALLS / 2);
+            advance(WAIT * 100).await;
+            few.into_iter().for_each(Place::done);
+        }
+        assert_eq!(free(&admission), MOST_CALLS);
+    }
+
+    /// A service that refuses every call.
+    #[derive(Clone)]
+    struct Refusing(Admission);
+
+    impl<B> Service<Request<B>> for Refusing
+    where
+        B: codegen::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError>,
+    {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<Response<Body>, Infallible>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<B>) -> Self::Future {
+            let refused = self.0.refuse(request.map(Body::new));
+            Box::pin(async move { Ok(refused.await) })
+        }
+    }
+
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
+
+    /// A frame of HTTP/2.
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    /// Kinds and payloads of the frames in these bytes.
+    fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+        let mut frames = Vec::new();
+        while let Some((head, rest)) = bytes.split_at_checked(9) {
+            let length =
+                usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            frames.push((head[3], &rest[..length]));
+            bytes = &rest[length..];
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn a_connection_outlives_refusals_whose_messages_come_late() {
+        const CALLS: u32 = 500;
+        const ROUNDS: u32 = 6;
+        pause();
+        let refuse = TowerToHyperService::new(Refusing(Admission::default()));
+        let (mut client, server) = duplex(1 << 20);
+        let served = tokio::spawn(async move {
+            http()
+                .serve_connection(TokioIo::new(server), refuse)
+                .await
+                .map_err(|error| error.to_string())
+        });
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        client.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let mut answered = Vec::new();
+        for round in 0..ROUNDS {
+            let streams = (0..CALLS).map(|call| 2 * (round * CALLS + call) + 1);
+            let ask: Vec<_> = streams
+                .clone()
+                .flat_map(|stream| frame(HEADERS, 4, stream, b"\x83\x86\x84"))
+                .collect();
+            let message: Vec<_> =
+                streams.flat_map(|stream| frame(DATA, 1, stream, b"late")).collect();
+            for part in [ask, message] {
+                client.write_all(&part).await.unwrap();
+                // Until the server has nothing left to do: only then the clock moves.
+                while let Ok(read) = timeout(REST / 2, client.read_buf(&mut answered)).await {
+                    assert_ne!(read.unwrap(), 0, "{:?}", served.is_finished());
+                }
+            }
+        }
+        let frames = frames(&answered);
+        let kinds = |kind| frames.iter().filter(|frame| frame.0 == kind).count();
+        assert_eq!((kinds(HEADERS), kinds(GOAWAY)), ((CALLS * ROUNDS) as usize, 0));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_does_not_wait_for_a_stream_without_end() {
+        pause();
+        let admission = Admission::default();
+        let endless = axum::body::Body::from_stream(pending::<Result<Bytes, Infallible>>());
+        let refused = admission.refuse(Request::new(Body::new(endless)));
+        let refused = timeout(REST * 2, refused).await.unwrap();
+        let status = Status::from_header_map(refused.headers()).unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+    }
+}
