@@ -1,5 +1,7 @@
 //! The policy's file: TOML.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use serde::Deserialize;
 
 use super::policy::{Policy, Rule, SUBJECT, UserRule};
@@ -64,7 +66,7 @@ fn rule(entry: Entry, name: String) -> Result<Rule, String> {
     Ok(Rule {
         name,
         principals: patterns("principals", principals)?,
-        applications: patterns("applications", applications)?,
+        applications: patterns("applications", applications)?.into(),
         users: match users {
             Selector::Word(word) => match word.as_str() {
                 "*" => UserRule::Fixed(Users::All),
@@ -94,7 +96,8 @@ fn rule(entry: Entry, name: String) -> Result<Rule, String> {
                     UserId::new(id.as_str())
                         .map_err(|_| format!("'{id}' is no user id. Write 1 to 512 bytes."))
                 };
-                UserRule::Fixed(Users::Only(ids.into_iter().map(id).collect::<Result<_, _>>()?))
+                let ids: BTreeSet<_> = ids.into_iter().map(id).collect::<Result<_, _>>()?;
+                UserRule::Fixed(Users::Only(Arc::new(ids)))
             }
             Selector::Claim(Claim { claim }) => UserRule::Claim(claim),
         },
@@ -129,7 +132,7 @@ fn right(text: &str) -> Result<Right, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::{

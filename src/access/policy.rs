@@ -1,6 +1,6 @@
 //! Policies: rules, and what they give a caller.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::sync::watch;
 
@@ -22,7 +22,8 @@ pub struct Rule {
     /// Its name, or its place in the file.
     pub name: String,
     pub principals: Vec<Pattern>,
-    pub applications: Vec<Pattern>,
+    /// Shared with the permissions that it gives, which every call asks for.
+    pub applications: Arc<[Pattern]>,
     pub users: UserRule,
     pub rights: Rights,
 }
@@ -42,7 +43,8 @@ pub const SUBJECT: &str = "sub";
 impl Policy {
     pub fn permissions(&self, principal: &Principal) -> Permissions {
         let rules = self.rules.iter().filter_map(|rule| rule.permission(principal));
-        let listed = Listed { principal: principal.to_string(), permissions: rules.collect() };
+        let listed =
+            Listed { principal: principal.name().to_owned(), permissions: rules.collect() };
         Permissions::Listed(Arc::new(listed))
     }
 }
@@ -53,14 +55,18 @@ impl Rule {
         let names = |name: &str| self.principals.iter().any(|pattern| pattern.matches(name));
         let aliases =
             || principal.identity().is_some_and(|it| it.aliases.iter().any(|it| names(it)));
-        if !names(&principal.to_string()) && !aliases() {
+        if !names(principal.name()) && !aliases() {
             return None;
         }
         let users = match &self.users {
             UserRule::Fixed(users) => users.clone(),
-            UserRule::Claim(claim) => Users::Only([claimed(principal.identity()?, claim)?].into()),
+            UserRule::Claim(claim) => {
+                let user = claimed(principal.identity()?, claim)?;
+                Users::Only(Arc::new(BTreeSet::from([user])))
+            }
         };
-        Some(Permission { applications: self.applications.clone(), users, rights: self.rights })
+        let applications = Arc::clone(&self.applications);
+        Some(Permission { applications, users, rights: self.rights })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The identity of a caller, as the edge has established it.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::domain::time::Time;
 
@@ -36,14 +36,8 @@ impl Principal {
         }
     }
 
-    /// The name in logs.
+    /// The name in logs, messages and policies.
     pub fn name(&self) -> &str {
         self.identity().map_or("local", |identity| &identity.name)
-    }
-}
-
-impl fmt::Display for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

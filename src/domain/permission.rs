@@ -87,7 +87,7 @@ impl fmt::Display for Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Users {
     All,
-    Only(BTreeSet<UserId>),
+    Only(Arc<BTreeSet<UserId>>),
 }
 
 impl Users {
@@ -102,7 +102,7 @@ impl Users {
 /// Rights on some users of some applications.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permission {
-    pub applications: Vec<Pattern>,
+    pub applications: Arc<[Pattern]>,
     pub users: Users,
     pub rights: Rights,
 }
@@ -185,14 +185,14 @@ impl Permissions {
                 Users::Only(users) => all.extend(users.iter().cloned()),
             }
         }
-        Ok(Users::Only(all))
+        Ok(Users::Only(Arc::new(all)))
     }
 
     /// The applications on which a right is there, at least one pattern; `None`: all.
     pub fn applications(&self, right: Right) -> Result<Option<Vec<Pattern>>, Denial> {
         let Self::Listed(listed) = self else { return Ok(None) };
         let permissions = listed.permissions.iter().filter(|it| it.rights.has(right));
-        let patterns: Vec<_> = permissions.flat_map(|it| it.applications.clone()).collect();
+        let patterns: Vec<_> = permissions.flat_map(|it| it.applications.iter().cloned()).collect();
         if patterns.is_empty() {
             let principal = listed.principal.clone();
             let (app_name, user_id) = (None, None);

@@ -47,7 +47,7 @@ impl Gate {
             self.store.list_users(UsersQuery { app_name, after, max_items })
         };
         let after = after.map(|user| user.to_string());
-        let seen = seen.into_iter().map(|user| Pattern::Exact(user.to_string())).collect();
+        let seen = seen.iter().map(|user| Pattern::Exact(user.to_string())).collect();
         let names = in_ranges(ranges(seen), after, max_items, UserId::as_str, list);
         in_time(context, names).await
     }

@@ -37,7 +37,7 @@ impl Gate {
         }
         match permissions.users(Right::Read, &query.app_name)? {
             Users::All => in_time(context, self.store.list_sessions(query)).await,
-            Users::Only(users) => in_time(context, merged(&*self.store, &query, users)).await,
+            Users::Only(users) => in_time(context, merged(&*self.store, &query, &users)).await,
         }
     }
 }
@@ -46,11 +46,11 @@ impl Gate {
 async fn merged(
     store: &dyn Store,
     query: &SessionsQuery,
-    users: BTreeSet<UserId>,
+    users: &BTreeSet<UserId>,
 ) -> Result<SessionPage, Error> {
     let piece_bytes = query.max_bytes / users.len().max(1);
     let mut lists: Vec<_> =
-        users.into_iter().map(|user| UserList::behind(query.after.as_ref(), user)).collect();
+        users.iter().map(|user| UserList::behind(query.after.as_ref(), user.clone())).collect();
     let mut page = SessionPage { sessions: Vec::new(), rest: None };
     let mut budget = Budget::new(query.max_items, query.max_bytes);
     loop {
