@@ -84,8 +84,13 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
     let notes = CallNotes { log: config.log_calls, calls };
     let traces = Traces::from_environment();
-    let front = Front::new(Arc::clone(&services), phase.subscribe(), in_flight.clone(), notes);
-    let front = front.with_traces(traces.clone());
+    let front = Front::new(
+        Arc::clone(&services),
+        phase.subscribe(),
+        in_flight.clone(),
+        notes,
+        traces.clone(),
+    );
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let serving = tokio::spawn(connections::serve(listener, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);

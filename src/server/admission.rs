@@ -41,11 +41,10 @@ const RETRY_AFTER_MILLIS: u64 = 200;
 /// client, and too many of them end the connection with all its calls.
 const REST: Duration = Duration::from_secs(1);
 
-#[derive(Clone)]
 pub struct Admission {
     calls: Arc<Calls>,
     /// The answer to a call too many: built once, because an overloaded server sends it often.
-    refusal: Arc<HeaderMap>,
+    refusal: HeaderMap,
 }
 
 struct Calls {
@@ -79,7 +78,7 @@ impl Default for Admission {
             most: AtomicUsize::new(MOST_CALLS),
             averages: Mutex::default(),
         };
-        Self { calls: Arc::new(calls), refusal: Arc::new(parts.headers) }
+        Self { calls: Arc::new(calls), refusal: parts.headers }
     }
 }
 
@@ -228,7 +227,7 @@ mod tests {
 
     /// A service that refuses every call.
     #[derive(Clone)]
-    struct Refusing(Admission);
+    struct Refusing(Arc<Admission>);
 
     impl<B> Service<Request<B>> for Refusing
     where
@@ -277,7 +276,7 @@ mod tests {
         const CALLS: u32 = 500;
         const ROUNDS: u32 = 6;
         pause();
-        let refuse = TowerToHyperService::new(Refusing(Admission::default()));
+        let refuse = TowerToHyperService::new(Refusing(Arc::default()));
         let (mut client, server) = duplex(1 << 20);
         let served = tokio::spawn(async move {
             http()

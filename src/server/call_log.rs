@@ -28,7 +28,7 @@ use crate::{
 const PATH_CHARS: usize = 128;
 
 /// The notes to take of calls.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct CallNotes {
     pub log: bool,
     pub calls: Option<Arc<Calls>>,

@@ -77,7 +77,7 @@ pub async fn serve(listener: Listener, edge: Edge, phase: watch::Receiver<Phase>
         };
         match accepted {
             Ok((halves, tls)) => {
-                let (front, phase, watcher) = (front.clone(), phase.clone(), connections.watcher());
+                let (phase, watcher) = (phase.clone(), connections.watcher());
                 match tls {
                     None => {
                         let front = front.with_caller(match &halves.0 {
@@ -87,7 +87,8 @@ pub async fn serve(listener: Listener, edge: Edge, phase: watch::Receiver<Phase>
                         tokio::spawn(connection(halves, front, phase, watcher))
                     }
                     Some(tls) => {
-                        let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
+                        let (front, authenticator) = (front.clone(), Arc::clone(&authenticator));
+                        let edge = Edge { front, authenticator };
                         tokio::spawn(encrypted(tls, halves, edge, phase, watcher))
                     }
                 };
@@ -239,8 +240,8 @@ mod tests {
         pause();
         let phase = watch::Sender::new(Phase::Open(Condition::Ready));
         let front = || {
-            let services = Default::default();
-            Front::new(services, phase.subscribe(), TaskTracker::new(), Default::default())
+            let (services, notes) = Default::default();
+            Front::new(services, phase.subscribe(), TaskTracker::new(), notes, None)
         };
         let watcher = || GracefulShutdown::new().watcher();
         let began = Instant::now();

@@ -33,9 +33,16 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 /// A reflection call lasts as long as its client keeps it open, so a shutdown ends it.
 const REFLECTION: &str = "/grpc.reflection.";
 
-/// Passes calls to the services once they are there.
+/// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
 pub struct Front {
+    shared: Arc<Shared>,
+    /// `None`: every caller of the connection is local.
+    caller: Option<Arc<Caller>>,
+}
+
+/// What all connections share.
+struct Shared {
     health: HealthServer<PhaseHealth>,
     services: Arc<OnceLock<Routes>>,
     phase: watch::Receiver<Phase>,
@@ -43,8 +50,7 @@ pub struct Front {
     /// A stream gives its place back once it has begun.
     admission: Admission,
     notes: CallNotes,
-    /// `None`: every caller of the connection is local.
-    caller: Option<Arc<Caller>>,
+    /// `None`: no call has spans.
     traces: Option<Traces>,
 }
 
@@ -55,20 +61,17 @@ impl Front {
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
         notes: CallNotes,
+        traces: Option<Traces>,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()));
         let admission = Admission::default();
-        Self { health, services, phase, in_flight, admission, notes, caller: None, traces: None }
-    }
-
-    /// The same with spans of sampled calls.
-    pub fn with_traces(self, traces: Option<Traces>) -> Self {
-        Self { traces, ..self }
+        let shared = Shared { health, services, phase, in_flight, admission, notes, traces };
+        Self { shared: Arc::new(shared), caller: None }
     }
 
     /// The same for the calls of one connection.
-    pub fn with_caller(self, caller: Option<Arc<Caller>>) -> Self {
-        Self { caller, ..self }
+    pub fn with_caller(&self, caller: Option<Arc<Caller>>) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller }
     }
 
     /// The principal of a call. Health and reflection tell everybody the same.
@@ -81,11 +84,13 @@ impl Front {
             _ => Ok(Principal::Local),
         }
     }
+}
 
-    fn route(&mut self, request: http::Request<Body>) -> Answer {
+impl Shared {
+    fn route(&self, request: http::Request<Body>) -> Answer {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
-            return self.health.call(request);
+            return self.health.clone().call(request);
         }
         let Some(services) = self.services.get() else {
             return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
@@ -128,26 +133,27 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Answer {
-        let token = self.in_flight.token();
+        let shared = &self.shared;
+        let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
-        let mut log = self.notes.begin(request.uri().path(), principal.as_ref().ok());
+        let mut log = shared.notes.begin(request.uri().path(), principal.as_ref().ok());
         if let Some(log) = &log {
             request = log.request(request);
         }
         // Nobody without a credential makes spans.
-        let traces = self.traces.as_ref().filter(|_| principal.is_ok());
+        let traces = shared.traces.as_ref().filter(|_| principal.is_ok());
         let traced = traces.and_then(|traces| traces.begin(&request));
         if let Some(traced) = &traced {
             request = traced.request(request);
         }
         let answer = match principal {
-            Ok(Principal::Local) => self.route(request),
+            Ok(Principal::Local) => shared.route(request),
             Ok(principal) => {
                 request.extensions_mut().insert(principal);
                 // Nobody behind this needs the token, so nobody can log it.
                 request.headers_mut().remove(http::header::AUTHORIZATION);
-                self.route(request)
+                shared.route(request)
             }
             Err(error) => Box::pin(ready(Ok(refusal(&error).into_http()))),
         };
@@ -216,7 +222,7 @@ mod tests {
     fn starting() -> (Front, watch::Sender<Phase>) {
         let phase = watch::Sender::new(Phase::Starting);
         let notes = CallNotes { log: true, calls: None };
-        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes);
+        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes, None);
         (front, phase)
     }
 
@@ -244,9 +250,9 @@ mod tests {
     #[tokio::test]
     async fn a_call_too_many_is_refused_before_its_message_is_read() {
         let (mut front, _phase) = starting();
-        assert!(front.services.set(Routes::default()).is_ok());
+        assert!(front.shared.services.set(Routes::default()).is_ok());
         let path = "/sessiond.v1.SessionService/GetSession";
-        let all: Vec<_> = iter::from_fn(|| front.admission.place()).collect();
+        let all: Vec<_> = iter::from_fn(|| front.shared.admission.place()).collect();
         let told = call(&mut front, path, "\0").await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
@@ -275,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_in_flight_until_its_answer_is_written() {
         let (mut front, _phase) = starting();
-        let in_flight = front.in_flight.clone();
+        let in_flight = front.shared.in_flight.clone();
         let mut told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
         let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(told);
