@@ -98,9 +98,14 @@ impl Policies {
         }
     }
 
-    /// Whether another policy has come into force since the last [`Policies::changed`].
-    pub fn have_changed(&self) -> bool {
-        self.0.as_ref().is_some_and(|policy| policy.has_changed().unwrap_or(false))
+    /// Whether another policy has come into force since this or [`Policies::changed`] last reported one.
+    pub fn take_change(&mut self) -> bool {
+        let Some(policy) = &mut self.0 else { return false };
+        let has_changed = policy.has_changed().unwrap_or(false);
+        if has_changed {
+            policy.mark_unchanged();
+        }
+        has_changed
     }
 
     /// Waits until another policy is in force. Without a policy that is never.
@@ -113,5 +118,29 @@ impl Policies {
         if changed.is_none() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_reported_once() {
+        let policy = watch::Sender::new(Arc::new(Policy::default()));
+        let mut policies = Policies::of(policy.subscribe());
+        assert!(!policies.take_change());
+        policy.send_replace(Arc::default());
+        let mut late = policies.clone();
+        assert!(policies.take_change());
+        assert!(!policies.take_change());
+        assert!(policies.changed().now_or_never().is_none());
+        assert!(late.changed().now_or_never().is_some());
+        assert!(!late.take_change());
+        policy.send_replace(Arc::default());
+        assert!(policies.take_change() && late.take_change());
+        assert!(!Policies::open().take_change());
     }
 }

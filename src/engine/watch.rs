@@ -91,6 +91,17 @@ pub struct Watch {
     _place: WatchPlace,
 }
 
+/// What ended the wait of a watch.
+enum Wake {
+    Drain,
+    /// Another policy is in force.
+    Policy,
+    /// There may be something to read.
+    Commit,
+    /// No message was sent for a while.
+    Heartbeat,
+}
+
 impl Engine {
     /// Starts a watch. Errors here are those of the call. Later ones end the stream.
     pub async fn watch(
@@ -204,8 +215,8 @@ impl Watch {
                 return Err(Error::Draining);
             }
             // A slow reader gets nothing more of what was read by an earlier policy.
-            if self.policies.have_changed() {
-                self.engine.store.check(&self.context, &mut self.query())?;
+            if self.policies.take_change() {
+                self.check()?;
             }
             if let Some(item) = self.ready.pop_front() {
                 return Ok(item);
@@ -217,10 +228,20 @@ impl Watch {
                 self.caught_up = true;
                 return Ok((WatchItem::CaughtUp, self.position));
             }
-            if self.complete && !self.wait(heartbeat.as_mut()).await {
-                // Nothing was read meanwhile, and a credential ends without a sign.
-                self.engine.store.check(&self.context, &mut self.query())?;
-                return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
+            if self.complete {
+                match self.wait(heartbeat.as_mut()).await {
+                    Wake::Commit => {}
+                    Wake::Drain => return Err(Error::Draining),
+                    Wake::Policy => {
+                        self.check()?;
+                        continue;
+                    }
+                    Wake::Heartbeat => {
+                        // Nothing was read meanwhile, and a credential ends without a sign.
+                        self.check()?;
+                        return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
+                    }
+                }
             }
             if !self.read().await? {
                 return Ok((WatchItem::SessionDeleted, self.position));
@@ -259,6 +280,11 @@ impl Watch {
         Ok(true)
     }
 
+    /// Whether the caller may still read what it watches.
+    fn check(&self) -> Result<(), Error> {
+        self.engine.store.check(&self.context, &mut self.query())
+    }
+
     /// A read of the next page.
     fn query(&self) -> WatchQuery {
         WatchQuery {
@@ -269,19 +295,17 @@ impl Watch {
         }
     }
 
-    /// Waits until there may be something to read (true) or the heartbeat is due (false).
-    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> bool {
+    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> Wake {
         let left = self.expire_time.map(|at| self.engine.now().until(at));
         let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
         // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
         tokio::select! {
             biased;
-            () = self.engine.draining.cancelled() => true,
-            // The next read asks the new one.
-            () = self.policies.changed() => true,
-            _ = select_all(changed) => true,
-            () = sleep(left.unwrap_or_default()), if left.is_some() => true,
-            () = heartbeat => false,
+            () = self.engine.draining.cancelled() => Wake::Drain,
+            () = self.policies.changed() => Wake::Policy,
+            _ = select_all(changed) => Wake::Commit,
+            () = sleep(left.unwrap_or_default()), if left.is_some() => Wake::Commit,
+            () = heartbeat => Wake::Heartbeat,
         }
     }
 }
