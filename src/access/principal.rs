@@ -41,3 +41,9 @@ impl Principal {
         self.identity().map_or("local", |identity| &identity.name)
     }
 }
+
+impl Identity {
+    pub fn has_expired(&self, now: Time) -> bool {
+        self.expire_time.is_some_and(|end| end <= now)
+    }
+}

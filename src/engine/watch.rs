@@ -122,9 +122,9 @@ impl Engine {
         let lag = self.lags.begin(&subscriptions);
         // A watch from a cursor or from now needs the position alone.
         let keys = (from != WatchFrom::Snapshot).then(Vec::new);
-        let query = StateQuery { scope: scope.clone(), keys };
+        let mut query = StateQuery { scope: scope.clone(), keys };
         // Before anything is read, so that a watch too many costs little.
-        let place = self.store.watch_place(context, &query)?;
+        let place = self.store.watch_place(context, &mut query)?;
         let StateView { state, position: present, info } =
             self.store.read_state(context, query).await?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);

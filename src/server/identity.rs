@@ -134,7 +134,7 @@ impl Caller {
             (None, Some(own)) => own.clone().map_err(Error::CredentialInvalid)?,
             (None, None) => return Err(Error::CredentialMissing),
         };
-        if identity.expire_time.is_some_and(|end| end <= authenticator.clock.now()) {
+        if identity.has_expired(authenticator.clock.now()) {
             return Err(Error::CredentialExpired);
         }
         Ok(Principal::Identified(identity))

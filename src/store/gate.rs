@@ -97,8 +97,8 @@ impl Gate {
         if context.is_expired(Instant::now()) {
             return Err(Error::ExpiredInQueue);
         }
-        let end = context.principal.identity().and_then(|identity| identity.expire_time);
-        match end.is_some_and(|end| end <= SystemClock.now()) {
+        let identity = context.principal.identity();
+        match identity.is_some_and(|identity| identity.has_expired(SystemClock.now())) {
             true => Err(Error::CredentialExpired),
             false => Ok(self.policies.permissions(&context.principal)),
         }
@@ -106,7 +106,7 @@ impl Gate {
 
     /// The request, narrowed to what its caller may see. Errors: [`Error::PermissionDenied`].
     fn admit<T: Guarded>(&self, context: &RequestContext, mut request: T) -> Result<T, Error> {
-        request.guard(&self.permissions(context)?)?;
+        self.check(context, &mut request)?;
         Ok(request)
     }
 
@@ -170,9 +170,9 @@ impl Gate {
     pub fn watch_place(
         &self,
         context: &RequestContext,
-        query: &StateQuery,
+        query: &mut StateQuery,
     ) -> Result<WatchPlace, Error> {
-        let query = self.admit(context, query.clone())?;
+        self.check(context, query)?;
         self.limits.watch(&context.principal, query.scope.app_name())
     }
 

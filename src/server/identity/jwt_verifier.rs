@@ -54,7 +54,7 @@ impl JwtVerifier {
             return Ok(Arc::clone(known));
         }
         let identity = self.check(token, now).map_err(Error::CredentialInvalid)?;
-        if has_expired(&identity, now) {
+        if identity.has_expired(now) {
             return Err(Error::CredentialExpired);
         }
         let identity = Arc::new(identity);
@@ -86,7 +86,7 @@ impl JwtVerifier {
     fn keep(&self, hash: TokenHash, identity: Arc<Identity>, now: Time) {
         let mut kept = self.kept();
         if kept.len() >= KEPT {
-            kept.retain(|_, identity| !has_expired(identity, now));
+            kept.retain(|_, identity| !identity.has_expired(now));
         }
         if kept.len() >= KEPT {
             // All are in use. Those that come again are verified again.
@@ -94,10 +94,6 @@ impl JwtVerifier {
         }
         kept.insert(hash, identity);
     }
-}
-
-fn has_expired(identity: &Identity, now: Time) -> bool {
-    identity.expire_time.is_some_and(|end| end <= now)
 }
 
 #[cfg(test)]
