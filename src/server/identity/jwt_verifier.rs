@@ -32,11 +32,10 @@ pub struct JwtVerifier {
 
 pub fn load(path: &Path, issuer: &str, audience: &str) -> Result<Reloaded<JwtVerifier>, String> {
     let (issuer, audience) = (issuer.to_owned(), audience.to_owned());
-    let files = vec![NamedFile::new("--jwt-keys", path)];
-    Reloaded::load("jwt_keys", files, move |files, contents| {
-        let keys = contents.first().ok_or("it is missing").and_then(|it| jwt_keys::parse(it));
-        let keys = keys.map_err(|cause| {
-            format!("{} Pass a JWKS or PEM file with public keys.", files[0].refused(cause))
+    let file = NamedFile::new("--jwt-keys", path);
+    Reloaded::load_one("jwt_keys", file, move |file, content| {
+        let keys = jwt_keys::parse(content).map_err(|cause| {
+            format!("{} Pass a JWKS or PEM file with public keys.", file.refused(cause))
         })?;
         let expected = Expected { issuer: issuer.clone(), audience: audience.clone() };
         Ok(JwtVerifier::new(keys, expected))

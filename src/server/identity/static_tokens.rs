@@ -49,11 +49,9 @@ struct Entry {
 }
 
 pub fn load(path: &Path) -> Result<Reloaded<StaticTokens>, String> {
-    let files = vec![NamedFile::new("--token-hashes", path)];
-    Reloaded::load("tokens", files, |files, contents| {
-        let parsed = contents.first().ok_or_else(|| "it is missing".to_owned());
-        parsed.and_then(|content| parse(content)).map_err(|cause| {
-            format!("{} Print entries with `sessiond token hash`.", files[0].refused(&cause))
+    Reloaded::load_one("tokens", NamedFile::new("--token-hashes", path), |file, content| {
+        parse(content).map_err(|cause| {
+            format!("{} Print entries with `sessiond token hash`.", file.refused(&cause))
         })
     })
 }
