@@ -5,13 +5,13 @@ use std::io::{self, Read as _, Write as _};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use clap::Subcommand;
 use prost_types::Timestamp;
-use ring::{
-    digest::{SHA256, digest},
-    rand::{SecureRandom as _, SystemRandom},
-};
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::{bearer, failure::Failure, time};
-use crate::domain::json::Json;
+use crate::domain::{
+    bearer::{NAME_RULE, TokenHash, is_name},
+    json::Json,
+};
 
 /// Random bytes of a new token: 256 bits.
 const RANDOM_BYTES: usize = 32;
@@ -79,12 +79,8 @@ fn entry(
     content: &str,
 ) -> Result<String, Failure> {
     let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
-    for text in [Some(name), user].into_iter().flatten() {
-        if text.is_empty() || text.chars().count() > 256 || text.contains(char::is_control) {
-            return usage(
-                "name and user have 1 to 256 characters, none of them a control character",
-            );
-        }
+    if !is_name(name) || !user.is_none_or(is_name) {
+        return usage(NAME_RULE);
     }
     let Some(token) = bearer::token(content) else {
         return usage(
@@ -94,11 +90,10 @@ fn entry(
     if token.len() < LEAST_CHARS {
         return usage("the token is too short to be random. Make one with `sessiond token new`");
     }
-    let hash = digest(&SHA256, token.as_bytes());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = TokenHash::of(token);
     // Without control characters a string of JSON is one of TOML.
     let quoted = |text: &str| Json::string(text).into_string();
-    let mut entry = format!("[[token]]\nname = {}\nsha256 = \"{hex}\"\n", quoted(name));
+    let mut entry = format!("[[token]]\nname = {}\nsha256 = \"{hash}\"\n", quoted(name));
     if let Some(expires) = expires {
         entry += &format!("expires = {expires}\n");
     }

@@ -31,6 +31,7 @@ macro_rules! named {
     };
 }
 
+pub mod bearer;
 pub mod delta;
 pub mod error;
 pub mod event;

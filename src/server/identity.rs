@@ -9,7 +9,6 @@ mod jwt;
 mod jwt_keys;
 mod jwt_verifier;
 mod static_tokens;
-mod token_hash;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +20,10 @@ use super::reload::{Reload, Reloaded};
 use crate::{
     access::{Identity, Principal},
     config::IdentityArgs,
-    domain::error::{CredentialFault, Error},
+    domain::{
+        bearer::TokenHash,
+        error::{CredentialFault, Error},
+    },
     store::{Clock, SystemClock},
 };
 use jwt_verifier::JwtVerifier;
@@ -109,7 +111,7 @@ impl Authenticator {
 
     /// The holder of a token.
     fn holder(&self, token: &str) -> Result<Arc<Identity>, Error> {
-        let hash = token_hash::of(token);
+        let hash = TokenHash::of(token);
         if let Some(known) = self.static_tokens.as_ref().and_then(|all| all.current().holder(&hash))
         {
             return Ok(known);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::jwt_keys::Algorithm;
 use crate::{
-    access::Identity,
+    access::{Identity, SUBJECT},
     domain::{error::CredentialFault, time::Time},
 };
 
@@ -101,8 +101,8 @@ pub fn identity(
         }
     }
     let fits = |text: &str| !text.is_empty() && text.len() <= CLAIM_BYTES;
-    let subject = text("sub").filter(|subject| fits(subject)).ok_or(CredentialFault::Claims)?;
-    let mut kept = BTreeMap::from([("sub".to_owned(), subject.to_owned())]);
+    let subject = text(SUBJECT).filter(|subject| fits(subject)).ok_or(CredentialFault::Claims)?;
+    let mut kept = BTreeMap::from([(SUBJECT.to_owned(), subject.to_owned())]);
     for (name, value) in &claims {
         if let Value::String(value) = value
             && kept.len() < CLAIMS

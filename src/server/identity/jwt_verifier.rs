@@ -10,11 +10,11 @@ use super::{
     super::reload::{NamedFile, Reloaded},
     jwt::{self, Expected},
     jwt_keys::{self, Key},
-    token_hash::TokenHash,
 };
 use crate::{
     access::Identity,
     domain::{
+        bearer::TokenHash,
         error::{CredentialFault, Error},
         time::Time,
     },

@@ -12,14 +12,14 @@ use prost_types::Timestamp;
 use serde::Deserialize;
 use toml::value::Datetime;
 
-use super::{
-    super::reload::{NamedFile, Reloaded},
-    token_hash::TokenHash,
+use super::super::reload::{NamedFile, Reloaded};
+use crate::{
+    access::{Identity, SUBJECT},
+    domain::{
+        bearer::{NAME_RULE, TokenHash, is_name},
+        time::Time,
+    },
 };
-use crate::{access::Identity, domain::time::Time};
-
-/// Characters of a name or a user.
-const NAME_CHARS: usize = 256;
 
 /// The holders, by the hashes of their tokens. How long a lookup takes tells something of a hash at most, from which no token follows.
 pub struct StaticTokens(HashMap<TokenHash, Arc<Identity>>);
@@ -80,34 +80,20 @@ fn parse(content: &[u8]) -> Result<StaticTokens, String> {
 impl Entry {
     fn holder(self) -> Result<(TokenHash, Identity), &'static str> {
         let Self { name, sha256, expires, user } = self;
-        let is_name = |text: &str| {
-            !text.is_empty()
-                && text.chars().count() <= NAME_CHARS
-                && !text.contains(char::is_control)
-        };
         if !is_name(&name) || !user.as_deref().is_none_or(is_name) {
-            return Err("name and user have 1 to 256 characters, none of them a control character");
+            return Err(NAME_RULE);
         }
-        let hash = hash(&sha256).ok_or("sha256 has 64 hexadecimal digits")?;
+        let hash = TokenHash::parse(&sha256).ok_or("sha256 has 64 hexadecimal digits")?;
         let expire_time = match expires {
             Some(expires) => {
                 Some(time(expires).ok_or("expires is a time as 2027-01-01T00:00:00Z")?)
             }
             None => None,
         };
-        let claims = BTreeMap::from([("sub".to_owned(), user.unwrap_or_else(|| name.clone()))]);
+        let claims = BTreeMap::from([(SUBJECT.to_owned(), user.unwrap_or_else(|| name.clone()))]);
         let name = format!("token:{name}");
         Ok((hash, Identity { name, aliases: Vec::new(), claims, expire_time }))
     }
-}
-
-fn hash(hex: &str) -> Option<TokenHash> {
-    let mut hash = TokenHash::default();
-    let is_hex = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    for (byte, at) in hash.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()?;
-    }
-    is_hex.then_some(hash)
 }
 
 fn time(time: Datetime) -> Option<Time> {
@@ -135,13 +121,13 @@ mod tests {
             "# tokens\n[[token]]\nname = \"ci\"\nsha256 = \"{ABC}\"\n\n[[token]]\nname = \"ui\"\nsha256 = \"{other}\"\nexpires = 2027-01-01T01:00:00+01:00\nuser = \"alice\"\n"
         );
         let tokens = parse(text.as_bytes()).unwrap();
-        let holder = |hex| tokens.holder(&hash(hex).unwrap()).unwrap();
+        let holder = |hex| tokens.holder(&TokenHash::parse(hex).unwrap()).unwrap();
         let sub = |user: &str| BTreeMap::from([("sub".to_owned(), user.to_owned())]);
         let (ci, ui) = (holder(ABC), holder(&other));
         assert_eq!((&*ci.name, &ci.claims, ci.expire_time), ("token:ci", &sub("ci"), None));
         assert_eq!((&*ui.name, &ui.claims), ("token:ui", &sub("alice")));
         assert_eq!(ui.expire_time, Time::new(1_798_761_600, 0));
-        assert!(tokens.holder(&TokenHash::default()).is_none());
+        assert!(tokens.holder(&TokenHash::of("another")).is_none());
         assert!(parse(b"").unwrap().0.is_empty(), "no token is valid");
     }
 

@@ -22,13 +22,10 @@ struct Files {
 impl Files {
     fn new() -> Self {
         let (folder, signer) = (TempDir::new().unwrap(), Signer::ed25519());
-        let hex = |token: &str| {
-            token_hash::of(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-        };
         let tokens = format!(
             "[[token]]\nname = \"ci\"\nsha256 = \"{}\"\n[[token]]\nname = \"old\"\nsha256 = \"{}\"\nexpires = 2001-01-01T00:00:00Z\n",
-            hex(STATIC),
-            hex(ENDED)
+            TokenHash::of(STATIC),
+            TokenHash::of(ENDED)
         );
         std::fs::write(folder.path().join("tokens.toml"), tokens).unwrap();
         let keys = json!({"keys": [signer.jwk("a")]}).to_string();

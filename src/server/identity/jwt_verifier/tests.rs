@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        tests::signer::{AUDIENCE, ISSUER, RSA_TOKEN, Signer, encode, rsa_jwk, unsigned},
-        token_hash,
-    },
+    super::tests::signer::{AUDIENCE, ISSUER, RSA_TOKEN, Signer, encode, rsa_jwk, unsigned},
     *,
 };
 
@@ -22,7 +19,7 @@ fn verifier(keys: &[Value]) -> JwtVerifier {
 }
 
 fn verify(verifier: &JwtVerifier, token: &str) -> Result<Arc<Identity>, Error> {
-    verifier.verify(token, token_hash::of(token), now())
+    verifier.verify(token, TokenHash::of(token), now())
 }
 
 fn fault(verifier: &JwtVerifier, token: &str) -> CredentialFault {
@@ -221,11 +218,7 @@ fn a_verified_token_is_kept_within_a_bound() {
     let token = signer.sign(&json!({"alg": "EdDSA"}), &claims());
     let first = verify(&verifier, &token).unwrap();
     assert!(Arc::ptr_eq(&first, &verify(&verifier, &token).unwrap()));
-    let hash = |number: usize| {
-        let mut hash = TokenHash::default();
-        hash[..8].copy_from_slice(&number.to_be_bytes());
-        hash
-    };
+    let hash = |number: usize| TokenHash::of(&number.to_string());
     let ended = Arc::new(Identity { expire_time: Some(now()), ..(*first).clone() });
     for number in 1..KEPT {
         verifier.keep(hash(number), Arc::clone(&ended), now());
