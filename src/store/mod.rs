@@ -11,6 +11,7 @@ pub mod group;
 pub mod memory;
 mod notifier;
 mod open;
+mod order;
 pub mod postgres;
 mod query;
 mod queue;

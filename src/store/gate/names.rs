@@ -2,11 +2,10 @@
 
 use crate::{
     domain::{
-        limits::ID_BYTES,
         permission::{Pattern, Right, Users},
         prelude::*,
     },
-    store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery},
+    store::{ApplicationsQuery, NamePage, RequestContext, UsersQuery, order::behind_all},
 };
 
 use super::{Gate, in_time};
@@ -106,7 +105,7 @@ fn before(name: &str) -> String {
     // The end of the range is exclusive. It has no character if the last one is the first there is.
     if let Some(previous) = ('\u{1}'..last).next_back() {
         text.push(previous);
-        text.extend(std::iter::repeat_n('\u{10ffff}', ID_BYTES / 4 + 1));
+        text.push_str(&behind_all());
     }
     text
 }
@@ -116,6 +115,7 @@ mod tests {
     use std::future::ready;
 
     use super::*;
+    use crate::domain::limits::ID_BYTES;
 
     #[test]
     fn nothing_lies_between_a_name_and_the_text_before_it() {

@@ -8,18 +8,17 @@ use std::{
 use super::{Gate, in_time};
 use crate::{
     domain::{
-        limits::ID_BYTES,
         permission::{Right, Users},
         prelude::*,
     },
-    store::{Budget, RequestContext, SessionOrder, SessionPage, SessionsQuery, Store},
+    store::{
+        Budget, RequestContext, SessionPage, SessionsQuery, Store,
+        order::{behind_all, compare, place},
+    },
 };
 
 /// Sessions of one user that are read at once.
 const PIECE_ITEMS: usize = 16;
-
-/// A place in the order of a list.
-type Place = (Time, UserId, SessionId);
 
 type Listed = (SessionInfo, Option<State>);
 
@@ -54,13 +53,12 @@ async fn merged(
     let mut page = SessionPage { sessions: Vec::new(), rest: None };
     let mut budget = Budget::new(query.max_items, query.max_bytes);
     loop {
-        let mut next: Option<usize> = None;
-        for at in 0..lists.len() {
-            lists[at].fill(store, query, piece_bytes).await?;
-            if is_before(&lists, query.order, at, next) {
-                next = Some(at);
-            }
+        for list in &mut lists {
+            list.fill(store, query, piece_bytes).await?;
         }
+        let ready = lists.iter().enumerate();
+        let ready = ready.filter_map(|(at, list)| Some((at, place(&list.ready.front()?.0))));
+        let next = ready.min_by(|(_, a), (_, b)| compare(query.order, *a, *b)).map(|(at, _)| at);
         let Some((info, state)) = next.and_then(|at| lists[at].ready.pop_front()) else {
             page.rest = None;
             return Ok(page);
@@ -68,7 +66,8 @@ async fn merged(
         if !budget.take(state.as_ref().map_or(0, State::text_len)) {
             return Ok(page);
         }
-        page.rest = Some(place(&info));
+        let (time, user, session) = place(&info);
+        page.rest = Some((time, user.clone(), session.clone()));
         page.sessions.push((info, state));
     }
 }
@@ -77,16 +76,16 @@ async fn merged(
 struct UserList {
     user: UserId,
     ready: VecDeque<Listed>,
-    after: Option<Place>,
+    after: Option<(Time, UserId, SessionId)>,
     is_end: bool,
 }
 
 impl UserList {
     /// Of what comes behind a place of the whole list. Ties are in the order of users first.
-    fn behind(place: Option<&Place>, user: UserId) -> Self {
+    fn behind(place: Option<&(Time, UserId, SessionId)>, user: UserId) -> Self {
         let after = place.map(|(time, other, session)| {
             let session = match user.cmp(other) {
-                Ordering::Less => SessionId::from_stored("\u{10ffff}".repeat(ID_BYTES / 4 + 1)),
+                Ordering::Less => SessionId::from_stored(behind_all()),
                 Ordering::Equal => session.clone(),
                 // No id is empty.
                 Ordering::Greater => SessionId::from_stored(""),
@@ -118,20 +117,4 @@ impl UserList {
         }
         Ok(())
     }
-}
-
-/// Whether the next session of one list comes before that of another.
-fn is_before(lists: &[UserList], order: SessionOrder, at: usize, other: Option<usize>) -> bool {
-    let next = |at: usize| lists[at].ready.front().map(|(info, _)| place(info));
-    let (Some(own), other) = (next(at), other.and_then(next)) else { return false };
-    let Some(other) = other else { return true };
-    let (time, ties) = (own.0.cmp(&other.0), (own.1, own.2) < (other.1, other.2));
-    match order {
-        SessionOrder::LeastRecent => time.is_lt() || time.is_eq() && ties,
-        SessionOrder::MostRecent => time.is_gt() || time.is_eq() && ties,
-    }
-}
-
-fn place(info: &SessionInfo) -> Place {
-    (info.last_event_time, info.key.user_id.clone(), info.key.session_id.clone())
 }

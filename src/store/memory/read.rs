@@ -1,6 +1,6 @@
 //! Reads of sessions, events and state, now or as of an event, and of what changed.
 
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
     scope::ScopeRecord,
@@ -11,8 +11,9 @@ use crate::{
     domain::{delta, prelude::*},
     store::{
         ApplicationsQuery, Budget, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
-        SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-        UsersQuery, WatchPage, WatchQuery,
+        SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, UsersQuery,
+        WatchPage, WatchQuery,
+        order::{compare, place},
     },
 };
 
@@ -213,22 +214,6 @@ fn state_at(scopes: VisibleScopes<'_>, versions: [Version; 3]) -> State {
         })
     });
     State(entries.collect())
-}
-
-/// The sort key of a list of sessions.
-type Place<'a> = (Time, &'a UserId, &'a SessionId);
-
-fn place(info: &SessionInfo) -> Place<'_> {
-    (info.last_event_time, &info.key.user_id, &info.key.session_id)
-}
-
-/// Ties are ascending in either order.
-fn compare(order: SessionOrder, a: Place<'_>, b: Place<'_>) -> Ordering {
-    let time = match order {
-        SessionOrder::LeastRecent => a.0.cmp(&b.0),
-        SessionOrder::MostRecent => b.0.cmp(&a.0),
-    };
-    time.then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
 impl Log {

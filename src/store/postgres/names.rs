@@ -1,7 +1,7 @@
 //! Lists of applications and users: those that have state, and those that have a live session.
 
 use super::{columns::Columns, pool::Reader, prelude::*};
-use crate::domain::limits::ID_BYTES;
+use crate::store::order::behind_all;
 
 /// Rows that one statement reads. Of a name that is used the others are passed over.
 const PIECE_ROWS: usize = 128;
@@ -104,11 +104,6 @@ impl Names {
         }
         Ok(())
     }
-}
-
-/// A text behind every name and id: more bytes than they may have, of the last character.
-fn behind_all() -> String {
-    "\u{10ffff}".repeat(ID_BYTES / 4 + 1)
 }
 
 impl Reader<'_> {
