@@ -1,6 +1,6 @@
 //! Permissions of a caller, and the sessions that it may see.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::id::{AppName, UserId};
 
@@ -18,21 +18,12 @@ named! {
 }
 
 /// A set of rights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights(u8);
 
 impl Rights {
     pub fn has(self, right: Right) -> bool {
         self.0 & Self::bit(right) != 0
-    }
-
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// In the order of their declaration.
-    pub fn iter(self) -> impl Iterator<Item = Right> {
-        Right::ALL.into_iter().filter(move |right| self.has(*right))
     }
 
     fn bit(right: Right) -> u8 {
@@ -51,7 +42,7 @@ impl FromIterator<Right> for Rights {
 }
 
 /// A name, or all names that begin with a text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     Exact(String),
     Prefix(String),
@@ -74,17 +65,8 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(exact) => f.write_str(exact),
-            Self::Prefix(prefix) => write!(f, "{prefix}*"),
-        }
-    }
-}
-
 /// Users of an application.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Users {
     All,
     Only(Arc<BTreeSet<UserId>>),
@@ -100,7 +82,7 @@ impl Users {
 }
 
 /// Rights on some users of some applications.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
     pub applications: Arc<[Pattern]>,
     pub users: Users,
@@ -127,7 +109,7 @@ pub struct Denial {
 }
 
 /// Everything that one caller may do.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permissions {
     /// As without a policy.
     Everything,
@@ -135,7 +117,7 @@ pub enum Permissions {
 }
 
 /// The permissions of one caller. Everything else is denied.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The caller, for messages.
     pub principal: String,
@@ -203,7 +185,7 @@ impl Permissions {
 }
 
 /// The sessions that a caller may see, and what it wants to do with one that it names by its id alone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     permissions: Permissions,
     /// Also changes keys of the application.

@@ -15,7 +15,7 @@ pub struct SessionKey {
     pub session_id: SessionId,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionRef {
     Full(SessionKey),
     /// By its id alone, which one live session must have, of those that its caller may see.

@@ -26,7 +26,7 @@ impl Call {
     pub fn new<T>(method: &'static str, request: &Request<T>) -> Self {
         let text = |name| request.metadata().get(name)?.to_str().ok();
         let request_id = request.extensions().get().copied().unwrap_or_else(CallId::next);
-        let parent = text("traceparent").and_then(|text| text.parse::<TraceParent>().ok());
+        let parent = text("traceparent").and_then(TraceParent::parse);
         let context = RequestContext {
             principal: request.extensions().get().cloned().unwrap_or(Principal::Local),
             deadline: text("grpc-timeout").and_then(timeout).and_then(deadline),

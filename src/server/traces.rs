@@ -240,7 +240,7 @@ impl Recorder for CallRecorder {
 /// The caller's span, if it sent one.
 fn parent(headers: &http::HeaderMap) -> Context {
     let text = |name| headers.get(name)?.to_str().ok();
-    let parent = text("traceparent").and_then(|text| text.parse().ok());
+    let parent = text("traceparent").and_then(TraceParent::parse);
     let Some(TraceParent { trace_id, span_id, sampled }) = parent else { return Context::new() };
     let state = text("tracestate").and_then(|text| TraceState::from_str(text).ok());
     Context::new().with_remote_span_context(SpanContext::new(

@@ -42,12 +42,9 @@ fn callers() -> Vec<Caller> {
 impl Caller {
     fn rule(&self) -> String {
         let users = format!("[\"{}\"]", self.user);
-        rule(
-            &format!("token:{}", self.name),
-            self.app,
-            &users,
-            &self.rights.iter().collect::<Vec<_>>(),
-        )
+        let rights: Vec<_> =
+            Right::ALL.into_iter().filter(|right| self.rights.has(*right)).collect();
+        rule(&format!("token:{}", self.name), self.app, &users, &rights)
     }
 
     /// Whether it has a right on what a request names.
