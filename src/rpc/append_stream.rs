@@ -11,12 +11,7 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{
-    Handlers,
-    call::Call,
-    prelude::*,
-    status::{of_transport, reason},
-};
+use super::{Handlers, call::Call, prelude::*, status::of_transport};
 use crate::{
     engine::dropped_keys,
     proto::v1::{
@@ -176,8 +171,9 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),
         Err(status) => {
-            handlers.engine.metrics().refusals.count(reason(&status).as_deref());
-            Outcome::Failure(encode::failure(&status))
+            let failure = encode::failure(&status);
+            handlers.engine.metrics().refusals.count(Some(&failure.reason));
+            Outcome::Failure(failure)
         }
     };
     if let Some(spans) = &call.context.spans {

@@ -164,8 +164,9 @@ impl Drop for TracedCall {
     }
 }
 
+/// The code of a status, without decoding its message and details.
 fn code(headers: &http::HeaderMap) -> Option<Code> {
-    Status::from_header_map(headers).map(|status| status.code())
+    headers.get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()))
 }
 
 /// The codes for which the span of a server is an error, by the conventions for gRPC.
@@ -255,6 +256,15 @@ fn parent(headers: &http::HeaderMap) -> Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_code_is_that_of_the_status() {
+        for status in [Status::ok(""), Status::not_found("é"), Status::data_loss("")] {
+            let headers = status.clone().into_http::<Body>().into_parts().0.headers;
+            assert_eq!(code(&headers), Some(status.code()));
+        }
+        assert_eq!(code(&http::HeaderMap::new()), None);
+    }
 
     #[test]
     fn a_callers_span_is_the_parent() {
