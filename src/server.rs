@@ -6,7 +6,6 @@ mod admin;
 mod admission;
 mod call_log;
 mod connections;
-mod expiry;
 mod front;
 mod health;
 mod identity;

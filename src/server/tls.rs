@@ -10,11 +10,9 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio_rustls::TlsAcceptor;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-use super::{
-    expiry::first_expiry,
-    reload::{NamedFile, Reload, Reloaded},
-};
+use super::reload::{NamedFile, Reload, Reloaded};
 use crate::{
     config::TlsArgs,
     metrics::{TlsFile, TlsMetrics},
@@ -75,10 +73,20 @@ impl Tls {
 /// Tells until when the certificates of the files are valid, which are those of [`config`].
 fn report_expiry(metrics: &TlsMetrics, contents: &[Vec<u8>]) {
     for (file, at) in [(TlsFile::Certificate, 0), (TlsFile::ClientCa, 2)] {
-        if let Some(expiry) = contents.get(at).and_then(|pem| first_expiry(pem)) {
+        if let Some(expiry) = contents.get(at).and_then(|pem| earliest_expiry(pem)) {
             metrics.set_expiry(file, expiry);
         }
     }
+}
+
+/// The end of the certificate of a PEM file that ends first, in seconds since 1970. `None`: the file has none that can be read.
+fn earliest_expiry(pem: &[u8]) -> Option<i64> {
+    let certificates = pem::certificates(pem).ok()?;
+    let expiry = |der: &[u8]| {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    };
+    certificates.iter().filter_map(|der| expiry(der)).min()
 }
 
 /// The certificate, its key, and perhaps the authorities of clients, with their contents.
@@ -146,7 +154,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use clap::Parser;
-    use rcgen::generate_simple_self_signed;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd, generate_simple_self_signed};
 
     use super::*;
     use crate::metrics::Metrics;
@@ -173,6 +181,19 @@ mod tests {
             ["--tls-cert".to_owned(), path("cert.pem"), "--tls-key".into(), path("key.pem")];
         let flags = ["serve".to_owned()].into_iter().chain(flags);
         Tls::load(&Program::parse_from(flags).tls, Metrics::default().tls()).map(Option::unwrap)
+    }
+
+    #[test]
+    fn a_chain_expires_with_its_first_certificate() {
+        let ending_in = |year| {
+            let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            params.not_before = date_time_ymd(2020, 1, 1);
+            params.not_after = date_time_ymd(year, 1, 1);
+            params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+        };
+        let chain = ending_in(2040) + &ending_in(2031);
+        assert_eq!(earliest_expiry(chain.as_bytes()), Some(1_924_992_000));
+        assert_eq!(earliest_expiry(b""), None);
     }
 
     #[test]
