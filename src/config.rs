@@ -117,6 +117,18 @@ pub struct Config {
     pub log: String,
 }
 
+impl Config {
+    /// Whether callers show a certificate. TLS is for TCP alone.
+    pub fn asks_certificates(&self) -> bool {
+        self.tls.tls_client_ca.is_some() && matches!(self.listen, Listen::Tcp(_))
+    }
+
+    /// Whether callers may show a token.
+    pub fn takes_tokens(&self) -> bool {
+        self.identity.token_hashes.is_some() || self.identity.jwt_keys.is_some()
+    }
+}
+
 /// TLS of a TCP address.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "TLS")]
@@ -288,6 +300,17 @@ mod tests {
         assert_eq!(config.listen, Listen::Tcp("127.0.0.1:50051".into()));
         assert_eq!(config.store, "sqlite:sessiond.db");
         assert!(!config.insecure);
+    }
+
+    #[test]
+    fn certificates_are_asked_for_on_tcp_alone() {
+        let tls = ["--tls-cert", "a", "--tls-key", "b", "--tls-client-ca", "c"];
+        let asks = |listen| {
+            let flags = ["serve", "--listen", listen].into_iter().chain(tls);
+            Program::parse_from(flags).config.asks_certificates()
+        };
+        assert!(asks("127.0.0.1:0"));
+        assert!(!asks("unix:a"), "the authorities are for the admin listener");
     }
 
     #[test]

@@ -111,20 +111,18 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
 /// standard output does not stop the server.
 fn greet(running: &Running, config: &Config) {
     let (address, store) = (running.address(), store::public_url(&config.store));
-    let asks_certificates = config.tls.tls_client_ca.is_some();
-    let asks_token = config.identity.token_hashes.is_some() || config.identity.jwt_keys.is_some();
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
     {
         (Some(path), _) => ("-plaintext -unix -authority localhost", path),
-        (_, Some(host)) if asks_certificates => {
+        (_, Some(host)) if config.asks_certificates() => {
             ("-cacert ca.pem -cert client.pem -key client.key", host)
         }
         (_, Some(host)) => ("-cacert ca.pem", host),
         _ => ("-plaintext", address),
     };
     // A client with a certificate needs no token.
-    let token = match asks_token && !asks_certificates {
+    let token = match config.takes_tokens() && !config.asks_certificates() {
         true => " -rpc-header \"authorization: Bearer $(cat token)\"",
         false => "",
     };

@@ -69,7 +69,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let tls = Tls::load(&config.tls, metrics.tls())?;
     let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let policy = match &config.identity.policy {
-        Some(path) if authenticator.identifies() || asks_certificates(config) => {
+        Some(path) if authenticator.identifies() || config.asks_certificates() => {
             Some(policy::load(path)?)
         }
         Some(_) => return Err(UNIDENTIFIED.into()),
@@ -144,11 +144,6 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         traces,
         drain_timeout,
     })
-}
-
-/// Whether callers show a certificate. TLS is for TCP alone.
-fn asks_certificates(config: &Config) -> bool {
-    config.tls.tls_client_ca.is_some() && matches!(config.listen, Listen::Tcp(_))
 }
 
 struct Listeners {
