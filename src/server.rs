@@ -21,10 +21,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
@@ -33,7 +30,7 @@ use crate::{
     engine::{Engine, EngineOptions, new_store_id},
     metrics::Metrics,
     rpc::{self, BareIds},
-    store::{self, StoreOptions},
+    store::{self, StoreOptions, instant},
 };
 use call_log::CallNotes;
 use connections::Edge;
@@ -207,7 +204,6 @@ impl Running {
     }
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
-    #[expect(clippy::disallowed_methods, reason = "it measures what is left of the timeout")]
     async fn drain(self) -> bool {
         let Self {
             address: _,
@@ -220,7 +216,7 @@ impl Running {
             traces,
             drain_timeout,
         } = self;
-        let until = Instant::now() + drain_timeout;
+        let until = instant() + drain_timeout;
         tracing::info!(timeout = ?drain_timeout, "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
@@ -246,7 +242,7 @@ impl Running {
             }
         }
         if let Some(traces) = traces {
-            traces.shut_down(until.saturating_duration_since(Instant::now())).await;
+            traces.shut_down(until.saturating_duration_since(instant())).await;
         }
         drop((reloading, admin));
         matches!(drained, Ok(Ok(())))

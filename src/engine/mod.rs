@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::{
     sync::{Semaphore, watch as channel},
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::{
     access::Policies,
     metrics::Metrics,
-    store::{Condition, LimitOptions},
+    store::{Condition, LimitOptions, instant},
 };
 pub use events::dropped_keys;
 use invocations::Invocations;
@@ -153,14 +153,10 @@ impl Engine {
     }
 
     /// Removes what has expired by now, piece by piece, with most of the time in between left to writes.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the duration of a piece is not a time of the model"
-    )]
     pub async fn sweep(&self) -> Result<(), Error> {
         self.invocations.sweep(self.now());
         loop {
-            let began = Instant::now();
+            let began = instant();
             if !self.store.sweep().await? {
                 return Ok(());
             }

@@ -10,7 +10,7 @@ use super::status::stream_status;
 use crate::{
     access::Principal,
     domain::{error::Error, trace::TraceParent},
-    store::{CallId, RequestContext, spans::Spans},
+    store::{CallId, RequestContext, instant, spans::Spans},
 };
 
 /// A call, or one item of a stream of them.
@@ -91,9 +91,9 @@ fn timeout(header: &str) -> Option<Duration> {
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a deadline is counted from the call's arrival")]
+/// Counted from the call's arrival.
 fn deadline(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
+    instant().checked_add(timeout)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! The clock of a store, which decides commit times and expiry.
+//! The clock of a store, which decides commit times and expiry, and the monotonic clock of the process.
 
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
 
 use crate::domain::time::Time;
 
@@ -20,4 +22,10 @@ impl Clock for SystemClock {
         let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         Time::from_stored(secs, since.subsec_nanos())
     }
+}
+
+/// The monotonic clock, by which deadlines, waits and rates are measured. It stands still in tests that pause time.
+#[expect(clippy::disallowed_methods, reason = "this is where monotonic time enters")]
+pub fn instant() -> Instant {
+    Instant::now()
 }

@@ -18,14 +18,11 @@ mod sessions;
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     Clock, Condition, KeyChangePage, KeyChangeQuery, Notifier, RequestContext, SessionQuery,
-    SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery,
+    SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery, instant,
 };
 use crate::{
     access::Policies,
@@ -90,11 +87,7 @@ impl Gate {
     /// The permissions of a caller now. Nothing begins without this, and nothing for a caller that has stopped waiting.
     /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] of a stream that began before.
     fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "deadlines are counted on the caller's clock"
-        )]
-        if context.is_expired(Instant::now()) {
+        if context.is_expired(instant()) {
             return Err(Error::ExpiredInQueue);
         }
         let identity = context.principal.identity();

@@ -7,13 +7,10 @@ use std::{
     time::{self, Duration},
 };
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::{sync::oneshot, time::sleep};
 use tracing::{debug, error};
 
-use super::{Notifier, RequestContext, spans};
+use super::{Notifier, RequestContext, instant, spans};
 use crate::{
     commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
@@ -155,7 +152,7 @@ pub async fn execute<B: Backend>(
     loop {
         expire(group, metrics);
         attempt += 1;
-        let began = now();
+        let began = instant();
         let executed = execute_once(backend, group, notifier, metrics).await;
         metrics.group_duration.observe(began.elapsed().as_secs_f64());
         match executed {
@@ -290,7 +287,7 @@ async fn commit<B: Backend>(
         backend.loaded().end_group();
         return Ok(());
     }
-    let began = now();
+    let began = instant();
     let committed = backend.commit(changes).await;
     metrics.commit_duration.observe(began.elapsed().as_secs_f64());
     match committed {
@@ -300,17 +297,9 @@ async fn commit<B: Backend>(
     committed
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "deadlines and durations are counted on the caller's clock, not on the store's"
-)]
-fn now() -> Instant {
-    Instant::now()
-}
-
 /// Drops the submissions whose callers have stopped waiting: their deadline has passed, or their client has left.
 fn expire(group: &mut Vec<Submission>, metrics: &WriteMetrics) {
-    let now = now();
+    let now = instant();
     let expired = group.extract_if(.., |submission| submission.context.is_expired(now));
     refuse(metrics, expired, &Error::ExpiredInQueue);
     group.retain(|submission| !submission.reply.is_closed());

@@ -39,7 +39,7 @@ use crate::{
         token::StoreId,
     },
 };
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, instant};
 pub use condition::Condition;
 pub use context::{CallId, RequestContext};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};

@@ -7,6 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::instant;
 use crate::{domain::error::Error, metrics::Histogram};
 
 /// A bounded queue. Items accepted before it was closed can still be taken.
@@ -36,11 +37,6 @@ struct Item<T> {
     came: Option<Instant>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 impl<T> Queue<T> {
     pub(crate) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
         let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
@@ -61,13 +57,13 @@ impl<T> Queue<T> {
 
     fn observe_wait(&self, came: Option<Instant>) {
         if let (Some(waits), Some(came)) = (&self.waits, came) {
-            waits.observe((now() - came).as_secs_f64());
+            waits.observe((instant() - came).as_secs_f64());
         }
     }
 
     /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
     pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), Error> {
-        let came = self.waits.is_some().then(now);
+        let came = self.waits.is_some().then(instant);
         let mut inner = self.lock();
         if inner.closed {
             return Err(Error::Draining);

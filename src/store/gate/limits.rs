@@ -15,6 +15,7 @@ use crate::{
         error::{Error, Limited},
         id::AppName,
     },
+    store::instant,
 };
 
 /// Limits of one replica; `None`: as many as there are.
@@ -136,7 +137,7 @@ impl Appends {
 
     /// A batch of more events than the limit begins when nothing counts against its caller, and counts in full: what follows waits longer.
     fn take(&self, key: &str, events: usize) -> Result<(), Error> {
-        let now = now();
+        let now = instant();
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         let cost = SECOND * events / self.limit.get();
         let mut all = lock(&self.paid);
@@ -158,16 +159,11 @@ impl Appends {
     }
 
     fn sweep(&self) {
-        let now = now();
+        let now = instant();
         let mut all = lock(&self.paid);
         all.retain(|_, paid| *paid > now);
         all.shrink_to_fit();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "rates are measured on a clock that nobody sets")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The number of open watches of each key. Keys without any are not kept.

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::prelude::*;
-use crate::store::Clock;
+use crate::store::{Clock, instant};
 
 /// Asks for the database's time.
 pub(super) const DATABASE_TIME: &str = "SELECT clock_timestamp()";
@@ -35,19 +35,15 @@ struct Seen {
     told: Time,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the monotonic clock measures what has passed since the database's time was seen"
-)]
 impl DatabaseClock {
     pub(super) fn new(set: Option<Arc<dyn Clock>>, now: Time) -> Self {
-        Self { set, seen: Mutex::new(Seen { time: now, at: Instant::now(), told: now }) }
+        Self { set, seen: Mutex::new(Seen { time: now, at: instant(), told: now }) }
     }
 
     /// Notes the database's time.
     pub(super) fn observe(&self, now: Time) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        (seen.time, seen.at) = (now, Instant::now());
+        (seen.time, seen.at) = (now, instant());
     }
 }
 

@@ -13,6 +13,7 @@ use super::{prelude::*, shared::Shared};
 use crate::store::{
     Condition,
     group::{Submission, refuse_without_space},
+    instant,
 };
 
 /// Time between two attempts to find space.
@@ -53,13 +54,12 @@ fn switch(shared: &Shared, from: Condition, to: Condition) {
 }
 
 /// Looks for space whenever the disk is full, for ever.
-#[expect(clippy::disallowed_methods, reason = "it measures the time between two messages")]
 pub(super) async fn find_space(shared: Arc<Shared>) {
     let mut condition = shared.condition.subscribe();
     let mut reported: Option<Instant> = None;
     while condition.wait_for(|it| *it == Condition::DiskFull).await.is_ok() {
         if reported.is_none_or(|at| at.elapsed() >= REPORT) {
-            reported = Some(Instant::now());
+            reported = Some(instant());
             let refused = shared.refused.swap(0, Ordering::Relaxed);
             error!(
                 refused,

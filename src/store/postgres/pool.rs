@@ -13,11 +13,7 @@ use deadpool::{
     managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, TimeoutType},
 };
 use futures_util::future::{BoxFuture, join, try_join};
-use tokio::{
-    runtime::Handle,
-    sync::SetOnce,
-    time::{Instant, timeout},
-};
+use tokio::{runtime::Handle, sync::SetOnce, time::timeout};
 use tracing::error;
 
 use super::{
@@ -26,6 +22,7 @@ use super::{
     prelude::*,
     shared::Shared,
 };
+use crate::store::instant;
 
 /// Reads that may wait for a connection.
 const QUEUE_READS: usize = 4096;
@@ -38,11 +35,6 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
 const RETRY_AFTER_MILLIS: u64 = 50;
-
-#[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Makes and checks the connections of the pool.
 struct Connector(Arc<Shared>);
@@ -198,7 +190,7 @@ impl Pool {
             return Err(full());
         }
         let waits = &self.shared.options.metrics.reads.queue_wait;
-        let began = now();
+        let began = instant();
         let got = self.pool.get().await;
         waits.observe(began.elapsed().as_secs_f64());
         got.map_err(|error| match error {

@@ -34,6 +34,7 @@ use crate::{
     store::{
         Clock as _,
         group::{Backend, Failure},
+        instant,
         sqlite::{Crash, CrashPoint},
     },
 };
@@ -93,11 +94,6 @@ pub(super) struct Writer {
     cache: Cache,
 }
 
-#[expect(clippy::disallowed_methods, reason = "it measures how long callers wait")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, commits: Arc<AtomicU64>) -> Self {
         let PostgresSettings { writers, unnamed_statements, .. } = shared.options.settings;
@@ -108,12 +104,12 @@ impl Writer {
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,
-            flush_began: now(),
+            flush_began: instant(),
             id: fastrand::u128(..).to_le_bytes(),
             transaction: 0,
             connection: None,
             backoff: Duration::ZERO,
-            gives_up: now(),
+            gives_up: instant(),
             numbers_end: 0,
             stored: Stored::default(),
         }
@@ -121,7 +117,7 @@ impl Writer {
 
     /// A group comes next.
     pub(super) fn begin_group(&mut self) {
-        self.gives_up = now() + UNREACHABLE;
+        self.gives_up = instant() + UNREACHABLE;
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -252,13 +248,13 @@ impl Writer {
     /// Finds out whether the last transaction was committed, on a new connection.
     pub(super) async fn find_outcome(&mut self, cause: Cause) -> Result<(), Failure> {
         // As long as the database may take for any other statement.
-        let until = now() + self.limit();
+        let until = instant() + self.limit();
         self.disconnect();
         loop {
             match self.recorded().await {
                 Ok(transaction) if transaction == self.transaction => return Ok(()),
                 Ok(_) => return Err(Failure::Again(cause)),
-                Err(error) if now() >= until => {
+                Err(error) if instant() >= until => {
                     debug!(?error, "the outcome of a commit stays unknown");
                     return Err(Error::OutcomeUnknown(cause).into());
                 }
@@ -295,7 +291,7 @@ impl Backend for Writer {
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
         if let Err(cause) = self.connect().await {
-            return Err(match now() < self.gives_up {
+            return Err(match instant() < self.gives_up {
                 true => Failure::Again(cause),
                 false => Error::StoreUnavailable(cause).into(),
             });
@@ -314,7 +310,7 @@ impl Backend for Writer {
     }
 
     async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
-        self.flush_began = now();
+        self.flush_began = instant();
         let outcome = match timeout(self.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) if is_lost(&error) => self.find_outcome(Cause::new(error)).await,

@@ -10,13 +10,14 @@ use super::{
     report::{Finding, Observer, Progress, Summary},
     verify_locked,
 };
+use crate::store::instant;
 
 /// Time between two lines of progress: a file that takes minutes has some dozens of them.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Verifies a file that the caller has locked, and logs what was found. Errors: [`OpenError::Findings`].
 pub(in super::super) fn before_serving(path: &Path) -> Result<(), OpenError> {
-    let summary = verify_locked(path, &mut Log { due: now() })?;
+    let summary = verify_locked(path, &mut Log { due: instant() })?;
     let Summary { sessions, applications_and_users, events, findings } = summary;
     info!(sessions, applications_and_users, events, findings, "the database was verified");
     match findings {
@@ -37,18 +38,13 @@ impl Observer for Log {
     }
 
     fn progress(&mut self, progress: Progress) {
-        let now = now();
+        let now = instant();
         if now >= self.due {
             self.due = now + PROGRESS_EVERY;
             let Progress { part, rows, total } = progress;
             info!(?part, rows, total, "verifying the database");
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "no commit is timed here, but the lines of a log")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
@@ -64,7 +60,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_logged_every_few_seconds() {
-        let mut log = Log { due: now() };
+        let mut log = Log { due: instant() };
         let mut file = tempfile::tempfile().unwrap();
         let writer = Arc::new(file.try_clone().unwrap());
         let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();
