@@ -45,13 +45,12 @@ pub trait Backend {
     /// Begins a transaction and loads what requests need, and the time. An error means that nothing was begun.
     fn load(&mut self, needs: &[Needs<'_>]) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Writes the rows of a change set, and makes them durable. [`Error::OutcomeUnknown`] if they may be.
-    fn commit(&mut self, changes: &ChangeSet) -> impl Future<Output = Result<(), Failure>>;
-
-    /// When the last commit that succeeded began to be made durable. `None`: nothing is durable.
-    fn flush_began(&self) -> Option<time::Instant> {
-        None
-    }
+    /// Writes the rows of a change set, and makes them durable. Returns when that began; `None`: nothing is durable.
+    /// [`Error::OutcomeUnknown`] if they may be durable.
+    fn commit(
+        &mut self,
+        changes: &ChangeSet,
+    ) -> impl Future<Output = Result<Option<time::Instant>, Failure>>;
 
     /// Ends the transaction without any change, and forgets what was loaded if `changed`: decisions were merged into it.
     fn roll_back(&mut self, changed: bool) -> impl Future<Output = ()>;
@@ -238,8 +237,8 @@ async fn execute_once<B: Backend>(
     }
     let committed = commit(backend, &changes, metrics).await;
     if let Some(began) = began {
-        let flushed = committed.is_ok() && !changes.is_empty();
-        let (period, flush) = (began..spans::now(), backend.flush_began().filter(|_| flushed));
+        let period = began..spans::now();
+        let flush = committed.as_ref().ok().copied().flatten();
         let sampled =
             decided.iter().filter_map(|(submission, _)| submission.context.spans.as_ref());
         sampled.for_each(|spans| spans.committed(period.clone(), flush));
@@ -251,7 +250,7 @@ async fn execute_once<B: Backend>(
             return Err(Failure::Again(cause));
         }
         Err(Failure::Error(error)) => Err(error),
-        Ok(()) => {
+        Ok(_) => {
             notifier.wake(&changes);
             Ok(())
         }
@@ -277,21 +276,22 @@ fn take_sampled(group: &[Submission]) -> Option<time::Instant> {
     Some(now)
 }
 
+/// As [`Backend::commit`], which is not called if nothing changed.
 async fn commit<B: Backend>(
     backend: &mut B,
     changes: &ChangeSet,
     metrics: &WriteMetrics,
-) -> Result<(), Failure> {
+) -> Result<Option<time::Instant>, Failure> {
     if changes.is_empty() {
         backend.roll_back(false).await;
         backend.loaded().end_group();
-        return Ok(());
+        return Ok(None);
     }
     let began = instant();
     let committed = backend.commit(changes).await;
     metrics.commit_duration.observe(began.elapsed().as_secs_f64());
     match committed {
-        Ok(()) => backend.loaded().end_group(),
+        Ok(_) => backend.loaded().end_group(),
         Err(_) => backend.roll_back(true).await,
     }
     committed

@@ -1,6 +1,9 @@
 //! The data of the store: a map for each table. Decisions are made on copies of rows, and change sets are applied as they are.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Instant,
+};
 
 use super::scope::ScopeRecord;
 use crate::{
@@ -251,7 +254,7 @@ impl Backend for World {
         Ok(())
     }
 
-    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, Failure> {
         let lease_end = self.loaded.now.plus(FORK_LEASE_SECS, 0).unwrap_or(Time::LAST);
         for info in &changes.removed {
             self.sessions.remove(&info.key);
@@ -293,7 +296,7 @@ impl Backend for World {
             self.forks.remove(&fork);
             self.remove_log(fork);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Decisions are made on copies: there is nothing to undo.

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{self, Duration},
 };
 
 use tokio::time::{Instant, sleep, timeout};
@@ -34,7 +34,7 @@ use crate::{
     store::{
         Clock as _,
         group::{Backend, Failure},
-        instant,
+        instant, spans,
         sqlite::{Crash, CrashPoint},
     },
 };
@@ -75,8 +75,6 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// Commits of all writers, for crash tests.
     commits: Arc<AtomicU64>,
-    /// When the rows of the last group were sent, together with the commit.
-    flush_began: Instant,
     /// Of its row in the table of writers.
     id: [u8; 16],
     /// The number of the last transaction that was begun.
@@ -104,7 +102,6 @@ impl Writer {
             loaded: Loaded::new(shared.clock.now(), 0),
             shared,
             commits,
-            flush_began: instant(),
             id: fastrand::u128(..).to_le_bytes(),
             transaction: 0,
             connection: None,
@@ -309,8 +306,9 @@ impl Backend for Writer {
         loaded
     }
 
-    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
-        self.flush_began = instant();
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<time::Instant>, Failure> {
+        // The rows are sent together with the commit.
+        let flush_began = spans::now();
         let outcome = match timeout(self.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) if is_lost(&error) => self.find_outcome(Cause::new(error)).await,
@@ -318,14 +316,9 @@ impl Backend for Writer {
             Ok(Err(failure)) => Err(failure),
             Err(elapsed) => self.find_outcome(Cause::new(elapsed)).await,
         };
-        if outcome.is_ok() {
-            self.committed(changes);
-        }
-        outcome
-    }
-
-    fn flush_began(&self) -> Option<std::time::Instant> {
-        Some(self.flush_began.into_std())
+        outcome?;
+        self.committed(changes);
+        Ok(Some(flush_began))
     }
 
     async fn roll_back(&mut self, changed: bool) {

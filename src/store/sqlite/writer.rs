@@ -62,7 +62,6 @@ pub(super) struct Writer {
     pub(super) broken: bool,
     commits: u64,
     flush: Histogram,
-    flush_began: Option<Instant>,
 }
 
 impl Writer {
@@ -91,7 +90,6 @@ impl Writer {
             next_id: 0,
             broken: false,
             commits: 0,
-            flush_began: None,
         };
         writer.forget()?;
         writer.disk.file.remember_log();
@@ -244,7 +242,7 @@ impl Backend for Writer {
         Ok(loaded?)
     }
 
-    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), Failure> {
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, Failure> {
         self.apply_changes(changes)?;
         if self.next_id != self.loaded.next_id {
             self.next_id = self.loaded.next_id;
@@ -253,7 +251,7 @@ impl Backend for Writer {
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
-        self.flush_began = Some(spans::now());
+        let flush_began = spans::now();
         let flushed = self.flush.observe_closure_duration(|| self.tables.run("COMMIT", ()));
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the log; after any other failure it may hold the commit.
@@ -270,11 +268,8 @@ impl Backend for Writer {
         }
         self.abort_at(CrashPoint::AfterCommitBeforeAck);
         // What went into a file that is no longer there is not acknowledged.
-        Ok(self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))?)
-    }
-
-    fn flush_began(&self) -> Option<Instant> {
-        self.flush_began
+        self.disk.file.check().map_err(|error| Error::OutcomeUnknown(Cause::new(error)))?;
+        Ok(Some(flush_began))
     }
 
     async fn roll_back(&mut self, changed: bool) {

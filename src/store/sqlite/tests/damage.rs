@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::time::timeout;
@@ -94,7 +94,7 @@ impl group::Backend for PanickingWriter<'_> {
         self.writer.load(needs).await
     }
 
-    async fn commit(&mut self, changes: &ChangeSet) -> Result<(), group::Failure> {
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, group::Failure> {
         self.writer.commit(changes).await
     }
 
