@@ -16,10 +16,9 @@ pub(crate) struct Queue<T> {
     filled: Condvar,
     max_items: usize,
     max_bytes: usize,
-    /// The answer to an item for which there is no place.
     full: Error,
     /// Of the time that the first of the items waits that are taken at once.
-    waits: Option<Histogram>,
+    waits: Histogram,
 }
 
 struct Inner<T> {
@@ -33,20 +32,15 @@ struct Inner<T> {
 struct Item<T> {
     item: T,
     bytes: usize,
-    /// When it came, if that is measured.
-    came: Option<Instant>,
+    came: Instant,
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
+    /// `full` is the answer to an item for which there is no place, `waits` measures how long items wait.
+    pub(crate) fn new(max_items: usize, max_bytes: usize, full: Error, waits: Histogram) -> Self {
         let inner = Inner { items: VecDeque::new(), bytes: 0, closed: false, waiting: 0 };
         let (inner, filled) = (Mutex::new(inner), Condvar::new());
-        Self { inner, filled, max_items, max_bytes, full, waits: None }
-    }
-
-    /// Measures how long items wait.
-    pub(crate) fn measured(self, waits: Histogram) -> Self {
-        Self { waits: Some(waits), ..self }
+        Self { inner, filled, max_items, max_bytes, full, waits }
     }
 
     /// The number of items that wait, and their bytes.
@@ -55,15 +49,13 @@ impl<T> Queue<T> {
         (inner.items.len(), inner.bytes)
     }
 
-    fn observe_wait(&self, came: Option<Instant>) {
-        if let (Some(waits), Some(came)) = (&self.waits, came) {
-            waits.observe((instant() - came).as_secs_f64());
-        }
+    fn observe_wait(&self, came: Instant) {
+        self.waits.observe((instant() - came).as_secs_f64());
     }
 
     /// Accepts or refuses an item of this size. An empty queue accepts an item of any size. A closed one is [`Error::Draining`].
     pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), Error> {
-        let came = self.waits.is_some().then(instant);
+        let came = instant();
         let mut inner = self.lock();
         if inner.closed {
             return Err(Error::Draining);
@@ -110,12 +102,14 @@ impl<T> Queue<T> {
             };
             inner.bytes -= bytes;
             taken += bytes;
-            first_came = first_came.or(came);
+            first_came = first_came.or(Some(came));
             into.push(item);
         }
         let more = !inner.closed || !inner.items.is_empty();
         drop(inner);
-        self.observe_wait(first_came);
+        if let Some(came) = first_came {
+            self.observe_wait(came);
+        }
         more
     }
 
@@ -146,9 +140,13 @@ mod tests {
 
     const FULL: Error = Error::TooDeep;
 
+    fn queue<T>(max_items: usize, max_bytes: usize) -> Queue<T> {
+        Queue::new(max_items, max_bytes, FULL, Metrics::default().reads.queue_wait)
+    }
+
     #[test]
     fn what_is_too_much_is_rejected_at_once() {
-        let queue = Queue::new(2, 10, FULL);
+        let queue = queue(2, 10);
         assert_eq!(queue.push(1, 4), Ok(()));
         assert_eq!(queue.push(2, 7), Err(FULL));
         assert_eq!(queue.push(2, 6), Ok(()));
@@ -159,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_large_item_fits_where_nothing_else_is() {
-        let queue = Queue::new(2, 10, FULL);
+        let queue = queue(2, 10);
         assert_eq!(queue.push(1, 11), Ok(()));
         assert_eq!(queue.push(2, 0), Err(FULL));
         assert_eq!(queue.pop(), Some(1));
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_group_ends_at_its_bounds() {
-        let queue = Queue::new(100, 1000, FULL);
+        let queue = queue(100, 1000);
         for item in 0..10 {
             queue.push(item, 10).unwrap();
         }
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn the_wait_of_the_first_item_is_measured_each_time_that_items_are_taken() {
         let waits = Metrics::default().reads.queue_wait;
-        let queue = Queue::new(100, 1000, FULL).measured(waits.clone());
+        let queue = Queue::new(100, 1000, FULL, waits.clone());
         for item in 0..4 {
             queue.push(item, 1).unwrap();
         }
@@ -203,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_was_accepted_outlives_the_closing() {
-        let queue = Queue::new(2, 10, FULL);
+        let queue = queue(2, 10);
         queue.push(1, 0).unwrap();
         queue.close();
         assert_eq!(queue.push(2, 0), Err(Error::Draining));
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn closing_wakes_those_who_wait() {
-        let queue = std::sync::Arc::new(Queue::<()>::new(2, 10, FULL));
+        let queue = std::sync::Arc::new(queue::<()>(2, 10));
         let waiting = std::sync::Arc::clone(&queue);
         let thread = std::thread::spawn(move || waiting.pop());
         queue.close();

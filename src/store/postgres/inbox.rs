@@ -13,14 +13,9 @@ pub(super) struct Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// `full` is the answer to an item for which there is no place.
-    pub(super) fn new(max_items: usize, max_bytes: usize, full: Error) -> Self {
-        Self { queue: Queue::new(max_items, max_bytes, full), filled: Notify::new() }
-    }
-
-    /// Measures how long items wait.
-    pub(super) fn measured(self, waits: Histogram) -> Self {
-        Self { queue: self.queue.measured(waits), ..self }
+    /// As [`Queue::new`].
+    pub(super) fn new(max_items: usize, max_bytes: usize, full: Error, waits: Histogram) -> Self {
+        Self { queue: Queue::new(max_items, max_bytes, full, waits), filled: Notify::new() }
     }
 
     /// The number of items that wait, and their bytes.

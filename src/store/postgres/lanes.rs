@@ -43,8 +43,8 @@ impl Lanes {
             Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
         let waits = &shared.options.metrics.writes.queue_wait;
         let inbox = || {
-            let inbox = Inbox::new(max_requests, QUEUE_BYTES / count, full.clone());
-            Arc::new(inbox.measured(waits.clone()))
+            let bytes = QUEUE_BYTES / count;
+            Arc::new(Inbox::new(max_requests, bytes, full.clone(), waits.clone()))
         };
         let inboxes: Vec<_> = std::iter::repeat_with(inbox).take(count).collect();
         let commits = Arc::new(AtomicU64::new(0));

@@ -102,8 +102,8 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let full =
         Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
     let metrics = Arc::clone(&options.metrics);
-    let writes = Queue::new(options.queue_requests, QUEUE_BYTES, full);
-    let writes = Arc::new(writes.measured(metrics.writes.queue_wait.clone()));
+    let waits = metrics.writes.queue_wait.clone();
+    let writes = Arc::new(Queue::new(options.queue_requests, QUEUE_BYTES, full, waits));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
     let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables, disk);
     let writer = writer.map_err(|error| OpenError::failed(&path, error))?;

@@ -42,8 +42,8 @@ impl Readers {
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let full =
             Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: RETRY_AFTER_MILLIS };
-        let queue = Queue::<Job>::new(QUEUE_READS, usize::MAX, full);
-        let queue = Arc::new(queue.measured(metrics.queue_wait.clone()));
+        let waits = metrics.queue_wait.clone();
+        let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, full, waits));
         let start = |at| {
             let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));

@@ -141,7 +141,8 @@ impl DirectWriter {
 
     /// A writer that remembers nothing.
     fn writer(&self) -> Writer {
-        let queue = Arc::new(Queue::new(10, 1 << 20, Error::Draining));
+        let waits = self.options.metrics.writes.queue_wait.clone();
+        let queue = Arc::new(Queue::new(10, 1 << 20, Error::Draining, waits));
         let (tables, _) = super::migrate::open(&self.options.path, NEW_ID).unwrap();
         let disk = Disk::new(Arc::clone(&self.lock), false);
         Writer::new(self.options.clone(), queue, Arc::default(), tables, disk).unwrap()
