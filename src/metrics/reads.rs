@@ -10,8 +10,8 @@ pub struct ReadMetrics {
     pub queue_requests: IntGauge,
     pub store_bytes: IntGauge,
     pub expired_sessions: IntGauge,
-    pub cache_hits: IntCounter,
-    pub cache_misses: IntCounter,
+    cache_hits: IntCounter,
+    cache_misses: IntCounter,
 }
 
 impl ReadMetrics {
@@ -36,5 +36,10 @@ impl ReadMetrics {
             cache_hits: lookups.with_label_values(&["hit"]),
             cache_misses: lookups.with_label_values(&["miss"]),
         }
+    }
+
+    /// The writer has looked for a session or a scope in its cache.
+    pub fn looked_up(&self, found: bool) {
+        if found { &self.cache_hits } else { &self.cache_misses }.inc();
     }
 }

@@ -50,7 +50,7 @@ impl Cache {
             self.bytes -= known.bytes;
         }
         let found = known.filter(|known| known.state.version == version);
-        if found.is_some() { &self.metrics.cache_hits } else { &self.metrics.cache_misses }.inc();
+        self.metrics.looked_up(found.is_some());
         found
     }
 

@@ -110,11 +110,11 @@ impl Writer {
 
     /// Loads the session at an address.
     fn load_address(&mut self, key: &SessionKey) -> Result<(), Error> {
-        if self.loaded.addresses.contains_key(key) {
-            self.metrics().reads.cache_hits.inc();
+        let is_known = self.loaded.addresses.contains_key(key);
+        self.metrics().reads.looked_up(is_known);
+        if is_known {
             return Ok(());
         }
-        self.metrics().reads.cache_misses.inc();
         let user = ScopeKey::User(key.app_name.clone(), key.user_id.clone());
         let user = self.loaded.scope(&user).map_or(0, |user| user.row);
         match self.tables.session_of(user, key)? {
@@ -159,8 +159,7 @@ impl Writer {
 
     fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
         let is_known = self.loaded.scope(key).is_some();
-        let reads = &self.metrics().reads;
-        if is_known { &reads.cache_hits } else { &reads.cache_misses }.inc();
+        self.metrics().reads.looked_up(is_known);
         if !is_known {
             let sql = "SELECT id, version, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
             let found = self.tables.one(sql, names(key), |row| row.try_into())?;
