@@ -34,7 +34,7 @@ pub use share::GaugeShare;
 pub use sqlite::{CheckpointThread, SqliteMetrics};
 pub use tls::{TlsFile, TlsMetrics};
 pub use watches::WatchMetrics;
-pub use writes::{WriteMetrics, WriteOutcomes};
+pub use writes::WriteMetrics;
 
 /// How long a probe may take: less than the ten seconds after which a collector gives up.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -21,32 +21,17 @@ pub struct WriteMetrics {
     pub group_duration: Histogram,
     pub commit_duration: Histogram,
     pub retries: IntCounter,
-    events: IntCounter,
-    committed: IntCounter,
-    replayed: IntCounter,
-    refused: IntCounter,
-    expired: IntCounter,
-    failed: IntCounter,
-    replayed_events: IntCounter,
-    replayed_requests: IntCounter,
-    sequence_conflicts: IntCounter,
-    key_conflicts: IntCounter,
+    pub events: IntCounter,
+    pub committed: IntCounter,
+    pub replayed: IntCounter,
+    pub refused: IntCounter,
+    pub expired: IntCounter,
+    pub failed: IntCounter,
+    pub replayed_events: IntCounter,
+    pub replayed_requests: IntCounter,
+    pub sequence_conflicts: IntCounter,
+    pub key_conflicts: IntCounter,
     applications: Option<Applications>,
-}
-
-/// Outcomes of the requests of a group, so that each counter is touched once a group.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct WriteOutcomes {
-    pub committed: u64,
-    pub replayed: u64,
-    pub refused: u64,
-    pub expired: u64,
-    pub failed: u64,
-    pub events: u64,
-    pub replayed_events: u64,
-    pub replayed_requests: u64,
-    pub sequence_conflicts: u64,
-    pub key_conflicts: u64,
 }
 
 /// Appends by application.
@@ -109,38 +94,6 @@ impl WriteMetrics {
             sequence_conflicts: conflicts.with_label_values(&["sequence"]),
             key_conflicts: conflicts.with_label_values(&["key"]),
             applications: (applications > 0).then(|| Applications::new(register, applications)),
-        }
-    }
-
-    /// Adds what became of a group.
-    pub fn add(&self, outcomes: &WriteOutcomes) {
-        let WriteOutcomes {
-            committed,
-            replayed,
-            refused,
-            expired,
-            failed,
-            events,
-            replayed_events,
-            replayed_requests,
-            sequence_conflicts,
-            key_conflicts,
-        } = *outcomes;
-        for (counter, count) in [
-            (&self.committed, committed),
-            (&self.replayed, replayed),
-            (&self.refused, refused),
-            (&self.expired, expired),
-            (&self.failed, failed),
-            (&self.events, events),
-            (&self.replayed_events, replayed_events),
-            (&self.replayed_requests, replayed_requests),
-            (&self.sequence_conflicts, sequence_conflicts),
-            (&self.key_conflicts, key_conflicts),
-        ] {
-            if count > 0 {
-                counter.inc_by(count);
-            }
         }
     }
 

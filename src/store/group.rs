@@ -14,7 +14,7 @@ use super::{Notifier, RequestContext, instant, spans};
 use crate::{
     commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
-    metrics::{WriteMetrics, WriteOutcomes},
+    metrics::WriteMetrics,
 };
 
 /// Times that a group is loaded and decided, as long as transactions of others are in the way.
@@ -73,15 +73,9 @@ impl Submission {
 
 /// Counts what became of requests, and answers them.
 fn answer_all(metrics: &WriteMetrics, answered: Vec<(Submission, Result<Answer, Error>)>) {
-    let mut outcomes = WriteOutcomes::default();
     for (submission, answer) in &answered {
-        count(&mut outcomes, &submission.request, answer);
-        if let (Request::Append(_), Ok(Answer::Appended(appended))) = (&submission.request, answer)
-        {
-            metrics.append_of(&appended.info.key.app_name);
-        }
+        count(metrics, &submission.request, answer);
     }
-    metrics.add(&outcomes);
     answered.into_iter().for_each(|(submission, answer)| submission.answer(answer));
 }
 
@@ -105,28 +99,31 @@ pub fn refuse(
     answer_all(metrics, refused.collect());
 }
 
-fn count(outcomes: &mut WriteOutcomes, request: &Request, answer: &Result<Answer, Error>) {
-    let appends = u64::from(matches!(request, Request::Append(_)));
+fn count(metrics: &WriteMetrics, request: &Request, answer: &Result<Answer, Error>) {
+    let is_append = matches!(request, Request::Append(_));
+    let appends = u64::from(is_append);
     match answer {
-        Ok(Answer::Appended(Appended { events, request_replayed, .. })) => {
+        Ok(Answer::Appended(Appended { info, events, request_replayed, .. })) => {
             let replayed = events.iter().filter(|it| it.replayed).count() as u64;
-            outcomes.events += events.len() as u64 - replayed;
-            outcomes.replayed_events += replayed;
-            outcomes.replayed_requests += u64::from(*request_replayed);
+            metrics.events.inc_by(events.len() as u64 - replayed);
+            metrics.replayed_events.inc_by(replayed);
+            metrics.replayed_requests.inc_by(u64::from(*request_replayed));
             let is_replay = *request_replayed || replayed == events.len() as u64;
-            let outcome = if is_replay { &mut outcomes.replayed } else { &mut outcomes.committed };
-            *outcome += appends;
+            if is_replay { &metrics.replayed } else { &metrics.committed }.inc_by(appends);
+            if is_append {
+                metrics.append_of(&info.key.app_name);
+            }
         }
         Ok(Answer::StateUpdated(updated)) => {
-            outcomes.replayed_requests += u64::from(updated.replayed);
+            metrics.replayed_requests.inc_by(u64::from(updated.replayed));
         }
         Ok(_) => {}
         Err(Error::Conflict { sequence, keys }) => {
-            outcomes.sequence_conflicts += u64::from(sequence.is_some());
-            outcomes.key_conflicts += u64::from(!keys.is_empty());
-            outcomes.refused += appends;
+            metrics.sequence_conflicts.inc_by(u64::from(sequence.is_some()));
+            metrics.key_conflicts.inc_by(u64::from(!keys.is_empty()));
+            metrics.refused.inc_by(appends);
         }
-        Err(Error::ExpiredInQueue) => outcomes.expired += appends,
+        Err(Error::ExpiredInQueue) => metrics.expired.inc_by(appends),
         Err(
             Error::StoreUnavailable(_)
             | Error::OutcomeUnknown(_)
@@ -134,8 +131,8 @@ fn count(outcomes: &mut WriteOutcomes, request: &Request, answer: &Result<Answer
             | Error::FileLost
             | Error::Damaged(..)
             | Error::Internal(_),
-        ) => outcomes.failed += appends,
-        Err(_) => outcomes.refused += appends,
+        ) => metrics.failed.inc_by(appends),
+        Err(_) => metrics.refused.inc_by(appends),
     }
 }
 
