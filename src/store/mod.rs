@@ -6,6 +6,7 @@
 mod clock;
 mod condition;
 mod context;
+mod figures;
 mod gate;
 pub mod group;
 pub mod memory;

@@ -1,9 +1,7 @@
 //! The size of the tables and the number of expired sessions, for metrics.
 
 use super::{pool::Reader, prelude::*};
-
-/// Expired sessions that are counted: the look takes a few milliseconds however many there are.
-const COUNTED_SESSIONS: i64 = 10_000;
+use crate::store::figures::{COUNTED_SESSIONS, Figures};
 
 /// Every table of the schema.
 const TABLES: [&str; 14] = [
@@ -31,8 +29,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM session_expiry WHERE (expire_secs, expire_nanos) <= ($1, $2) LIMIT $3
 ) AS expired";
 
-/// The size of the tables, and the number of expired sessions.
-pub(super) async fn read(reader: &Reader<'_>) -> Result<(i64, i64), Error> {
+pub(super) async fn read(reader: &Reader<'_>) -> Result<Figures, Error> {
     let connection = reader.connection;
     let tables = [(&TABLES.as_slice() as _, Type::TEXT_ARRAY)];
     let bytes = connection.one(TABLE_BYTES, &tables).await?;
@@ -42,7 +39,7 @@ pub(super) async fn read(reader: &Reader<'_>) -> Result<(i64, i64), Error> {
         [(&secs as _, Type::INT8), (&nanos as _, Type::INT4), (&COUNTED_SESSIONS as _, Type::INT8)];
     let expired = connection.one(EXPIRED, &parameters).await?;
     let number = |row: Option<Row>| row.map_or(Ok(0), |row| row.try_get::<_, i64>(0));
-    Ok((number(bytes)?, number(expired)?))
+    Ok(Figures { bytes: number(bytes)?, expired_sessions: number(expired)? })
 }
 
 #[cfg(test)]

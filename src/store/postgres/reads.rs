@@ -10,6 +10,7 @@ use super::{figures, names::Names, pool::Pool, prelude::*, shared::Shared};
 use crate::store::{
     ApplicationsQuery, KeyChangePage, KeyChangeQuery, NamePage, SessionPage, SessionQuery,
     SessionView, SessionsQuery, StateQuery, StateView, UsersQuery, WatchPage, WatchQuery,
+    figures::Figures,
 };
 
 /// The reads of a store.
@@ -133,8 +134,7 @@ impl Read<'_> {
         self.pool.read(&mut query, |reader, query| reader.list_key_changes(query).boxed()).await
     }
 
-    /// The size of the tables, and the number of expired sessions.
-    pub(super) async fn figures(&self) -> Result<(i64, i64), Error> {
+    pub(super) async fn figures(&self) -> Result<Figures, Error> {
         self.pool.read(&mut (), |reader, ()| figures::read(reader).boxed()).await
     }
 
