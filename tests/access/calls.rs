@@ -6,10 +6,7 @@ use std::{
 };
 
 use futures_util::stream;
-use prost::{
-    Message as _,
-    bytes::{Buf as _, BufMut as _},
-};
+use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
 use serde_json::Value as Json;
 use sessiond::proto::{DESCRIPTOR_SET, code_name};
@@ -17,13 +14,12 @@ use tokio::time::timeout;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     metadata::{KeyAndValueRef, MetadataMap},
     transport::Channel,
 };
 use tonic_types::StatusExt as _;
 
-use crate::harness::PATIENCE;
+use crate::{harness::PATIENCE, raw::Raw};
 
 static CONTRACT: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTOR_SET).unwrap());
@@ -205,43 +201,5 @@ fn of_item(failure: &DynamicMessage) -> Refusal {
         message: text(json["message"].take()),
         metadata: serde_json::from_value(json["metadata"].take()).unwrap_or_default(),
         rest: json.to_string(),
-    }
-}
-
-/// Messages as bytes.
-#[derive(Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Vec<u8>;
-    type Decode = Vec<u8>;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining()).to_vec()))
     }
 }

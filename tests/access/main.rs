@@ -25,6 +25,8 @@ mod jwt;
 mod limits;
 mod markers;
 mod matrix;
+#[path = "../raw/mod.rs"]
+mod raw;
 mod reloads;
 mod setting;
 mod tenants;

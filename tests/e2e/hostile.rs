@@ -8,13 +8,8 @@ use proptest::{
     sample::{Index, select},
     test_runner::{Config, TestRunner},
 };
-use prost::bytes::{Buf, BufMut};
 use tokio::{runtime::Runtime, time::timeout};
-use tonic::{
-    Request, Status, Streaming,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-};
+use tonic::{Request, Status, Streaming, client::Grpc};
 
 use crate::{
     harness::{Service, within},
@@ -22,47 +17,8 @@ use crate::{
     judge,
     make::{append, create, get, setting},
     protobuf::{Contract, Method},
+    raw::Raw,
 };
-
-/// Bytes as they are, in both directions.
-#[derive(Clone, Copy, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Vec<u8>;
-    type Decode = Vec<u8>;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, item: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put_slice(&item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
-        let mut item = vec![0; buffer.remaining()];
-        buffer.copy_to_slice(&mut item);
-        Ok(Some(item))
-    }
-}
 
 /// How long a stream that says nothing is listened to: a watch from now on has nothing to say but that it is caught up.
 const SILENCE: Duration = Duration::from_millis(100);

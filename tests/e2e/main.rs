@@ -42,6 +42,8 @@ mod partial;
 mod past;
 mod preconditions;
 mod protobuf;
+#[path = "../raw/mod.rs"]
+mod raw;
 mod read;
 mod restarts;
 mod rewinds;
