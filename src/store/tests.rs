@@ -2,11 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery};
+use tokio::sync::oneshot;
+
+use super::{
+    Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission,
+};
 use crate::{
-    commit::{Append, CreateSession, ForkSession, RewindSession, StateUpdate},
+    commit::{Answer, Append, CreateSession, ForkSession, Request, RewindSession, StateUpdate},
     domain::{
         delta::{Delta, ScopeDelta},
+        error::Error,
         event::{Fingerprint, NewEvent},
         field::FieldPath,
         id::{AppName, Author, Branch, DisplayName, EventId, SessionId, UserId},
@@ -41,6 +46,17 @@ impl Clock for TestClock {
 
 pub(super) fn call() -> RequestContext {
     RequestContext::internal()
+}
+
+/// Requests that wait as one group, and their answers to come.
+pub(super) fn submissions(
+    requests: impl IntoIterator<Item = Request>,
+) -> (Vec<Submission>, Vec<oneshot::Receiver<Result<Answer, Error>>>) {
+    let submit = |request| {
+        let (reply, answer) = oneshot::channel();
+        (Submission { context: call(), request, reply }, answer)
+    };
+    requests.into_iter().map(submit).unzip()
 }
 
 /// Every key with its value and its version.

@@ -15,8 +15,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
-
 use self::requests::*;
 use super::{
     migrate::migrate, options::PostgresOptions, prelude::*, schema::MIGRATIONS, shared::Shared,
@@ -30,9 +28,10 @@ use crate::{
     metrics::Metrics,
     store::{
         Clock,
-        group::{Submission, execute},
+        group::execute,
         tests::{
-            TestClock, address, at, batch, call, change, delta, json, key, rewind, user_scope,
+            TestClock, address, at, batch, call, change, delta, json, key, rewind, submissions,
+            user_scope,
         },
     },
 };
@@ -126,12 +125,7 @@ async fn commit(
     writer: &mut Writer,
     requests: Vec<Request>,
 ) -> Vec<Result<Answer, Error>> {
-    let (mut group, mut answers) = (Vec::new(), Vec::new());
-    for request in requests {
-        let (reply, answer) = oneshot::channel();
-        group.push(Submission { context: call(), request, reply });
-        answers.push(answer);
-    }
+    let (mut group, answers) = submissions(requests);
     let metrics = Metrics::default();
     while !group.is_empty() {
         drop(execute(writer, &mut group, &fixture.shared.notifier, &metrics.writes).await);

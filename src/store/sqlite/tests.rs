@@ -149,20 +149,22 @@ impl DirectWriter {
     }
 }
 
+/// Executes a group once. What has to be loaded again is left in it.
+fn execute_group(
+    backend: &mut impl group::Backend,
+    group: &mut Vec<Submission>,
+) -> Result<(), Error> {
+    let (notifier, metrics) = (Notifier::default(), Metrics::default());
+    group::execute(backend, group, &notifier, &metrics.writes).now_or_never().unwrap()
+}
+
 /// Executes requests as one group, and what has to be loaded again as the next ones. Their answers, and the number of groups.
 fn execute(writer: &mut Writer, requests: Vec<Request>) -> (Vec<Result<Answer, Error>>, usize) {
-    let mut group = Vec::new();
-    let mut answers = Vec::new();
-    for request in requests {
-        let (reply, answer) = oneshot::channel();
-        group.push(Submission { context: call(), request, reply });
-        answers.push(answer);
-    }
-    let (notifier, metrics, mut groups) = (Notifier::default(), Metrics::default(), 0);
+    let (mut group, answers) = submissions(requests);
+    let mut groups = 0;
     while !group.is_empty() {
         // A failure is that of the answers, too.
-        let _ =
-            group::execute(writer, &mut group, &notifier, &metrics.writes).now_or_never().unwrap();
+        let _ = execute_group(writer, &mut group);
         groups += 1;
     }
     let answers = answers.into_iter().map(|mut answer| answer.try_recv().unwrap());

@@ -109,25 +109,14 @@ fn a_decision_that_panics_refuses_what_came_before_it_and_not_what_follows() {
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let mut writer = direct.writer();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
-    let (mut group, mut answers) = (Vec::new(), Vec::new());
-    for id in ["1", "2", "3"] {
-        let (reply, answer) = oneshot::channel();
-        group.push(Submission { context: call(), request: append(id, id), reply });
-        answers.push(answer);
-    }
+    let (mut group, mut answers) = submissions(["1", "2", "3"].map(|id| append(id, id)));
     let mut panicking = PanickingWriter { writer: &mut writer, decisions: 2 };
-    let (notifier, metrics) = (Notifier::default(), Metrics::default());
-    let failed = group::execute(&mut panicking, &mut group, &notifier, &metrics.writes)
-        .now_or_never()
-        .unwrap();
+    let failed = execute_group(&mut panicking, &mut group);
     assert!(matches!(failed, Err(Error::Internal(_))));
     assert!(matches!(answers[0].try_recv().unwrap(), Err(Error::StoreUnavailable(_))));
     assert!(matches!(answers[1].try_recv().unwrap(), Err(Error::Internal(_))));
     assert_eq!(group.len(), 1);
-    let executed = group::execute(&mut panicking, &mut group, &notifier, &metrics.writes)
-        .now_or_never()
-        .unwrap();
-    assert_eq!(executed, Ok(()));
+    assert_eq!(execute_group(&mut panicking, &mut group), Ok(()));
     assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(1));
 }
 

@@ -18,6 +18,10 @@ fn after(duration: Duration) -> Instant {
     Instant::now() + duration
 }
 
+fn appends() -> [Request; 3] {
+    ["1", "2", "3"].map(|id| Request::Append(one("s", id, &[])))
+}
+
 #[tokio::test]
 async fn a_write_whose_deadline_passes_in_the_queue_is_not_applied() {
     let fixture = Fixture::with(|options| SqliteOptions { group_requests: 1, ..options }).await;
@@ -46,19 +50,12 @@ async fn only_the_expired_requests_of_a_group_are_dropped() {
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let mut writer = direct.writer();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
-    let (mut group, mut answers) = (Vec::new(), Vec::new());
-    for (id, seconds) in [("1", Some(1)), ("2", Some(3)), ("3", None)] {
-        let deadline = seconds.map(|seconds| after(Duration::from_secs(seconds)));
-        let (reply, answer) = oneshot::channel();
-        let (context, request) =
-            (RequestContext { deadline, ..call() }, Request::Append(one("s", id, &[])));
-        group.push(Submission { context, request, reply });
-        answers.push(answer);
+    let (mut group, mut answers) = submissions(appends());
+    for (submission, seconds) in group.iter_mut().zip([1, 3]) {
+        submission.context.deadline = Some(after(Duration::from_secs(seconds)));
     }
     tokio::time::advance(Duration::from_secs(2)).await;
-    let (notifier, metrics) = (Notifier::default(), Metrics::default());
-    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics.writes);
-    executed.now_or_never().unwrap().unwrap();
+    execute_group(&mut writer, &mut group).unwrap();
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
     assert_eq!(answers, [Err(Error::ExpiredInQueue), Ok(1), Ok(2)]);
@@ -70,17 +67,9 @@ async fn a_write_whose_caller_has_left_is_not_applied() {
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let mut writer = direct.writer();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
-    let (mut group, mut answers) = (Vec::new(), Vec::new());
-    for id in ["1", "2", "3"] {
-        let (reply, answer) = oneshot::channel();
-        let request = Request::Append(one("s", id, &[]));
-        group.push(Submission { context: call(), request, reply });
-        answers.push(answer);
-    }
+    let (mut group, mut answers) = submissions(appends());
     drop(answers.remove(1));
-    let (notifier, metrics) = (Notifier::default(), Metrics::default());
-    let executed = group::execute(&mut writer, &mut group, &notifier, &metrics.writes);
-    executed.now_or_never().unwrap().unwrap();
+    execute_group(&mut writer, &mut group).unwrap();
     let answers: Vec<_> =
         answers.iter_mut().map(|answer| sequence(&answer.try_recv().unwrap())).collect();
     assert_eq!(answers, [Ok(1), Ok(2)]);

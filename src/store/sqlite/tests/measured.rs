@@ -45,12 +45,8 @@ fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
 #[tokio::test]
 async fn appends_for_which_the_disk_has_no_space_have_failed() {
     let metrics = Metrics::default();
-    let (mut group, mut answers) = (Vec::new(), Vec::new());
-    for request in [Request::Append(one("s", "1", &[])), Request::Delete(address("s"))] {
-        let (reply, answer) = oneshot::channel();
-        group.push(Submission { context: call(), request, reply });
-        answers.push(answer);
-    }
+    let requests = [Request::Append(one("s", "1", &[])), Request::Delete(address("s"))];
+    let (mut group, mut answers) = submissions(requests);
     assert_eq!(group::refuse_without_space(&metrics.writes, &mut group), 1);
     assert!(matches!(group[..], [Submission { request: Request::Delete(_), .. }]));
     assert!(matches!(answers[0].try_recv(), Ok(Err(Error::DiskFull))));
