@@ -17,13 +17,8 @@ use tonic::{Code, Streaming, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
-use tonic_types::StatusExt as _;
 
-use crate::harness::{PATIENCE, Server, append, create, event, key, read};
-
-fn reason(status: &tonic::Status) -> String {
-    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
-}
+use crate::harness::{PATIENCE, Server, append, create, event, key, read, reason};
 
 async fn watch(channel: &Channel, cursor: &str) -> Streaming<WatchResponse> {
     let request = WatchRequest {
