@@ -12,14 +12,17 @@ use serde_json::Value as Json;
 use sessiond::proto::{DESCRIPTOR_SET, code_name};
 use tokio::time::timeout;
 use tonic::{
-    Code, Request, Status,
+    Code, Status,
     client::Grpc,
     metadata::{KeyAndValueRef, MetadataMap},
     transport::Channel,
 };
 use tonic_types::StatusExt as _;
 
-use crate::{harness::PATIENCE, raw::Raw};
+use crate::{
+    harness::{PATIENCE, with_token},
+    raw::Raw,
+};
 
 static CONTRACT: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTOR_SET).unwrap());
@@ -114,11 +117,8 @@ impl Client {
         if let Err(error) = client.ready().await {
             panic!("the connection is lost: {error}");
         }
-        let mut call = Request::new(stream::iter([request.encode_to_vec()]));
-        if let Some(token) = &self.token {
-            let value = format!("Bearer {token}").parse().unwrap();
-            call.metadata_mut().insert("authorization", value);
-        }
+        let messages = stream::iter([request.encode_to_vec()]);
+        let call = with_token(self.token.as_deref(), messages);
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let answer = match client.streaming(call, path.parse().unwrap(), Raw).await {
             Err(status) => return (shown(status.metadata()), Some(status)),

@@ -12,12 +12,11 @@ use sessiond::{
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Request;
 
 use crate::{
     calls::{Client, method, request},
     cases::at,
-    harness::{Ended, PATIENCE, Server, reason},
+    harness::{Ended, PATIENCE, Server, reason, with_token},
     setting::{Setting, caller, rule, token},
 };
 
@@ -100,9 +99,7 @@ async fn watches_end_when_the_policy_takes_their_right() {
 async fn items_of_a_stream_are_judged_by_the_policy_of_their_time() {
     let (setting, server) = start().await;
     let (items, sent) = mpsc::channel(1);
-    let mut call = Request::new(ReceiverStream::new(sent));
-    let value = format!("Bearer {}", token("bob")).parse().unwrap();
-    call.metadata_mut().insert("authorization", value);
+    let call = with_token(Some(&token("bob")), ReceiverStream::new(sent));
     let mut client = EventServiceClient::new(server.channel().await);
     let mut answers = client.append_event_stream(call).await.unwrap().into_inner();
     let bob = caller(&server, "bob").await;

@@ -17,7 +17,7 @@ use sessiond::proto::v1::{
     session::StateForm as SessionState, session_service_client::SessionServiceClient,
     state_delta::SetForm, state_operation::Operation,
 };
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Request, Status, transport::Channel};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -39,6 +39,16 @@ pub async fn wait_for_health(channel: &Channel, service: &str, wanted: ServingSt
 pub fn reason(status: &Status) -> String {
     use tonic_types::StatusExt as _;
     status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
+
+/// A request, with a bearer token if one is given.
+pub fn with_token<T>(token: Option<&str>, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        let value = format!("Bearer {token}").parse().unwrap();
+        request.metadata_mut().insert("authorization", value);
+    }
+    request
 }
 
 /// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.

@@ -16,11 +16,11 @@ use sessiond::proto::v1::{
     watch_service_client::WatchServiceClient,
 };
 use tempfile::TempDir;
-use tonic::{Code, Request, Status, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{
-    harness::{Ended, PATIENCE, PROGRAM, Server, key, reason, serve_on},
+    harness::{Ended, PATIENCE, PROGRAM, Server, key, reason, serve_on, with_token},
     jwt::{AUDIENCE, ISSUER, Issuer, now, token_file},
 };
 
@@ -84,20 +84,11 @@ impl Setting {
     }
 }
 
-pub fn with<T>(token: Option<&str>, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    if let Some(token) = token {
-        let value = format!("Bearer {token}").parse().unwrap();
-        request.metadata_mut().insert("authorization", value);
-    }
-    request
-}
-
 /// Reads a session that is not there. `Ok`: the call came as far as that.
 pub async fn call(channel: &Channel, token: Option<&str>) -> Result<(), Status> {
     let request = GetSessionRequest { key: Some(key("none")), ..GetSessionRequest::default() };
     let status = SessionServiceClient::new(channel.clone())
-        .get_session(with(token, request))
+        .get_session(with_token(token, request))
         .await
         .expect_err("no such session");
     if status.code() == Code::NotFound { Ok(()) } else { Err(status) }
@@ -204,10 +195,10 @@ async fn streams_need_a_credential_as_well() {
             }),
             ..WatchRequest::default()
         };
-        let watch = WatchServiceClient::new(channel.clone()).watch(with(token, watch)).await;
+        let watch = WatchServiceClient::new(channel.clone()).watch(with_token(token, watch)).await;
         let items = stream::iter([AppendEventStreamRequest::default()]);
         let append = EventServiceClient::new(channel.clone());
-        let append = append.clone().append_event_stream(with(token, items)).await;
+        let append = append.clone().append_event_stream(with_token(token, items)).await;
         assert_eq!(watch.as_ref().err().map(reason).as_deref(), expected);
         assert_eq!(append.as_ref().err().map(reason).as_deref(), expected);
     }

@@ -13,8 +13,8 @@ use tonic::{Code, Status, Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use crate::{
-    harness::{PATIENCE, Server, event, key},
-    identity::{token, with},
+    harness::{PATIENCE, Server, event, key, with_token},
+    identity::token,
 };
 
 /// A caller with a token and a session of its own.
@@ -33,7 +33,7 @@ impl Caller {
             ..CreateSessionRequest::default()
         };
         let mut client = SessionServiceClient::new(self.channel.clone());
-        client.create_session(with(Some(&self.token), request)).await.map(drop)
+        client.create_session(with_token(Some(&self.token), request)).await.map(drop)
     }
 
     async fn append(&self, events: usize) -> Result<(), Status> {
@@ -44,14 +44,14 @@ impl Caller {
             ..AppendEventsRequest::default()
         };
         let mut client = EventServiceClient::new(self.channel.clone());
-        client.append_events(with(Some(&self.token), request)).await.map(drop)
+        client.append_events(with_token(Some(&self.token), request)).await.map(drop)
     }
 
     async fn watch(&self) -> Result<Streaming<WatchResponse>, Status> {
         let scope = Scope { app_name: "app".into(), ..Scope::default() };
         let request = WatchRequest { scope: Some(scope), ..WatchRequest::default() };
         let mut client = WatchServiceClient::new(self.channel.clone());
-        Ok(client.watch(with(Some(&self.token), request)).await?.into_inner())
+        Ok(client.watch(with_token(Some(&self.token), request)).await?.into_inner())
     }
 }
 
