@@ -3,12 +3,12 @@
 use std::fs;
 
 use sessiond::domain::permission::Right;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::Endpoint;
 
 use crate::{
     calls::Client,
     cases::{CASES, Case, Names, at},
-    certificates::{Authority, Pair},
+    certificates::Authority,
     harness::{Server, serve_on},
     jwt::Issuer,
     setting::{Setting, rule, token},
@@ -118,21 +118,14 @@ async fn certificates() {
     let flags = ["--tls-client-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
     setting.set_policy(&policy("spiffe://example.org/agent"));
     let server = setting.start(&flags);
+    let connect = async |pair| Client::new(server.channel_as(&authority.file, pair).await.unwrap());
     let named = authority.issue("agent", &["spiffe://example.org/agent"]);
     let stranger = authority.issue("agent", &["spiffe://example.org/agent-2"]);
-    let named = encrypted(&server, &ca, &named).await;
+    let named = connect(&named).await;
     calls_answer(&named, "certificate", |_| "OK").await;
-    let stranger = encrypted(&server, &ca, &stranger).await;
+    let stranger = connect(&stranger).await;
     calls_answer(&stranger, "stranger", denied).await;
     server.stop();
-}
-
-async fn encrypted(server: &Server, authority: &str, (certificate, key): &Pair) -> Client {
-    let config = ClientTlsConfig::new()
-        .ca_certificate(Certificate::from_pem(fs::read_to_string(authority).unwrap()))
-        .identity(Identity::from_pem(certificate, key));
-    let endpoint = Channel::from_shared(server.address().to_owned()).unwrap();
-    Client::new(endpoint.tls_config(config).unwrap().connect().await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! A `sessiond serve` of its own for a test: on a free port, in a folder that goes with it, killed when the test ends.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -17,7 +18,10 @@ use sessiond::proto::v1::{
     session::StateForm as SessionState, session_service_client::SessionServiceClient,
     state_delta::SetForm, state_operation::Operation,
 };
-use tonic::{Code, Request, Status, transport::Channel};
+use tonic::{
+    Code, Request, Status,
+    transport::{self, Certificate, Channel, ClientTlsConfig, Identity},
+};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -174,6 +178,20 @@ impl Server {
     /// A connection to it.
     pub async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
+    /// A connection of its own with a client certificate and its key, as PEM. `authority` is the file of the server's authority. The
+    /// certificate is known to be accepted once a call on the connection was answered.
+    pub async fn channel_as(
+        &self,
+        authority: &Path,
+        (certificate, key): &(String, String),
+    ) -> Result<Channel, transport::Error> {
+        let config = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(fs::read_to_string(authority).unwrap()))
+            .identity(Identity::from_pem(certificate, key));
+        let endpoint = Channel::from_shared(self.address.clone()).unwrap().tls_config(config)?;
+        endpoint.connect().await
     }
 }
 

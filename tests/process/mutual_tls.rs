@@ -2,8 +2,6 @@
 
 use std::{fs, path::Path};
 
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
-
 use crate::{
     certificates::{Authority, Pair},
     harness::{Ended, PATIENCE, Server, append, create, event, read},
@@ -11,19 +9,6 @@ use crate::{
     jwt::Issuer,
     tls::Files,
 };
-
-/// A connection of its own, with a client certificate. It is known to be accepted once a call on it was answered.
-async fn connect(
-    server: &Server,
-    authority: &Path,
-    (certificate, key): &Pair,
-) -> Result<Channel, tonic::transport::Error> {
-    let config = ClientTlsConfig::new()
-        .ca_certificate(Certificate::from_pem(fs::read_to_string(authority).unwrap()))
-        .identity(Identity::from_pem(certificate, key));
-    let endpoint = Channel::from_shared(server.address().to_owned()).unwrap().tls_config(config)?;
-    endpoint.connect().await
-}
 
 impl Files {
     /// Starts a server that asks for certificates of the authorities in `clients.pem`.
@@ -46,13 +31,13 @@ async fn a_certificate_names_its_holder_and_a_token_counts_more() {
     let (posing, expired) = (issuer.token(spiffe, 600), issuer.token("alice", -600));
     for alternatives in [&[spiffe, "a.example.org"][..], &["a.example.org"], &[]] {
         let pair = files.authority.issue("agent", alternatives);
-        let channel = connect(&server, &files.authority.file, &pair).await.unwrap();
+        let channel = server.channel_as(&files.authority.file, &pair).await.unwrap();
         call(&channel, None).await.unwrap();
         call(&channel, Some(&posing)).await.unwrap();
         assert_eq!(refusal(&channel, Some(&expired)).await.0, "CREDENTIAL_EXPIRED");
     }
     let nameless = files.authority.issue("", &["127.0.0.1"]);
-    let channel = connect(&server, &files.authority.file, &nameless).await.unwrap();
+    let channel = server.channel_as(&files.authority.file, &nameless).await.unwrap();
     let expected = ("CREDENTIAL_INVALID".to_owned(), "certificate_name".to_owned());
     assert_eq!(refusal(&channel, None).await, expected);
     let Ended { log, .. } = server.stop();
@@ -74,9 +59,9 @@ async fn authorities_of_clients_are_reloaded_under_load_and_no_call_fails() {
     let server = files.serve_mutual(&["--reload-interval", "1"]);
     let other = Authority::new(files.folder.path(), "other.pem");
     let (old, new) = (files.authority.issue("old", &[]), other.issue("new", &[]));
-    let lasting = connect(&server, &files.authority.file, &old).await.unwrap();
+    let lasting = server.channel_as(&files.authority.file, &old).await.unwrap();
     create(&lasting, "s", "{}").await;
-    let is_taken = async |pair: &Pair| match connect(&server, &files.authority.file, pair).await {
+    let is_taken = async |pair: &Pair| match server.channel_as(&files.authority.file, pair).await {
         Ok(channel) => call(&channel, None).await.is_ok(),
         Err(_) => false,
     };
