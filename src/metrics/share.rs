@@ -28,6 +28,6 @@ impl Drop for GaugeShare {
 }
 
 /// As gauges count.
-pub(super) fn signed(amount: usize) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
+pub(super) fn signed(amount: impl TryInto<i64>) -> i64 {
+    amount.try_into().unwrap_or(i64::MAX)
 }

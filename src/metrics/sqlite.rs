@@ -2,7 +2,7 @@
 
 use prometheus::{Histogram, HistogramVec, IntGauge};
 
-use super::register::Register;
+use super::{register::Register, share::signed};
 
 /// The thread that moves pages of the log into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,6 @@ impl SqliteMetrics {
 
     /// Sets the size of the log, and how much of it has been moved into the database.
     pub fn set_log(&self, bytes: u64, moved_bytes: u64) {
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.log_bytes.set(signed(bytes));
         self.uncheckpointed_bytes.set(signed(bytes.saturating_sub(moved_bytes)));
     }
