@@ -19,7 +19,7 @@ use self::{
     flood::{Flood, FloodArgs},
     load::{Call, Round},
     open_loop::Rate,
-    overload::{Best, Memory, OverloadArgs},
+    overload::{Best, OverloadArgs},
     table::{HEADINGS, Row, Setting},
 };
 use super::{
@@ -244,8 +244,7 @@ impl Bench<'_> {
                 }
             }
             Workload::Overload => {
-                let memory = args.overload.memory();
-                let before = overload::bytes(memory.as_ref()).await;
+                let mut memory = args.overload.memory().await;
                 let sessions = args.in_flight.iter().copied().max().unwrap_or(1);
                 let keys = self.fixture.sessions("overload", 0..sessions, 1).await?;
                 let calls = self.fixture.appends(&keys);
@@ -256,12 +255,10 @@ impl Bench<'_> {
                         best = Best { per_second, in_flight };
                     }
                 }
-                let memory_until_now =
-                    Memory { before, best: overload::bytes(memory.as_ref()).await };
+                memory.read_best().await;
                 let rate = self.rate(best.per_second * args.overload.factor);
-                let memory = (memory.as_ref(), memory_until_now);
                 let servers = self.fixture.servers();
-                let report = overload::measure(servers, &calls, rate, best, memory).await;
+                let report = overload::measure(servers, &calls, rate, best, &memory).await;
                 self.print(&report, report.text())?;
             }
             Workload::Flood => {

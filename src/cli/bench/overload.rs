@@ -30,12 +30,15 @@ pub struct OverloadArgs {
 }
 
 impl OverloadArgs {
-    /// The source of the server's memory.
-    pub fn memory(&self) -> Option<Source> {
+    /// Reads the server's memory before anything is measured.
+    pub async fn memory(&self) -> Memory {
         let admin = self.admin.as_ref().map(|address| {
             Source::Admin(address.trim_start_matches("http://").trim_end_matches('/').to_owned())
         });
-        admin.or(self.pid.map(Source::Process))
+        let source = admin.or(self.pid.map(Source::Process));
+        let mut memory = Memory { source, before: None, best: None };
+        memory.before = memory.bytes().await;
+        memory
     }
 }
 
@@ -92,23 +95,6 @@ impl Report {
     }
 }
 
-/// Resident bytes, if they can be read.
-pub async fn bytes(memory: Option<&Source>) -> Option<u64> {
-    memory?.bytes().await
-}
-
-/// The most that is read until the end of `work`.
-async fn most<T>(memory: Option<&Source>, work: impl Future<Output = T>) -> (T, Option<u64>) {
-    let mut work = std::pin::pin!(work);
-    let (mut ticks, mut most) = (interval(MEMORY_INTERVAL), None);
-    loop {
-        tokio::select! {
-            done = &mut work => return (done, most.max(bytes(memory).await)),
-            _ = ticks.tick() => most = most.max(bytes(memory).await),
-        }
-    }
-}
-
 /// The best throughput, and the number of calls in flight that reached it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Best {
@@ -116,11 +102,35 @@ pub struct Best {
     pub in_flight: usize,
 }
 
-/// The server's memory until now.
-#[derive(Debug, Clone, Copy)]
+/// Resident bytes of the server, as far as they can be read.
+#[derive(Debug)]
 pub struct Memory {
-    pub before: Option<u64>,
-    pub best: Option<u64>,
+    source: Option<Source>,
+    before: Option<u64>,
+    /// After the best throughput was measured.
+    best: Option<u64>,
+}
+
+impl Memory {
+    pub async fn read_best(&mut self) {
+        self.best = self.bytes().await;
+    }
+
+    async fn bytes(&self) -> Option<u64> {
+        self.source.as_ref()?.bytes().await
+    }
+
+    /// The most that is read until the end of `work`.
+    async fn most<T>(&self, work: impl Future<Output = T>) -> (T, Option<u64>) {
+        let mut work = std::pin::pin!(work);
+        let (mut ticks, mut most) = (interval(MEMORY_INTERVAL), None);
+        loop {
+            tokio::select! {
+                done = &mut work => return (done, most.max(self.bytes().await)),
+                _ = ticks.tick() => most = most.max(self.bytes().await),
+            }
+        }
+    }
 }
 
 /// Begins the calls at the rate and reports what became of them.
@@ -129,10 +139,10 @@ pub async fn measure(
     calls: &[Call],
     rate: Rate,
     best: Best,
-    (memory, until_now): (Option<&Source>, Memory),
+    memory: &Memory,
 ) -> Report {
     let progress = Progress::spinner("measuring overload");
-    let (offered, memory_overload_bytes) = most(memory, offer(servers, calls, rate)).await;
+    let (offered, memory_overload_bytes) = memory.most(offer(servers, calls, rate)).await;
     drop(progress);
     let (goodput, p50_millis, p99_millis) =
         (offered.goodput(), offered.millis_at(0.5), offered.millis_at(0.99));
@@ -149,8 +159,8 @@ pub async fn measure(
         p99_millis,
         refused,
         held_back,
-        memory_before_bytes: until_now.before,
-        memory_best_bytes: until_now.best,
+        memory_before_bytes: memory.before,
+        memory_best_bytes: memory.best,
         memory_overload_bytes,
     }
 }
