@@ -27,8 +27,8 @@ struct File {
 }
 
 impl File {
-    fn new(path: &Path, source: &'static str) -> Option<Self> {
-        Some(Self { path: path.to_owned(), source })
+    fn new(path: impl Into<PathBuf>, source: &'static str) -> Self {
+        Self { path: path.into(), source }
     }
 
     #[cfg(feature = "tls")]
@@ -57,23 +57,23 @@ pub(crate) struct CredentialFiles {
 
 impl CredentialFiles {
     pub fn set_ca(&mut self, path: &Path) {
-        self.ca = File::new(path, "tls_ca");
+        self.ca = Some(File::new(path, "tls_ca"));
     }
 
     pub fn set_client_certificate(&mut self, certificate: &Path, key: &Path) {
-        self.certificate = File::new(certificate, "client_certificate");
-        self.key = File::new(key, "client_certificate");
+        self.certificate = Some(File::new(certificate, "client_certificate"));
+        self.key = Some(File::new(key, "client_certificate"));
     }
 
     pub fn set_token(&mut self, path: &Path) {
-        self.token = File::new(path, "token_file");
+        self.token = Some(File::new(path, "token_file"));
     }
 
     /// Takes the files that are not set from the environment.
     pub fn or_environment(self, variable: impl Fn(&'static str) -> Option<OsString>) -> Self {
         let or = |file: Option<File>, source| {
             let named = || variable(source).filter(|path| !path.is_empty());
-            file.or_else(|| named().map(|path| File { path: path.into(), source }))
+            file.or_else(|| named().map(|path| File::new(path, source)))
         };
         Self {
             ca: or(self.ca, "SESSIOND_TLS_CA"),
@@ -228,7 +228,7 @@ mod tests {
         let path = folder.path().join("token");
         write(&path, "a\n", 1);
         let begin = Instant::now();
-        let file = TokenFile::new(File::new(&path, "token_file").unwrap(), begin).unwrap();
+        let file = TokenFile::new(File::new(&path, "token_file"), begin).unwrap();
         let after = |millis| {
             let header = file.header_at(begin + Duration::from_millis(millis));
             header.to_str().unwrap().to_owned()
@@ -257,9 +257,9 @@ mod tests {
         ]);
         let files = set.or_environment(|name| variables.get(name).map(OsString::from));
         let wanted = CredentialFiles {
-            ca: File::new(Path::new("mine.pem"), "tls_ca"),
-            certificate: File::new(Path::new("cert.pem"), "SESSIOND_CLIENT_TLS_CERT"),
-            key: File::new(Path::new("key.pem"), "SESSIOND_CLIENT_TLS_KEY"),
+            ca: Some(File::new("mine.pem", "tls_ca")),
+            certificate: Some(File::new("cert.pem", "SESSIOND_CLIENT_TLS_CERT")),
+            key: Some(File::new("key.pem", "SESSIOND_CLIENT_TLS_KEY")),
             token: None,
         };
         assert_eq!(files, wanted);
