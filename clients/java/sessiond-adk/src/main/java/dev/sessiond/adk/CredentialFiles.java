@@ -106,7 +106,7 @@ final class CredentialFiles {
   }
 
   /** The token of each call, or null. It is refused where it would cross a network unencrypted. */
-  @Nullable TokenFile callCredentials(Address address, boolean encrypted) {
+  @Nullable TokenFile tokenFile(Address address, boolean encrypted) {
     if (token == null) {
       return null;
     }

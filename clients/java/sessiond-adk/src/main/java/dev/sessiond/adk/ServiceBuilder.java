@@ -166,7 +166,7 @@ public final class ServiceBuilder {
           channelCredentials == null
               ? address.tls()
               : !(channelCredentials instanceof InsecureChannelCredentials);
-      return files.callCredentials(address, encrypted);
+      return files.tokenFile(address, encrypted);
     }
     if (files.hasToken()) {
       throw new IllegalArgumentException("callCredentials exclude tokenFile. Use one of them.");
