@@ -115,6 +115,11 @@ def the_alerts_are_valid(*_: str) -> None:
     promtool("check", "rules", str(GRAFANA / "alerts.yaml"))
 
 
+def the_alert_of_a_writer_fires_while_it_hangs(*_: str) -> None:
+    """It does not fire for a writer that is busy, nor for one without writes."""
+    promtool("test", "rules", str(ROOT / "tests" / "metrics" / "hanging_writer.yaml"))
+
+
 def the_dashboard_asks_what_prometheus_understands(*_: str) -> None:
     """Each expression of the dashboard, with Grafana's own variables replaced, is a valid rule."""
     panels = json.loads((GRAFANA / "dashboard.json").read_text())["panels"]
@@ -136,6 +141,7 @@ CHECKS: list[Callable[[str, str], None]] = [
     histograms_add_up,
     promtool_finds_nothing,
     the_alerts_are_valid,
+    the_alert_of_a_writer_fires_while_it_hangs,
     the_dashboard_asks_what_prometheus_understands,
 ]
 
