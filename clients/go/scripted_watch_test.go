@@ -72,8 +72,9 @@ func TestWatchResumes(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 
-	// The timeout of a call is how long an opened stream may be silent.
-	service := dial(t, listener.Addr().String(), sessiond.WithTimeout(time.Second))
+	// The timeout of a call is how long an opened stream may be silent: of all streams, so that it has to be longer than a busy machine
+	// takes for a message.
+	service := dial(t, listener.Addr().String(), sessiond.WithTimeout(10*time.Second))
 	lines := follow(context.Background(), service, sessiond.Scope{AppName: app}, sessiond.WatchOptions{})
 	expect(t, lines, "event 1 map[]", "event 2 map[]", "caught up", "deleted")
 	if line, ok := <-lines; ok {
