@@ -10,6 +10,8 @@ export default defineConfig({
     // Machines may be busy, and no test measures time.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    // Without it a condition that is polled for has one second.
+    expect: {poll: {timeout: 240_000}},
     restoreMocks: true,
     // The environment may have credentials for a sessiond of its own.
     env: {

@@ -135,7 +135,10 @@ function statusOf(failure: Failure): Partial<StatusObject> {
     );
   }
   if (failure.retryAfterMs !== undefined) {
-    const retryDelay = {seconds: 0n, nanos: failure.retryAfterMs * 1e6};
+    const retryDelay = {
+      seconds: BigInt(Math.floor(failure.retryAfterMs / 1000)),
+      nanos: (failure.retryAfterMs % 1000) * 1e6,
+    };
     details.push(
       anyPack(RetryInfoSchema, create(RetryInfoSchema, {retryDelay})),
     );
