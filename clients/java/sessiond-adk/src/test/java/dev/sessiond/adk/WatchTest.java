@@ -16,8 +16,15 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 final class WatchTest extends ServerTest {
 
-  private static List<WatchItem> await(TestSubscriber<WatchItem> subscriber, int count) {
-    subscriber.awaitCount(count);
+  private static List<WatchItem> await(TestSubscriber<WatchItem> subscriber, int count)
+      throws InterruptedException {
+    long began = System.nanoTime();
+    // Each gives up after five seconds, which a busy machine may need.
+    while (subscriber.values().size() < count
+        && !subscriber.await(0, TimeUnit.SECONDS)
+        && System.nanoTime() - began < TimeUnit.MINUTES.toNanos(2)) {
+      subscriber.awaitCount(count);
+    }
     subscriber.assertNoErrors();
     return subscriber.values();
   }
