@@ -60,7 +60,8 @@ async def test_timeout_and_not_attempts_ends_the_retries(unused_port: int, timeo
     loop = asyncio.get_running_loop()
     async with SessiondSessionService(f"127.0.0.1:{unused_port}", timeout=timeout) as service:
         began = loop.time()
-        with pytest.raises(SessiondUnavailableError):
+        # The deadline may pass in the middle of the last attempt.
+        with pytest.raises((SessiondUnavailableError, SessiondDeadlineError)):
             await service.list_sessions(app_name="app")
         took = loop.time() - began
     # The longest delay before the deadline: 0.4 s after 0.4 s of delays, 1 s later.
