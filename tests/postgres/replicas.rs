@@ -221,13 +221,22 @@ async fn one_address_is_created_once() {
     close(replicas).await;
 }
 
+/// Waits until replicas listen. What is announced before, they do not hear.
+async fn listen(database: &Database, count: usize) {
+    let sql = "SELECT pid FROM pg_stat_activity
+        WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN %'";
+    let listening = async { while query(&database.url, sql).await.unwrap().len() < count {} };
+    timeout(PATIENCE, listening).await.expect("a replica does not listen");
+}
+
 /// Watchers see every event once and in order on every replica.
-async fn watchers_see_everything(count: usize, change: fn(&mut PostgresOptions)) {
+async fn watchers_see_everything(count: usize, listening: usize, change: fn(&mut PostgresOptions)) {
     const EVENTS: u64 = 60;
     if shared_server().is_none() {
         return;
     }
-    let (_database, replicas) = replicas_with(count, change).await;
+    let (database, replicas) = replicas_with(count, change).await;
+    listen(&database, listening).await;
     new_session(&replicas[0], "a/u/s").await;
     let mut watchers = JoinSet::new();
     for replica in &replicas {
@@ -268,13 +277,13 @@ async fn watchers_see_everything(count: usize, change: fn(&mut PostgresOptions))
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_on_every_replica_are_woken_by_notifications() {
-    watchers_see_everything(3, |options| options.look_every = NEVER).await;
+    watchers_see_everything(3, 3, |options| options.look_every = NEVER).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watchers_on_every_replica_need_no_notification() {
     // As behind a pooler, which does not listen.
-    watchers_see_everything(2, |options| options.settings.unnamed_statements = true).await;
+    watchers_see_everything(2, 0, |options| options.settings.unnamed_statements = true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
