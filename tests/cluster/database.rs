@@ -13,7 +13,13 @@ use std::{
     },
 };
 
+use tokio_postgres::error::SqlState;
+
 use super::{pooled_server, query_blocking, shared_server};
+
+/// Attempts to drop a database. In each the server waits five seconds for the sessions that it ends, and one of them may wait for the disk
+/// for longer.
+const DROPS: usize = 12;
 
 /// A database that is dropped with this value, with connections to it.
 pub struct Database {
@@ -34,7 +40,16 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        for attempt in 1.. {
+            match query_blocking(&server(), &sql) {
+                Ok(_) => break,
+                Err(error) => {
+                    let is_in_use = error.code() == Some(&SqlState::OBJECT_IN_USE);
+                    assert!(is_in_use && attempt < DROPS, "{sql}: {error:?}");
+                }
+            }
+        }
     }
 }
 
