@@ -11,11 +11,16 @@ use std::{
         LazyLock, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::{pooled_server, query_blocking, shared_server};
+use super::{pooled_server, query, query_blocking, shared_server};
+
+/// Long enough for the slowest machine. It decides nothing but when to give up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Attempts to drop a database. In each the server waits five seconds for the sessions that it ends, and one of them may wait for the disk
 /// for longer.
@@ -35,6 +40,16 @@ impl Database {
         let (address, _) = address.rsplit_once('/').expect("the URL names a database");
         let separator = if parameters.is_empty() { "" } else { "?" };
         Self { url: format!("{address}/{name}{separator}{parameters}"), name }
+    }
+
+    /// Waits until this number of its sessions have ended a statement that begins so, and begun no other.
+    pub async fn wait_for_sessions(&self, count: usize, statement: &str) {
+        let sql = format!(
+            "SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND state = 'idle' AND query LIKE '{statement}%'"
+        );
+        let waiting = async { while query(&self.url, &sql).await.unwrap().len() < count {} };
+        timeout(PATIENCE, waiting).await.expect(statement);
     }
 }
 

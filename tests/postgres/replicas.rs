@@ -221,14 +221,6 @@ async fn one_address_is_created_once() {
     close(replicas).await;
 }
 
-/// Waits until replicas listen. What is announced before, they do not hear.
-async fn listen(database: &Database, count: usize) {
-    let sql = "SELECT pid FROM pg_stat_activity
-        WHERE datname = current_database() AND state = 'idle' AND query LIKE 'LISTEN %'";
-    let listening = async { while query(&database.url, sql).await.unwrap().len() < count {} };
-    timeout(PATIENCE, listening).await.expect("a replica does not listen");
-}
-
 /// Watchers see every event once and in order on every replica.
 async fn watchers_see_everything(count: usize, listening: usize, change: fn(&mut PostgresOptions)) {
     const EVENTS: u64 = 60;
@@ -236,7 +228,8 @@ async fn watchers_see_everything(count: usize, listening: usize, change: fn(&mut
         return;
     }
     let (database, replicas) = replicas_with(count, change).await;
-    listen(&database, listening).await;
+    // What is announced before, a replica does not hear.
+    database.wait_for_sessions(listening, "LISTEN").await;
     new_session(&replicas[0], "a/u/s").await;
     let mut watchers = JoinSet::new();
     for replica in &replicas {
