@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{
     calls::Client,
     cluster::database_of,
-    harness::{Server, file_in},
+    harness::{Server, file_in, replace},
 };
 
 /// Runs a check on each store.
@@ -83,15 +83,13 @@ impl Setting {
 
     /// Replaces the policy, whole.
     pub fn set_policy(&self, policy: &str) {
-        let (new, file) = (self.path("policy.new"), self.path("policy.toml"));
-        fs::write(&new, policy).unwrap();
-        fs::rename(&new, &file).unwrap();
+        replace(&self.path("policy.toml"), policy);
     }
 
-    /// Writes the tokens of callers of these names.
+    /// Replaces the tokens by those of callers of these names.
     pub fn set_tokens(&self, names: &[&str]) {
-        fs::write(self.path("tokens.toml"), names.iter().copied().map(entry).collect::<String>())
-            .unwrap();
+        let entries: String = names.iter().copied().map(entry).collect();
+        replace(&self.path("tokens.toml"), &entries);
     }
 
     /// Starts a server by the policy, without identities.

@@ -13,6 +13,8 @@ use ring::{
 };
 use serde_json::{Value, json};
 
+use crate::harness::replace;
+
 pub const ISSUER: &str = "https://issuer.example";
 pub const AUDIENCE: &str = "sessiond";
 
@@ -29,7 +31,7 @@ impl Issuer {
     pub fn publish(&self, file: &Path) -> Vec<String> {
         let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
         let key = json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y)});
-        fs::write(file, json!({ "keys": [key] }).to_string()).unwrap();
+        replace(file, &json!({ "keys": [key] }).to_string());
         let keys = file.display().to_string();
         ["--jwt-keys", &keys, "--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE]
             .map(str::to_owned)

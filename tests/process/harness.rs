@@ -195,6 +195,13 @@ impl Server {
     }
 }
 
+/// Replaces a file whole: a server that reads it again meanwhile sees the old one or the new one.
+pub fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(&new, file).unwrap();
+}
+
 /// The command for a server on a SQLite file in `folder`.
 pub fn serve(folder: &Path) -> Command {
     serve_on(&file_in(folder))

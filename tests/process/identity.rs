@@ -20,7 +20,7 @@ use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{
-    harness::{Ended, PATIENCE, PROGRAM, Server, key, reason, serve_on, with_token},
+    harness::{Ended, PATIENCE, PROGRAM, Server, key, reason, replace, serve_on, with_token},
     jwt::{AUDIENCE, ISSUER, Issuer, now, token_file},
 };
 
@@ -242,18 +242,18 @@ async fn tokens_are_reloaded_and_a_broken_file_changes_nothing() {
     // In a round the tokens come before the keys. With other keys the tokens of the first ones end, also those that were verified.
     let alice = setting.issuer.token("alice", 600);
     call(&channel, Some(&alice)).await.unwrap();
-    fs::write(setting.tokens(), "s3cret-broken").unwrap();
+    replace(&setting.tokens(), "s3cret-broken");
     let other = Issuer::new();
     other.publish(&setting.folder.path().join("keys.json"));
     until(&channel, &alice, Some("CREDENTIAL_INVALID")).await;
     call(&channel, Some(&other.token("alice", 600))).await.unwrap();
     call(&channel, Some(&setting.token)).await.unwrap();
 
-    fs::write(setting.tokens(), setting.entry.clone() + &entry).unwrap();
+    replace(&setting.tokens(), &(setting.entry.clone() + &entry));
     until(&channel, &added, None).await;
     call(&channel, Some(&setting.token)).await.unwrap();
     // Without its entry a token is refused at once, also on connections that are open.
-    fs::write(setting.tokens(), &entry).unwrap();
+    replace(&setting.tokens(), &entry);
     until(&channel, &setting.token, Some("CREDENTIAL_INVALID")).await;
     call(&channel, Some(&added)).await.unwrap();
     let Ended { log, .. } = server.stop();
