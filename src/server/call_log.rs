@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use http_body_util::BodyExt as _;
@@ -115,29 +115,21 @@ impl CallLog {
                 }
             }
         }
-        // Before the client has the status, so that it finds its call in the metrics.
-        self.measure();
+        // Before the client has the status, so that it finds its call in the metrics and in the log.
+        self.note();
     }
 
-    /// The code's name, and the duration so far.
-    fn outcome(&self) -> (&'static str, Duration) {
+    /// Notes the call, once.
+    fn note(&mut self) {
         // Without a status the client has left.
-        (code_name(self.code.unwrap_or(Code::Cancelled)), self.began.elapsed())
-    }
-
-    fn measure(&mut self) {
+        let code = code_name(self.code.unwrap_or(Code::Cancelled));
+        let elapsed = self.began.elapsed();
         if let Some((method, _)) = self.metrics.take() {
-            let (code, elapsed) = self.outcome();
             method.end(code, elapsed);
         }
-    }
-}
-
-impl Drop for CallLog {
-    fn drop(&mut self) {
-        self.measure();
-        let (code, elapsed) = self.outcome();
-        let Some(Line { path, request_id, principal, received, sent }) = &self.line else { return };
+        let Some(Line { path, request_id, principal, received, sent }) = self.line.take() else {
+            return;
+        };
         tracing::info!(
             target: "sessiond::calls",
             method = path.trim_start_matches('/'),
@@ -147,8 +139,14 @@ impl Drop for CallLog {
             code,
             micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             received_bytes = received.load(Relaxed),
-            sent_bytes = *sent,
+            sent_bytes = sent,
             "call"
         );
+    }
+}
+
+impl Drop for CallLog {
+    fn drop(&mut self) {
+        self.note();
     }
 }
