@@ -24,6 +24,14 @@ impl Shell {
         Self { folder, server }
     }
 
+    /// On a socket in its folder, which nobody else takes while the server is away.
+    pub fn on_socket() -> Self {
+        let folder = TempDir::new().unwrap();
+        let listen = format!("unix:{}", folder.path().join("s").display());
+        let server = Server::start_with(folder.path(), &["--listen", &listen]);
+        Self { folder, server }
+    }
+
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -94,7 +94,7 @@ fn show_prints_a_conversation() {
 
 #[test]
 fn show_follows_a_session_across_a_restart() {
-    let mut shell = Shell::new();
+    let mut shell = Shell::on_socket();
     shell.run(&with(&["session", "create"], &[]));
     let append = |shell: &Shell, id: &str, more: &[&str]| {
         let body = json!({"text": format!("text of {id}")}).to_string();
@@ -124,7 +124,7 @@ fn show_follows_a_session_across_a_restart() {
 
 #[test]
 fn a_watch_goes_on_by_its_cursor_after_a_restart() {
-    let mut shell = Shell::new();
+    let mut shell = Shell::on_socket();
     shell.run(&with(&["session", "create"], &[]));
     let append = |shell: &Shell, id: &str| {
         shell.run(&with(&["event", "append"], &["--author", "a", "--event-id", id]));
