@@ -53,6 +53,14 @@ impl Database {
     }
 }
 
+/// Waits for the end of all sessions of a database. The server may still execute what a client has sent that was cut off or killed.
+pub async fn sessions_ended(url: &str) {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+        AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let ended = async { while !query(url, sql).await.unwrap().is_empty() {} };
+    timeout(PATIENCE, ended).await.expect("the session of a client that has gone ends");
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);

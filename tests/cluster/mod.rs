@@ -12,7 +12,7 @@ use std::{env, thread};
 
 use tokio_postgres::{Error, NoTls, SimpleQueryMessage};
 
-pub use database::{Database, database_of, pooled_database_of};
+pub use database::{Database, database_of, pooled_database_of, sessions_ended};
 pub use server::{Cluster, Stop};
 
 /// The URL of the shared server, as a superuser. `None`: a test that needs it is skipped, which CI forbids.

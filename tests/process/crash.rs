@@ -12,7 +12,10 @@ use sessiond::proto::v1::{event::BodyForm, state_delta::SetForm};
 use tokio::{sync::Notify, task::JoinSet};
 use tonic::transport::Channel;
 
-use crate::harness::{Server, append, create, event, is_broken, list, read, state};
+use crate::{
+    cluster::sessions_ended,
+    harness::{Server, append, create, event, is_broken, list, read, state},
+};
 
 /// Writers at the same time, each on a session of its own, all on one key of the application.
 const WRITERS: usize = 8;
@@ -120,6 +123,9 @@ async fn acknowledged_is_recovered_after_kill_at_random_moments(store: &str) {
         }
         progress.enough.notified().await;
         server.kill();
+        if store.starts_with("postgres") {
+            sessions_ended(store).await;
+        }
         let mut acknowledged = events.clone();
         while let Some(done) = writers.join_next().await {
             let (writer, count) = done.unwrap();
