@@ -1,6 +1,6 @@
 //! The fixture of a benchmark: sessions in an application of their own, and the calls to them.
 
-use std::{mem, ops::Range};
+use std::{mem, ops::Range, time::Duration};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use prost::Message as _;
@@ -10,7 +10,7 @@ use super::load::Call;
 use crate::{
     cli::{
         args::JSON_FORM,
-        connect::{Server, get_request, retry, shared_scope},
+        connect::{ConnectArgs, Server, get_request, retry, shared_scope},
         failure::Failure,
     },
     domain::{json::object_text, limits::BATCH_EVENTS},
@@ -27,6 +27,17 @@ const LISTED: i32 = 50;
 const BATCH_BODIES: usize = 2 << 20;
 /// Calls in flight while sessions are created or deleted, so that many share a commit.
 const IN_FLIGHT: usize = 256;
+
+/// Connections to a server.
+pub async fn connect(connections: usize, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
+    // A slow call is measured, not given up.
+    let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
+    let mut servers = Vec::new();
+    for _ in 0..connections {
+        servers.push(Server::connect(&connect).await?);
+    }
+    Ok(servers)
+}
 
 pub struct Fixture {
     servers: Vec<Server>,

@@ -7,8 +7,7 @@ use serde::Serialize;
 use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 
 use super::{
-    connect,
-    fixture::Fixture,
+    fixture::{Fixture, connect},
     open_loop::{Offered, Rate, Refused, offer},
 };
 use crate::cli::{

@@ -15,7 +15,7 @@ use tokio::{signal, task::JoinSet};
 use uuid::Uuid;
 
 use self::{
-    fixture::{Fixture, KEYS},
+    fixture::{Fixture, KEYS, connect},
     flood::{Flood, FloodArgs},
     load::{Call, Round},
     open_loop::Rate,
@@ -23,7 +23,7 @@ use self::{
     table::{HEADINGS, Row, Setting},
 };
 use super::{
-    connect::{ConnectArgs, Server},
+    connect::ConnectArgs,
     failure::{Failure, tell},
     output, parse,
     progress::Progress,
@@ -154,16 +154,6 @@ pub async fn run(args: BenchArgs) -> Result<(), Failure> {
     let removed = if args.keep { Ok(()) } else { bench.fixture.remove().await };
     measured.and(removed)?;
     if bench.failed { Err(Failure::Reported) } else { Ok(()) }
-}
-
-async fn connect(connections: usize, connect: &ConnectArgs) -> Result<Vec<Server>, Failure> {
-    // A slow call is measured, not given up.
-    let connect = ConnectArgs { timeout: Duration::ZERO, ..connect.clone() };
-    let mut servers = Vec::new();
-    for _ in 0..connections {
-        servers.push(Server::connect(&connect).await?);
-    }
-    Ok(servers)
 }
 
 struct Bench<'a> {
