@@ -170,10 +170,9 @@ mod tests {
     fn principal(name: &str, aliases: &[&str], claims: &[(&str, &str)]) -> Principal {
         let claims = claims.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         Principal::Identified(Arc::new(Identity {
-            name: name.into(),
             aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
             claims: claims.collect::<BTreeMap<_, _>>(),
-            expire_time: None,
+            ..Identity::new(name)
         }))
     }
 

@@ -1,11 +1,16 @@
 //! The identity of a caller, as the edge has established it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::pending, sync::Arc};
 
-use crate::domain::time::Time;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{
+    error::{CredentialFault, Error},
+    time::Time,
+};
 
 /// The identity that a call acts for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Principal {
     /// Every caller that reaches the listener, or embeds the engine, where nobody has to show who he is. It may do everything.
     Local,
@@ -14,7 +19,7 @@ pub enum Principal {
 }
 
 /// The holder of a credential, as the credential describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     /// With the kind of the credential, so that none can name another's holder: `spiffe://…`, `dns:…` or `cn:…` of a certificate, `jwt:…`,
     /// `token:…`, or `uid:…` of a Unix socket's peer.
@@ -25,6 +30,8 @@ pub struct Identity {
     pub claims: BTreeMap<String, String>,
     /// When the credential ends; `None`: it was valid when the connection was made, and has no end that is known.
     pub expire_time: Option<Time>,
+    /// Cancelled when the credential is taken back: its entry has left the file of tokens, or gives less than before.
+    pub withdrawn: CancellationToken,
 }
 
 impl Principal {
@@ -36,6 +43,14 @@ impl Principal {
         }
     }
 
+    /// Waits until the credential is taken back.
+    pub async fn withdrawn(&self) {
+        match self.identity() {
+            Some(identity) => identity.withdrawn.cancelled().await,
+            None => pending().await,
+        }
+    }
+
     /// The name in logs, messages and policies.
     pub fn name(&self) -> &str {
         self.identity().map_or("local", |identity| &identity.name)
@@ -43,6 +58,23 @@ impl Principal {
 }
 
 impl Identity {
+    /// A holder without aliases and claims, whose credential has no end.
+    pub fn new(name: impl Into<String>) -> Self {
+        let (name, aliases, claims) = (name.into(), Vec::new(), BTreeMap::new());
+        Self { name, aliases, claims, expire_time: None, withdrawn: CancellationToken::new() }
+    }
+
+    /// Whether the credential still counts. Errors: [`Error::CredentialInvalid`] if it was taken back, [`Error::CredentialExpired`].
+    pub fn check(&self, now: Time) -> Result<(), Error> {
+        if self.withdrawn.is_cancelled() {
+            return Err(Error::CredentialInvalid(CredentialFault::UnknownToken));
+        }
+        match self.has_expired(now) {
+            true => Err(Error::CredentialExpired),
+            false => Ok(()),
+        }
+    }
+
     pub fn has_expired(&self, now: Time) -> bool {
         self.expire_time.is_some_and(|end| end <= now)
     }

@@ -94,8 +94,8 @@ pub struct Watch {
 /// What ended the wait of a watch.
 enum Wake {
     Drain,
-    /// Another policy is in force.
-    Policy,
+    /// Another policy is in force, or the credential was taken back.
+    Rights,
     /// There may be something to read.
     Commit,
     /// No message was sent for a while.
@@ -232,7 +232,7 @@ impl Watch {
                 match self.wait(heartbeat.as_mut()).await {
                     Wake::Commit => {}
                     Wake::Drain => return Err(Error::Draining),
-                    Wake::Policy => {
+                    Wake::Rights => {
                         self.check()?;
                         continue;
                     }
@@ -302,7 +302,8 @@ impl Watch {
         tokio::select! {
             biased;
             () = self.engine.draining.cancelled() => Wake::Drain,
-            () = self.policies.changed() => Wake::Policy,
+            () = self.policies.changed() => Wake::Rights,
+            () = self.context.principal.withdrawn() => Wake::Rights,
             _ = select_all(changed) => Wake::Commit,
             () = sleep(left.unwrap_or_default()), if left.is_some() => Wake::Commit,
             () = heartbeat => Wake::Heartbeat,

@@ -121,5 +121,5 @@ fn principal(name: &str, args: &CheckArgs) -> Principal {
         subject.map(|subject| (SUBJECT.to_owned(), subject.to_owned())).into_iter().collect();
     claims.extend(args.claim.iter().cloned());
     let (name, aliases) = (name.to_owned(), args.alias.clone());
-    Principal::Identified(Arc::new(Identity { name, aliases, claims, expire_time: None }))
+    Principal::Identified(Arc::new(Identity { aliases, claims, ..Identity::new(name) }))
 }

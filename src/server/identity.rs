@@ -10,7 +10,7 @@ mod jwt_keys;
 mod jwt_verifier;
 mod static_tokens;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use tokio::net::unix::UCred;
@@ -92,12 +92,8 @@ impl Authenticator {
     pub fn of_unix(self: &Arc<Self>, process: std::io::Result<UCred>) -> Option<Arc<Caller>> {
         let process = process.ok().filter(|_| self.unix_peers);
         self.caller(process.map(|process| {
-            Ok(Arc::new(Identity {
-                name: format!("uid:{}", process.uid()),
-                aliases: vec![format!("gid:{}", process.gid())],
-                claims: BTreeMap::new(),
-                expire_time: None,
-            }))
+            let aliases = vec![format!("gid:{}", process.gid())];
+            Ok(Arc::new(Identity { aliases, ..Identity::new(format!("uid:{}", process.uid())) }))
         }))
     }
 
@@ -136,9 +132,7 @@ impl Caller {
             (None, Some(own)) => own.clone().map_err(Error::CredentialInvalid)?,
             (None, None) => return Err(Error::CredentialMissing),
         };
-        if identity.has_expired(authenticator.clock.now()) {
-            return Err(Error::CredentialExpired);
-        }
+        identity.check(authenticator.clock.now())?;
         Ok(Principal::Identified(identity))
     }
 }

@@ -85,16 +85,15 @@ impl Gate {
     }
 
     /// The permissions of a caller now. Nothing begins without this, and nothing for a caller that has stopped waiting.
-    /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] of a stream that began before.
+    /// Errors: [`Error::ExpiredInQueue`], and [`Error::CredentialExpired`] or [`Error::CredentialInvalid`] of a stream that began before.
     fn permissions(&self, context: &RequestContext) -> Result<Permissions, Error> {
         if context.is_expired(instant()) {
             return Err(Error::ExpiredInQueue);
         }
-        let identity = context.principal.identity();
-        match identity.is_some_and(|identity| identity.has_expired(SystemClock.now())) {
-            true => Err(Error::CredentialExpired),
-            false => Ok(self.policies.permissions(&context.principal)),
+        if let Some(identity) = context.principal.identity() {
+            identity.check(SystemClock.now())?;
         }
+        Ok(self.policies.permissions(&context.principal))
     }
 
     /// The request, narrowed to what its caller may see. Errors: [`Error::PermissionDenied`].

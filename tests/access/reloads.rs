@@ -1,4 +1,4 @@
-//! A policy that changes under open watches and streams.
+//! A policy and tokens that change under open watches and streams.
 
 use std::{fs, time::Instant};
 
@@ -51,8 +51,8 @@ fn policy(names: &[&str]) -> String {
     rules.collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_end_when_the_policy_takes_their_right() {
+/// Watches of bob and alice. Those of bob end for this reason when a file has changed.
+async fn watches_of_bob_end(change: impl FnOnce(&Setting), expected: &str) {
     let (setting, server) = start().await;
     let (live, mut lives) = mpsc::unbounded_channel();
     let session = at("shop", "alice", "s");
@@ -80,11 +80,11 @@ async fn watches_end_when_the_policy_takes_their_right() {
     for _ in 0..watches.len() {
         timeout(PATIENCE, lives.recv()).await.unwrap();
     }
-    setting.set_policy(&policy(&["alice"]));
+    change(&setting);
     let of_alice = watches.pop().unwrap();
     for watch in watches {
         let (reason, after) = timeout(PATIENCE, watch).await.unwrap().unwrap().expect("it ended");
-        assert_eq!(reason, "PERMISSION_DENIED");
+        assert_eq!(reason, expected);
         assert!(after.as_secs() < END_SECS, "{after:?}");
     }
     // Another's goes on.
@@ -93,6 +93,17 @@ async fn watches_end_when_the_policy_takes_their_right() {
     assert_eq!(appended.refusal, None);
     assert!(timeout(PATIENCE, of_alice).await.unwrap().unwrap().is_none(), "the event came");
     server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_end_when_the_policy_takes_their_right() {
+    watches_of_bob_end(|setting| setting.set_policy(&policy(&["alice"])), "PERMISSION_DENIED")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_end_when_their_token_is_taken_back() {
+    watches_of_bob_end(|setting| setting.set_tokens(&["alice"]), "CREDENTIAL_INVALID").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -52,7 +52,7 @@ fn guarded() -> Guarded {
 
 fn caller(name: &str) -> RequestContext {
     let claims = BTreeMap::from([("sub".to_owned(), "alice".to_owned())]);
-    let identity = Identity { name: name.into(), aliases: Vec::new(), claims, expire_time: None };
+    let identity = Identity { claims, ..Identity::new(name) };
     RequestContext {
         principal: Principal::Identified(Arc::new(identity)),
         ..RequestContext::internal()
@@ -307,12 +307,7 @@ async fn a_watch_ends_with_the_credential_of_its_caller() {
     let key = address("shop", "alice", "s");
     guarded.create("root", key.clone()).await.unwrap();
     let until = |expire_time| {
-        let identity = Identity {
-            name: "root".into(),
-            aliases: Vec::new(),
-            claims: BTreeMap::new(),
-            expire_time: Some(expire_time),
-        };
+        let identity = Identity { expire_time: Some(expire_time), ..Identity::new("root") };
         let principal = Principal::Identified(Arc::new(identity));
         RequestContext { principal, ..RequestContext::internal() }
     };

@@ -112,12 +112,8 @@ pub fn identity(
             kept.insert(name.clone(), value.clone());
         }
     }
-    Ok(Identity {
-        name: format!("jwt:{subject}"),
-        aliases: Vec::new(),
-        claims: kept,
-        expire_time: Some(expire_time),
-    })
+    let name = format!("jwt:{subject}");
+    Ok(Identity { claims: kept, expire_time: Some(expire_time), ..Identity::new(name) })
 }
 
 /// A NumericDate: seconds since 1970, perhaps with a fraction, which is dropped.

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use prost_types::Timestamp;
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The holders, by the hashes of their tokens. How long a lookup takes tells something of a hash at most, from which no token follows.
-pub struct StaticTokens(HashMap<TokenHash, Arc<Identity>>);
+pub struct StaticTokens(Holders);
 
 impl StaticTokens {
     pub fn holder(&self, hash: &TokenHash) -> Option<Arc<Identity>> {
@@ -49,15 +49,41 @@ struct Entry {
 }
 
 pub fn load(path: &Path) -> Result<Reloaded<StaticTokens>, String> {
-    Reloaded::load_one("tokens", NamedFile::new("--token-hashes", path), |file, content| {
-        parse(content).map_err(|cause| {
+    let before = Mutex::new(HashMap::new());
+    Reloaded::load_one("tokens", NamedFile::new("--token-hashes", path), move |file, content| {
+        let parsed = parse(content).map_err(|cause| {
             format!("{} Print entries with `sessiond token hash`.", file.refused(&cause))
-        })
+        });
+        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+        *before = replace(&before, parsed?);
+        Ok(StaticTokens(before.clone()))
     })
 }
 
+type Holders = HashMap<TokenHash, Arc<Identity>>;
+
+/// The holders in the place of those before. The tokens of those are taken back that are gone, stand for another holder, or end sooner.
+fn replace(before: &Holders, mut entries: HashMap<TokenHash, Identity>) -> Holders {
+    for (hash, held) in before {
+        match entries.get_mut(hash) {
+            Some(entry) if still_gives(entry, held) => entry.withdrawn = held.withdrawn.clone(),
+            _ => held.withdrawn.cancel(),
+        }
+    }
+    entries.into_iter().map(|(hash, entry)| (hash, Arc::new(entry))).collect()
+}
+
+/// Whether an entry gives what it gave before.
+fn still_gives(entry: &Identity, before: &Identity) -> bool {
+    let lasts = match (entry.expire_time, before.expire_time) {
+        (Some(end), Some(before)) => end >= before,
+        (end, _) => end.is_none(),
+    };
+    lasts && entry.name == before.name && entry.claims == before.claims
+}
+
 /// Faults are named without any text of the file, where somebody may have put the token itself.
-fn parse(content: &[u8]) -> Result<StaticTokens, String> {
+fn parse(content: &[u8]) -> Result<HashMap<TokenHash, Identity>, String> {
     let text = std::str::from_utf8(content).map_err(|_| "it is not UTF-8".to_owned())?;
     let Content { token } = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(content.len()));
@@ -70,11 +96,11 @@ fn parse(content: &[u8]) -> Result<StaticTokens, String> {
     for (entry, number) in token.into_iter().zip(1..) {
         let (hash, identity) =
             entry.holder().map_err(|cause| format!("entry {number}: {cause}"))?;
-        if holders.insert(hash, Arc::new(identity)).is_some() {
+        if holders.insert(hash, identity).is_some() {
             return Err(format!("entry {number}: its sha256 is that of an earlier entry"));
         }
     }
-    Ok(StaticTokens(holders))
+    Ok(holders)
 }
 
 impl Entry {
@@ -92,7 +118,7 @@ impl Entry {
         };
         let claims = BTreeMap::from([(SUBJECT.to_owned(), user.unwrap_or_else(|| name.clone()))]);
         let name = format!("token:{name}");
-        Ok((hash, Identity { name, aliases: Vec::new(), claims, expire_time }))
+        Ok((hash, Identity { claims, expire_time, ..Identity::new(name) }))
     }
 }
 
@@ -121,14 +147,41 @@ mod tests {
             "# tokens\n[[token]]\nname = \"ci\"\nsha256 = \"{ABC}\"\n\n[[token]]\nname = \"ui\"\nsha256 = \"{other}\"\nexpires = 2027-01-01T01:00:00+01:00\nuser = \"alice\"\n"
         );
         let tokens = parse(text.as_bytes()).unwrap();
-        let holder = |hex| tokens.holder(&TokenHash::parse(hex).unwrap()).unwrap();
+        let holder = |hex| &tokens[&TokenHash::parse(hex).unwrap()];
         let sub = |user: &str| BTreeMap::from([("sub".to_owned(), user.to_owned())]);
         let (ci, ui) = (holder(ABC), holder(&other));
         assert_eq!((&*ci.name, &ci.claims, ci.expire_time), ("token:ci", &sub("ci"), None));
         assert_eq!((&*ui.name, &ui.claims), ("token:ui", &sub("alice")));
         assert_eq!(ui.expire_time, Time::new(1_798_761_600, 0));
-        assert!(tokens.holder(&TokenHash::of("another")).is_none());
-        assert!(parse(b"").unwrap().0.is_empty(), "no token is valid");
+        assert!(!tokens.contains_key(&TokenHash::of("another")));
+        assert!(parse(b"").unwrap().is_empty(), "no token is valid");
+    }
+
+    #[test]
+    fn a_token_is_taken_back_when_its_entry_goes_or_gives_less() {
+        let entry = |more: &str| format!("[[token]]\nname = \"ci\"\nsha256 = \"{ABC}\"\n{more}\n");
+        let (day, next) = ("expires = 2027-01-01T00:00:00Z", "expires = 2027-01-02T00:00:00Z");
+        for (before, after, stays) in [
+            (entry(""), entry("# the same"), true),
+            (entry(day), entry(day), true),
+            (entry(day), entry(next), true),
+            (entry(day), entry(""), true),
+            (entry(next), entry(day), false),
+            (entry(""), entry(day), false),
+            (entry(""), entry("user = \"bob\""), false),
+            (entry(""), entry("").replace("\"ci\"", "\"ui\""), false),
+            (entry(""), entry("").replace("ba78", "ab78"), false),
+            (entry(""), String::new(), false),
+        ] {
+            let [before, after] = [before, after].map(|text| parse(text.as_bytes()).unwrap());
+            let held = replace(&Holders::new(), before);
+            let first = &held[&TokenHash::parse(ABC).unwrap()];
+            let again = replace(&held, after);
+            assert_eq!(!first.withdrawn.is_cancelled(), stays, "{held:?} {again:?}");
+            assert!(again.values().all(|it| !it.withdrawn.is_cancelled()));
+            let gone = replace(&again, HashMap::new());
+            assert!(first.withdrawn.is_cancelled() && gone.is_empty(), "also later");
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn claims_have_to_be_those_of_this_server_and_of_now() {
     }
     for expired in [json!(NOW - 60), json!(0), json!(-1e300), json!(i64::MIN)] {
         let token = sign(&with("exp", expired));
-        assert_eq!(verify(&verifier, &token), Err(Error::CredentialExpired));
+        assert_eq!(verify(&verifier, &token).err(), Some(Error::CredentialExpired));
     }
     // The skew counts for the whole life, so that a stream does not end before its call would be refused.
     let identity = verify(&verifier, &sign(&claims())).unwrap();
