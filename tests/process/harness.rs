@@ -289,6 +289,13 @@ pub async fn read(channel: &Channel, session: &str) -> GetSessionResponse {
     answer
 }
 
+/// The number of events of a session, however many they are.
+pub async fn last_sequence(channel: &Channel, session: &str) -> i64 {
+    let request = GetSessionRequest { key: Some(key(session)), ..GetSessionRequest::default() };
+    let mut client = SessionServiceClient::new(channel.clone());
+    client.get_session(request).await.unwrap().into_inner().session.unwrap().last_sequence
+}
+
 /// The ids of all sessions, the least recently used first.
 pub async fn list(channel: &Channel) -> Vec<String> {
     let request = ListSessionsRequest { app_name: "app".into(), ..ListSessionsRequest::default() };

@@ -22,7 +22,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 use crate::{
     certificates::{Authority, Pair},
-    harness::{Ended, PATIENCE, PROGRAM, Server, append, create, event, read},
+    harness::{Ended, PATIENCE, PROGRAM, Server, append, create, event, last_sequence},
 };
 
 pub const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
@@ -238,8 +238,7 @@ async fn certificates_are_reloaded_under_load_and_no_call_fails() {
 
     stop.store(true, Relaxed);
     let lasting = load.await.unwrap();
-    let answer = read(&lasting, "s").await;
-    assert_eq!(answer.session.unwrap().last_sequence as u64, appended.load(Relaxed));
+    assert_eq!(last_sequence(&lasting, "s").await as u64, appended.load(Relaxed));
     server.stop();
 }
 
