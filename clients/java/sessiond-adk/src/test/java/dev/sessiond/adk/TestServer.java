@@ -72,7 +72,8 @@ public final class TestServer implements AutoCloseable {
 
   @Override
   public void close() {
-    process.destroyForcibly();
+    // Its folder goes next.
+    process.destroyForcibly().onExit().join();
   }
 
   /** A service with a deadline that a busy machine keeps. No test measures calls. */
