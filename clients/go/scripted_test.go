@@ -207,7 +207,7 @@ func TestClose(t *testing.T) {
 		}
 		return nil
 	}})
-	service := dial(t, p.address)
+	service := dial(t, p.address, sessiond.WithCloseGrace(10*time.Minute))
 	create(t, service, "s", nil)
 	failed := make(chan error, 1)
 	go func() {

@@ -113,7 +113,7 @@ async def test_closed_service_reconnects(plain: Server) -> None:
 
 
 async def test_in_flight_calls_finish_when_the_service_closes(plain: Server) -> None:
-    async with SessiondSessionService(plain.address) as service:
+    async with SessiondSessionService(plain.address, close_grace=600) as service:
         session = await service.create_session(**KEY)
         appends = [asyncio.create_task(service.append_event(session, text_event(str(i)))) for i in range(10)]
         await asyncio.sleep(0)
