@@ -5,8 +5,8 @@
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
-    process,
     sync::{
         LazyLock, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -121,10 +121,11 @@ fn schema_of(folder: &Path) -> (String, bool) {
     (name, is_new)
 }
 
-/// A name that no other test on the server has.
+/// A name that no other test on the server has. A process id may come again in a long run, and the schemas of the last folders stay.
 fn new_name() -> String {
+    static PROGRAM: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static MADE: AtomicU32 = AtomicU32::new(0);
-    format!("test_{}_{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed))
+    format!("test_{:016x}_{}", *PROGRAM, MADE.fetch_add(1, Ordering::Relaxed))
 }
 
 fn server() -> String {
