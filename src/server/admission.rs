@@ -2,7 +2,9 @@
 //!
 //! A call that waits longer than its client does is work for nothing, and under overload soon all work is. So the number of calls in
 //! flight follows what the server does: while many are in flight, those before a call and the time that it takes tell how many calls
-//! end in [`WAIT`].
+//! end in [`WAIT`]. The last quarter of the places is for callers that have less than their share.
+
+mod shares;
 
 use std::{
     sync::{
@@ -20,7 +22,12 @@ use tonic::{
 };
 
 use super::health::refusal;
-use crate::domain::error::{Bounded, Error};
+use crate::{
+    access::{Identity, Principal},
+    domain::error::{Bounded, Error},
+    store::instant,
+};
+use shares::Shares;
 
 /// Calls in flight at most, over all connections: as many as may wait in the store's queue of writes.
 const MOST_CALLS: usize = 4096;
@@ -51,6 +58,7 @@ struct Calls {
     in_flight: AtomicUsize,
     most: AtomicUsize,
     averages: Mutex<Averages>,
+    shares: Shares,
 }
 
 /// Of the calls that began while many were in flight.
@@ -63,6 +71,8 @@ struct Averages {
 /// A call in flight.
 pub struct Place {
     calls: Arc<Calls>,
+    /// `None`: one of the callers that nobody tells apart.
+    caller: Option<Arc<Identity>>,
     /// The calls in flight when it began, if they were many.
     before: Option<(usize, Instant)>,
     is_done: bool,
@@ -77,19 +87,31 @@ impl Default for Admission {
             in_flight: AtomicUsize::new(0),
             most: AtomicUsize::new(MOST_CALLS),
             averages: Mutex::default(),
+            shares: Shares::default(),
         };
         Self { calls: Arc::new(calls), refusal: parts.headers }
     }
 }
 
 impl Admission {
-    /// A place for a call, if one is free.
-    pub fn place(&self) -> Option<Place> {
-        let most = self.calls.most.load(Relaxed);
+    /// A place for a call, if one is free for this caller.
+    pub fn place(&self, principal: &Principal) -> Option<Place> {
+        let calls = &self.calls;
+        let most = calls.most.load(Relaxed);
         let one_more = |calls| (calls < most).then_some(calls + 1);
-        let before = self.calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        let before = (before >= FEWEST_CALLS / 2).then(|| (before, now()));
-        Some(Place { calls: Arc::clone(&self.calls), before, is_done: false })
+        let before = calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        let caller = match principal {
+            Principal::Local => None,
+            Principal::Identified(identity) => {
+                if !calls.shares.begin(&identity.name, most, before >= most - most / 4) {
+                    calls.in_flight.fetch_sub(1, Relaxed);
+                    return None;
+                }
+                Some(Arc::clone(identity))
+            }
+        };
+        let before = (before >= FEWEST_CALLS / 2).then(|| (before, instant()));
+        Some(Place { calls: Arc::clone(calls), caller, before, is_done: false })
     }
 
     /// The answer to a call for which no place is free. Its message is not decoded.
@@ -130,6 +152,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.calls.in_flight.fetch_sub(1, Relaxed);
+        if let Some(caller) = &self.caller {
+            self.calls.shares.end(&caller.name);
+        }
         let Some((before, began)) = self.before else { return };
         let took = began.elapsed();
         // Without an answer, its client has left. It would have taken at least as long.
@@ -137,11 +162,6 @@ impl Drop for Place {
             self.calls.learn(before, took);
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "it measures how long calls take")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
@@ -167,19 +187,19 @@ mod tests {
     use crate::server::connections::http;
 
     fn places(admission: &Admission, count: usize) -> Vec<Place> {
-        iter::repeat_with(|| admission.place().unwrap()).take(count).collect()
+        iter::repeat_with(|| admission.place(&Principal::Local).unwrap()).take(count).collect()
     }
 
     /// Fills all places. After this time all calls are done.
     async fn take(admission: &Admission, time: Duration) {
-        let places: Vec<_> = iter::from_fn(|| admission.place()).collect();
+        let places: Vec<_> = iter::from_fn(|| admission.place(&Principal::Local)).collect();
         assert!(places.len() >= FEWEST_CALLS);
         advance(time).await;
         places.into_iter().for_each(Place::done);
     }
 
     fn free(admission: &Admission) -> usize {
-        iter::from_fn(|| admission.place()).collect::<Vec<_>>().len()
+        iter::from_fn(|| admission.place(&Principal::Local)).collect::<Vec<_>>().len()
     }
 
     #[tokio::test]
@@ -211,6 +231,29 @@ mod tests {
         advance(WAIT * 100).await;
         drop(late);
         assert_eq!(free(&admission), FEWEST_CALLS);
+    }
+
+    #[test]
+    fn a_caller_leaves_places_to_others() {
+        let admission = Admission::default();
+        let caller = |name: &str| Principal::Identified(Arc::new(Identity::new(name)));
+        let [flood, modest, new] = ["flood", "modest", "new"].map(caller);
+        let take = |principal: &Principal, most: usize| {
+            iter::from_fn(|| admission.place(principal)).take(most).collect::<Vec<_>>()
+        };
+        let mut flooding = take(&flood, MOST_CALLS);
+        assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "the last quarter is for others");
+        let others = take(&modest, MOST_CALLS);
+        assert_eq!(others.len(), MOST_CALLS / 4);
+        assert!(admission.place(&new).is_none(), "all are taken");
+        flooding.truncate(1);
+        assert!(admission.place(&flood).is_some(), "many are free again");
+        drop((flooding, others));
+        let all = take(&Principal::Local, MOST_CALLS * 9 / 10);
+        let share = take(&new, MOST_CALLS);
+        assert_eq!(all.len() + share.len(), MOST_CALLS, "nobody else is counted");
+        drop((all, share));
+        assert_eq!(take(&flood, MOST_CALLS).len(), MOST_CALLS * 3 / 4, "and nobody is left");
     }
 
     #[tokio::test]

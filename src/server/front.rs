@@ -87,7 +87,7 @@ impl Front {
 }
 
 impl Shared {
-    fn route(&self, request: http::Request<Body>) -> Answer {
+    fn route(&self, request: http::Request<Body>, principal: &Principal) -> Answer {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
             return self.health.clone().call(request);
@@ -95,7 +95,7 @@ impl Shared {
         let Some(services) = self.services.get() else {
             return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
         };
-        let Some(place) = self.admission.place() else {
+        let Some(place) = self.admission.place(principal) else {
             let refused = self.admission.refuse(request);
             return Box::pin(async move { Ok(refused.await) });
         };
@@ -148,12 +148,12 @@ where
             request = traced.request(request);
         }
         let answer = match principal {
-            Ok(Principal::Local) => shared.route(request),
+            Ok(Principal::Local) => shared.route(request, &Principal::Local),
             Ok(principal) => {
-                request.extensions_mut().insert(principal);
+                request.extensions_mut().insert(principal.clone());
                 // Nobody behind this needs the token, so nobody can log it.
                 request.headers_mut().remove(http::header::AUTHORIZATION);
-                shared.route(request)
+                shared.route(request, &principal)
             }
             Err(error) => Box::pin(ready(Ok(refusal(&error).into_http()))),
         };
@@ -252,7 +252,8 @@ mod tests {
         let (mut front, _phase) = starting();
         assert!(front.shared.services.set(Routes::default()).is_ok());
         let path = "/sessiond.v1.SessionService/GetSession";
-        let all: Vec<_> = iter::from_fn(|| front.shared.admission.place()).collect();
+        let all: Vec<_> =
+            iter::from_fn(|| front.shared.admission.place(&Principal::Local)).collect();
         let told = call(&mut front, path, "\0").await;
         let status = Status::from_header_map(told.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
