@@ -98,17 +98,27 @@ impl Admission {
     pub fn place(&self, principal: &Principal) -> Option<Place> {
         let calls = &self.calls;
         let most = calls.most.load(Relaxed);
-        let one_more = |calls| (calls < most).then_some(calls + 1);
-        let before = calls.in_flight.fetch_update(Relaxed, Relaxed, one_more).ok()?;
         let caller = match principal {
             Principal::Local => None,
-            Principal::Identified(identity) => {
-                if !calls.shares.begin(&identity.name, most, before >= most - most / 4) {
-                    calls.in_flight.fetch_sub(1, Relaxed);
+            Principal::Identified(identity) => Some(Arc::clone(identity)),
+        };
+        let bound = match &caller {
+            None => most,
+            Some(caller) => {
+                let are_scarce = calls.in_flight.load(Relaxed) >= most - most / 4;
+                if !calls.shares.begin(&caller.name, most, are_scarce) {
                     return None;
                 }
-                Some(Arc::clone(identity))
+                // Also while those of others have to become fewer.
+                MOST_CALLS
             }
+        };
+        let one_more = |calls| (calls < bound).then_some(calls + 1);
+        let Ok(before) = calls.in_flight.fetch_update(Relaxed, Relaxed, one_more) else {
+            if let Some(caller) = &caller {
+                calls.shares.end(&caller.name);
+            }
+            return None;
         };
         let before = (before >= FEWEST_CALLS / 2).then(|| (before, instant()));
         Some(Place { calls: Arc::clone(calls), caller, before, is_done: false })
@@ -253,7 +263,11 @@ mod tests {
         let share = take(&new, MOST_CALLS);
         assert_eq!(all.len() + share.len(), MOST_CALLS, "nobody else is counted");
         drop((all, share));
-        assert_eq!(take(&flood, MOST_CALLS).len(), MOST_CALLS * 3 / 4, "and nobody is left");
+        let flooding = take(&flood, MOST_CALLS);
+        assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "and nobody is left");
+        admission.calls.most.store(FEWEST_CALLS, Relaxed);
+        assert!(admission.place(&flood).is_none() && admission.place(&Principal::Local).is_none());
+        assert_eq!(take(&modest, MOST_CALLS).len(), FEWEST_CALLS / 3, "its share is there");
     }
 
     #[tokio::test]
