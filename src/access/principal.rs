@@ -43,6 +43,11 @@ impl Principal {
         }
     }
 
+    /// Whether the credential was taken back.
+    pub fn is_withdrawn(&self) -> bool {
+        self.identity().is_some_and(|identity| identity.withdrawn.is_cancelled())
+    }
+
     /// Waits until the credential is taken back.
     pub async fn withdrawn(&self) {
         match self.identity() {

@@ -214,8 +214,8 @@ impl Watch {
             if self.engine.draining.is_cancelled() {
                 return Err(Error::Draining);
             }
-            // A slow reader gets nothing more of what was read by an earlier policy.
-            if self.policies.take_change() {
+            // A slow reader gets nothing more of what was read by an earlier policy or with a token that was taken back.
+            if self.policies.take_change() || self.context.principal.is_withdrawn() {
                 self.check()?;
             }
             if let Some(item) = self.ready.pop_front() {

@@ -17,6 +17,7 @@ use std::{
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 use tonic::{
+    Status,
     body::Body,
     codegen::http::{HeaderMap, Request, Response},
 };
@@ -131,14 +132,17 @@ impl Admission {
     ) -> impl Future<Output = Response<Body>> + Send + 'static {
         let mut answer = Response::new(Body::empty());
         answer.headers_mut().clone_from(&self.refusal);
-        let mut body = request.into_body();
-        async move {
-            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-            // The messages of a stream may not end.
-            let _ = timeout(REST, rest).await;
-            answer
-        }
+        after_rest(request, answer)
     }
+}
+
+/// The answer to a request whose message is not decoded, once it has come.
+pub async fn after_rest(request: Request<Body>, answer: Response<Body>) -> Response<Body> {
+    let mut body = request.into_body();
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    // The messages of a stream may not end.
+    let _ = timeout(REST, rest).await;
+    answer
 }
 
 impl Calls {
@@ -153,9 +157,9 @@ impl Calls {
 }
 
 impl Place {
-    /// The call has its answer.
-    pub fn done(mut self) {
-        self.is_done = true;
+    /// The call has its answer. How fast a refusal comes says nothing of the others.
+    pub fn answered(mut self, answer: &Response<Body>) {
+        self.is_done = !answer.headers().contains_key(Status::GRPC_STATUS);
     }
 }
 
@@ -167,7 +171,7 @@ impl Drop for Place {
         }
         let Some((before, began)) = self.before else { return };
         let took = began.elapsed();
-        // Without an answer, its client has left. It would have taken at least as long.
+        // Without an answer its client has left, and it would have taken at least as long.
         if self.is_done || took > WAIT {
             self.calls.learn(before, took);
         }
@@ -189,12 +193,16 @@ mod tests {
         time::{advance, pause},
     };
     use tonic::{
-        Code, Status,
+        Code,
         codegen::{self, BoxFuture, Bytes, Service, StdError},
     };
 
     use super::*;
     use crate::server::connections::http;
+
+    fn answer() -> Response<Body> {
+        Response::new(Body::empty())
+    }
 
     fn places(admission: &Admission, count: usize) -> Vec<Place> {
         iter::repeat_with(|| admission.place(&Principal::Local).unwrap()).take(count).collect()
@@ -205,7 +213,7 @@ mod tests {
         let places: Vec<_> = iter::from_fn(|| admission.place(&Principal::Local)).collect();
         assert!(places.len() >= FEWEST_CALLS);
         advance(time).await;
-        places.into_iter().for_each(Place::done);
+        places.into_iter().for_each(|it| it.answered(&answer()));
     }
 
     fn free(admission: &Admission) -> usize {
@@ -236,6 +244,11 @@ mod tests {
         advance(WAIT / 100).await;
         drop(soon);
         assert_eq!(free(&admission), FEWEST_CALLS, "nobody knows how long they would have taken");
+        let refusal = Status::not_found("no session").into_http();
+        let refused = places(&admission, FEWEST_CALLS);
+        advance(WAIT / 100).await;
+        refused.into_iter().for_each(|it| it.answered(&refusal));
+        assert_eq!(free(&admission), FEWEST_CALLS, "a refusal is fast");
         let admission = Admission::default();
         let late = places(&admission, MOST_CALLS);
         advance(WAIT * 100).await;
@@ -268,6 +281,10 @@ mod tests {
         admission.calls.most.store(FEWEST_CALLS, Relaxed);
         assert!(admission.place(&flood).is_none() && admission.place(&Principal::Local).is_none());
         assert_eq!(take(&modest, MOST_CALLS).len(), FEWEST_CALLS / 3, "its share is there");
+        drop(flooding);
+        let callers: Vec<_> = (0..MOST_CALLS).map(|number| caller(&number.to_string())).collect();
+        let places: Vec<_> = callers.iter().filter_map(|it| admission.place(it)).collect();
+        assert_eq!(places.len(), FEWEST_CALLS, "however many callers there are");
     }
 
     #[tokio::test]
@@ -277,7 +294,7 @@ mod tests {
         for _ in 0..100 {
             let few = places(&admission, FEWEST_CALLS / 2);
             advance(WAIT * 100).await;
-            few.into_iter().for_each(Place::done);
+            few.into_iter().for_each(|it| it.answered(&answer()));
         }
         assert_eq!(free(&admission), MOST_CALLS);
     }

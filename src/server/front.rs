@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    future::ready,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
@@ -20,7 +19,7 @@ use tonic::{
 use tonic_health::pb::health_server::HealthServer;
 
 use super::{
-    admission::Admission,
+    admission::{Admission, after_rest},
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
@@ -93,7 +92,7 @@ impl Shared {
             return self.health.clone().call(request);
         }
         let Some(services) = self.services.get() else {
-            return Box::pin(ready(Ok(refusal(&Error::Starting).into_http())));
+            return refused(request, &Error::Starting);
         };
         let Some(place) = self.admission.place(principal) else {
             let refused = self.admission.refuse(request);
@@ -109,14 +108,20 @@ impl Shared {
         };
         let answer = services.clone().call(request);
         Box::pin(async move {
-            let answer = answer.await;
-            place.done();
-            answer
+            let answer = answer.await?;
+            place.answered(&answer);
+            Ok(answer)
         })
     }
 }
 
 type Answer = BoxFuture<http::Response<Body>, Infallible>;
+
+/// The answer to a call that no handler gets.
+fn refused(request: http::Request<Body>, error: &Error) -> Answer {
+    let answer = after_rest(request, refusal(error).into_http());
+    Box::pin(async move { Ok(answer.await) })
+}
 
 impl<B> Service<http::Request<B>> for Front
 where
@@ -155,7 +160,7 @@ where
                 request.headers_mut().remove(http::header::AUTHORIZATION);
                 shared.route(request, &principal)
             }
-            Err(error) => Box::pin(ready(Ok(refusal(&error).into_http()))),
+            Err(error) => refused(request, &error),
         };
         Box::pin(async move {
             let answer = explained(answer.await?);

@@ -107,19 +107,22 @@ async fn watches_end_when_their_token_is_taken_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_of_a_stream_are_judged_by_the_policy_of_their_time() {
+async fn items_of_a_stream_are_judged_by_the_policy_and_the_tokens_of_their_time() {
     let (setting, server) = start().await;
     let (items, sent) = mpsc::channel(1);
     let call = with_token(Some(&token("bob")), ReceiverStream::new(sent));
     let mut client = EventServiceClient::new(server.channel().await);
     let mut answers = client.append_event_stream(call).await.unwrap().into_inner();
     let bob = caller(&server, "bob").await;
-    for (names, code, expected) in [
-        (&["alice", "bob"][..], "OK", None),
-        (&["alice"], "PERMISSION_DENIED", Some("PERMISSION_DENIED")),
-        (&["bob"], "OK", None),
+    let both = &["alice", "bob"][..];
+    for (names, tokens, code, expected) in [
+        (both, both, "OK", None),
+        (&["alice"], both, "PERMISSION_DENIED", Some("PERMISSION_DENIED")),
+        (&["bob"], both, "OK", None),
+        (&["bob"], &["alice"], "UNAUTHENTICATED", Some("CREDENTIAL_INVALID")),
     ] {
         setting.set_policy(&policy(names));
+        setting.set_tokens(tokens);
         until(&bob, code).await;
         let key =
             SessionKey { app_name: "shop".into(), user_id: "alice".into(), session_id: "s".into() };

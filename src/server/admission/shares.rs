@@ -14,14 +14,14 @@ impl Shares {
     /// calls in flight and one more, which may come.
     pub fn begin(&self, caller: &str, places: usize, are_scarce: bool) -> bool {
         let mut calls = self.lock();
-        let sharers = calls.len() + 1;
-        if let Some(own) = calls.get_mut(caller) {
-            if are_scarce && *own >= places / sharers {
-                return false;
-            }
-            *own += 1;
-        } else {
-            calls.insert(caller.to_owned(), 1);
+        let share = places / (calls.len() + 1);
+        let own = calls.get(caller).copied().unwrap_or(0);
+        if are_scarce && own >= share {
+            return false;
+        }
+        match calls.get_mut(caller) {
+            Some(own) => *own += 1,
+            None => drop(calls.insert(caller.to_owned(), 1)),
         }
         true
     }
