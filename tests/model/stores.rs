@@ -45,10 +45,11 @@ fn agrees_with_the_naive_model_and_with_itself(backend: &'static Backend) {
     if let Err(failure) = result {
         panic!("{}: {failure}", backend.name);
     }
-    // A test whose writes are all refused would prove nothing.
+    // A test whose writes are all refused would prove nothing. Mostly three of five are accepted. A slow store runs two or three histories,
+    // which may have less than a half.
     let [accepted, refused] = written.get();
     assert!(
-        accepted > refused && refused > accepted / 50,
+        3 * accepted > refused && refused > accepted / 50,
         "{accepted} accepted, {refused} refused"
     );
 }
