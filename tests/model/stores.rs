@@ -28,6 +28,9 @@ use crate::{
 /// Cases of proptest for each history: reading everything after every write takes long.
 const CASES: u32 = 8;
 
+/// Runs until more writes are accepted than refused, at most.
+const RUNS: u32 = 5;
+
 backends::for_each_backend!(agrees_with_the_naive_model_and_with_itself,);
 
 fn agrees_with_the_naive_model_and_with_itself(backend: &'static Backend) {
@@ -36,20 +39,26 @@ fn agrees_with_the_naive_model_and_with_itself(backend: &'static Backend) {
     let cases = config.cases.div_ceil(CASES * backend.cost);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..config });
     let written = Cell::new([0usize; 2]);
-    let result = runner.run(&(histories(LONGEST), vec(1..5usize, 1..6)), |(history, sizes)| {
-        let [accepted, refused] = runtime.block_on(run(backend, &history, &sizes))?;
-        let [all_accepted, all_refused] = written.get();
-        written.set([all_accepted + accepted, all_refused + refused]);
-        Ok(())
-    });
-    if let Err(failure) = result {
-        panic!("{}: {failure}", backend.name);
+    // Mostly three of five writes are accepted. A slow store runs two or three histories, which may have less than a half: then some more.
+    for _ in 0..RUNS {
+        let result = runner.run(&(histories(LONGEST), vec(1..5usize, 1..6)), |(history, sizes)| {
+            let [accepted, refused] = runtime.block_on(run(backend, &history, &sizes))?;
+            let [all_accepted, all_refused] = written.get();
+            written.set([all_accepted + accepted, all_refused + refused]);
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("{}: {failure}", backend.name);
+        }
+        let [accepted, refused] = written.get();
+        if accepted > refused {
+            break;
+        }
     }
-    // A test whose writes are all refused would prove nothing. Mostly three of five are accepted. A slow store runs two or three histories,
-    // which may have less than a half.
+    // A test whose writes are all refused would prove nothing.
     let [accepted, refused] = written.get();
     assert!(
-        3 * accepted > refused && refused > accepted / 50,
+        accepted > refused && refused > accepted / 50,
         "{accepted} accepted, {refused} refused"
     );
 }
