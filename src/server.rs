@@ -7,6 +7,7 @@ mod admission;
 mod call_log;
 mod connections;
 mod front;
+mod gathered;
 mod health;
 mod identity;
 mod listener;

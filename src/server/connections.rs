@@ -25,6 +25,7 @@ use tokio_util::{either::Either, task::TaskTracker};
 
 use super::{
     front::Front,
+    gathered::gathered,
     health::{Phase, draining},
     identity::Authenticator,
     listener::{Halves, Listener},
@@ -155,10 +156,11 @@ async fn connection<R, W>(
         preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
+    let (in_flight, (writer, flusher)) = (front.in_flight().clone(), gathered(writer));
     let io = TokioIo::new(join(Cursor::new(preface).chain(reader), writer));
     let http = http();
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
-    if let Err(error) = served.await {
+    if let Err(error) = flusher.serve(served, in_flight).await {
         tracing::debug!(error, "a connection failed");
     }
 }

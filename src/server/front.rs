@@ -73,6 +73,11 @@ impl Front {
         Self { shared: Arc::clone(&self.shared), caller }
     }
 
+    /// What of the calls so far has not been written yet.
+    pub fn in_flight(&self) -> &TaskTracker {
+        &self.shared.in_flight
+    }
+
     /// The principal of a call. Health and reflection tell everybody the same.
     fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
         let path = request.uri().path();

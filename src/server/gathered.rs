@@ -1,0 +1,253 @@
+//! The writes of a connection, gathered.
+//!
+//! HTTP/2 writes an answer in two parts and flushes each, and a write to a socket costs as much as all else that HTTP/2 does for a call.
+//! Here they wait in a buffer until the connection has nothing more to write. While many calls are in flight they also wait until the
+//! tasks that were ready have run, so that the answers of a group commit leave in few system calls.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncWrite, BufWriter};
+use tokio_util::task::TaskTracker;
+
+/// Bytes that wait at most: a dozen answers to appends, and a record of TLS. A longer part is written at once.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// Calls in flight, above which an answer waits for others. Among fewer, clients would wait longer than the server saves.
+const MANY_CALLS: usize = 32;
+
+/// What a connection writes to. Flushing it does nothing.
+pub struct Gathered<W>(Arc<Mutex<Buffer<W>>>);
+
+/// Flushes what was written.
+pub struct Flusher<W>(Arc<Mutex<Buffer<W>>>);
+
+struct Buffer<W> {
+    writer: BufWriter<W>,
+    /// Whether something was written since the last flush. TLS has a buffer of its own below this one.
+    is_unflushed: bool,
+}
+
+pub fn gathered<W: AsyncWrite + Unpin>(writer: W) -> (Gathered<W>, Flusher<W>) {
+    let writer = BufWriter::with_capacity(BUFFER_BYTES, writer);
+    let buffer = Arc::new(Mutex::new(Buffer { writer, is_unflushed: false }));
+    (Gathered(Arc::clone(&buffer)), Flusher(buffer))
+}
+
+impl<W: AsyncWrite + Unpin> Flusher<W> {
+    /// Serves a connection, and flushes what it writes. What waits for that is in flight.
+    pub async fn serve<E: From<io::Error>>(
+        self,
+        served: impl Future<Output = Result<(), E>>,
+        in_flight: TaskTracker,
+    ) -> Result<(), E> {
+        let mut served = pin!(served);
+        let (mut waited, mut token) = (false, None);
+        poll_fn(|cx| {
+            if let Poll::Ready(ended) = served.as_mut().poll(cx) {
+                return Poll::Ready(ended);
+            }
+            let mut buffer = lock(&self.0);
+            if !buffer.is_unflushed {
+                return Poll::Pending;
+            }
+            waited = !waited && in_flight.len() > MANY_CALLS;
+            token.get_or_insert_with(|| in_flight.token());
+            if waited {
+                // Comes back behind the tasks that are ready, which may be about to answer other calls.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            ready!(Pin::new(&mut buffer.writer).poll_flush(cx))?;
+            buffer.is_unflushed = false;
+            token = None;
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+fn lock<W>(buffer: &Mutex<Buffer<W>>) -> MutexGuard<'_, Buffer<W>> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = lock(&self.0);
+        buffer.is_unflushed = true;
+        Pin::new(&mut buffer.writer).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = lock(&self.0);
+        buffer.is_unflushed = true;
+        Pin::new(&mut buffer.writer).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut lock(&self.0).writer).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        iter,
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::{Wake, Waker},
+    };
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// The writes to a socket, which takes none while it is full.
+    #[derive(Clone, Default)]
+    struct Socket(Arc<Mutex<(Vec<Vec<u8>>, bool)>>);
+
+    impl Socket {
+        fn writes(&self) -> Vec<Vec<u8>> {
+            self.0.lock().unwrap().0.clone()
+        }
+
+        fn set_full(&self, is_full: bool) {
+            self.0.lock().unwrap().1 = is_full;
+        }
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let (writes, is_full) = &mut *self.0.lock().unwrap();
+            if *is_full {
+                return Poll::Pending;
+            }
+            writes.push(bytes.to_vec());
+            match bytes {
+                b"broken" => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                _ => Poll::Ready(Ok(bytes.len())),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A connection that writes and flushes each of these parts, and then waits for its client. Polled once for each of the expectations:
+    /// the writes that the socket has got until then, whether the connection asks to be polled again, and whether something is in flight.
+    fn polled(socket: &Socket, calls: usize, parts: &[&[u8]], expected: &[(usize, bool, bool)]) {
+        let in_flight = TaskTracker::new();
+        let _calls: Vec<_> = iter::repeat_with(|| in_flight.token()).take(calls).collect();
+        let (mut writer, flusher) = gathered(socket.clone());
+        let served = async {
+            for part in parts {
+                writer.write_all(part).await?;
+                writer.flush().await?;
+            }
+            std::future::pending::<io::Result<()>>().await
+        };
+        let mut served = pin!(flusher.serve(served, in_flight.clone()));
+        for (number, expected) in expected.iter().enumerate() {
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            assert!(served.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            let asks = wakes.0.load(Relaxed) > 0;
+            let found = (socket.writes().len(), asks, in_flight.len() > calls);
+            assert_eq!(found, *expected, "poll {number}");
+            socket.set_full(false);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_an_answer_are_one_write() {
+        let socket = Socket::default();
+        polled(&socket, MANY_CALLS, &[b"head ", b"body ", b"tail"], &[(1, false, false); 2]);
+        assert_eq!(socket.writes(), [b"head body tail"]);
+    }
+
+    #[test]
+    fn an_answer_among_many_calls_waits_once_for_others() {
+        let socket = Socket::default();
+        let expected = [(0, true, true), (1, false, false), (1, false, false)];
+        polled(&socket, MANY_CALLS + 1, &[b"head ", b"body"], &expected);
+        assert_eq!(socket.writes(), [b"head body"]);
+    }
+
+    #[test]
+    fn bytes_that_a_client_does_not_take_yet_are_in_flight() {
+        let socket = Socket::default();
+        socket.set_full(true);
+        polled(&socket, 0, &[b"answer"], &[(0, false, true), (1, false, false)]);
+    }
+
+    #[test]
+    fn more_than_the_buffer_holds_is_written_at_once() {
+        let socket = Socket::default();
+        let half = [0; BUFFER_BYTES / 2 + 1];
+        polled(&socket, MANY_CALLS + 1, &[&half, &half], &[(1, true, true), (2, false, false)]);
+        let socket = Socket::default();
+        let expected = [(1, true, true), (1, false, false)];
+        polled(&socket, MANY_CALLS + 1, &[&[0; BUFFER_BYTES]], &expected);
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_with_the_error_of_its_socket() {
+        let (mut writer, flusher) = gathered(Socket::default());
+        let served = async {
+            writer.write_all(b"broken").await?;
+            std::future::pending::<io::Result<()>>().await
+        };
+        let ended = flusher.serve(served, TaskTracker::new()).await;
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_writes_what_waits() {
+        let socket = Socket::default();
+        let (mut writer, flusher) = gathered(socket.clone());
+        let served = async {
+            writer.write_all(b"last").await?;
+            writer.shutdown().await
+        };
+        flusher.serve::<io::Error>(served, TaskTracker::new()).await.unwrap();
+        assert_eq!(socket.writes(), [b"last"]);
+    }
+}
