@@ -213,7 +213,7 @@ impl Writer {
             self.note_row(Log::of_session(*incarnation), event.sequence, Some(hash))?;
             self.index_ids(*incarnation, event.sequence - 1, event.sequence)?;
             if let Some(known) = self.known.get_mut(incarnation) {
-                known.ids.insert((hash, event.sequence));
+                known.insert(hash, event.sequence);
                 self.grown += ID_BYTES;
             }
         }
@@ -225,7 +225,8 @@ impl Writer {
         if indexed(after) == indexed(up_to) {
             return Ok(());
         }
-        let sql = "INSERT INTO event_key SELECT node, id_hash, version FROM log_index
+        // An error ends the transaction, so SQLite need not be able to undo this statement alone: it would copy each page before it changes.
+        let sql = "INSERT OR FAIL INTO event_key SELECT node, id_hash, version FROM log_index
             WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY id_hash";
         self.tables.run(sql, (session.0, indexed(after), indexed(up_to)))?;
         Ok(())

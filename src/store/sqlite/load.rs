@@ -1,7 +1,8 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use std::collections::{BTreeSet, hash_map::Entry};
+use std::collections::hash_map::Entry;
 
+use rusqlite::Row;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -229,24 +230,23 @@ impl Writer {
             Entry::Vacant(vacant) => {
                 let sql = "SELECT id_hash, version FROM log_index WHERE node = ?1 AND version > ?2";
                 let after = indexed(last_sequence);
-                let mut ids: BTreeSet<(i64, Sequence)> = self
-                    .tables
-                    .all(sql, (incarnation.0, after), |row| row.try_into())?
-                    .into_iter()
-                    .collect();
+                let (mut known, grown) = (KnownIds::new(after), &mut self.grown);
+                let mut insert = |row: &Row<'_>| {
+                    known.insert(row.get(0)?, row.get(1)?);
+                    *grown += ID_BYTES;
+                    Ok::<_, rusqlite::Error>(true)
+                };
+                self.tables.each(sql, (incarnation.0, after), &mut insert)?;
                 let (_, unindexed) = self.tables.unindexed(Log::of_session(incarnation))?;
                 let sql = "SELECT id_hash, sequence FROM event WHERE id = ?1";
                 for row in unindexed {
-                    ids.extend(
-                        self.tables.one(sql, [row], |row| <(i64, Sequence)>::try_from(row))?,
-                    );
+                    self.tables.each(sql, [row], &mut insert)?;
                 }
-                self.grown += ids.len() * ID_BYTES;
-                vacant.insert(KnownIds { after, ids })
+                vacant.insert(known)
             }
         };
         let hash = id_hash(id);
-        let newest = known.ids.range((hash, 0)..=(hash, Sequence::MAX)).map(|(_, it)| *it);
+        let newest = known.with_hash(hash);
         let sql = "SELECT sequence FROM event_key WHERE session = ?1 AND id_hash = ?2";
         let indexed: Vec<Sequence> = match known.after {
             0 => Vec::new(),

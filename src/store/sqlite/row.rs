@@ -1,10 +1,8 @@
 //! Columns and rows as the domain's types.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use hashbrown::HashTable;
 use rusqlite::{
     ToSql,
     types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
@@ -120,7 +118,24 @@ pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
 pub(super) struct KnownIds {
     /// The ids of all events after this one; `event_key` has the others.
     pub(super) after: Sequence,
-    pub(super) ids: BTreeSet<(i64, Sequence)>,
+    ids: HashTable<(i64, Sequence)>,
+}
+
+impl KnownIds {
+    pub(super) fn new(after: Sequence) -> Self {
+        Self { after, ids: HashTable::new() }
+    }
+
+    pub(super) fn insert(&mut self, hash: i64, sequence: Sequence) {
+        // They are spread already.
+        self.ids.insert_unique(hash.cast_unsigned(), (hash, sequence), |it| it.0.cast_unsigned());
+    }
+
+    /// The events whose ids have a hash.
+    pub(super) fn with_hash(&self, hash: i64) -> impl Iterator<Item = Sequence> {
+        let ids = self.ids.iter_hash(hash.cast_unsigned());
+        ids.filter(move |it| it.0 == hash).map(|it| it.1)
+    }
 }
 
 /// A session's row.
