@@ -35,7 +35,7 @@ use crate::{
 };
 use call_log::CallNotes;
 use connections::Edge;
-use front::Front;
+use front::{Front, Services};
 use health::Phase;
 use identity::Authenticator;
 use listener::{Access, Listener};
@@ -128,7 +128,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let engine = Arc::new(Engine::with_policies(store, options, policies));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
-    let _ = services.set(rpc::routes(Arc::clone(&engine), bare).prepare());
+    let routes = rpc::routes(Arc::clone(&engine), bare).prepare();
+    let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running {

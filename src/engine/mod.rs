@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    access::Policies,
+    access::{Policies, Principal},
     metrics::Metrics,
     store::{Condition, LimitOptions, instant},
 };
@@ -119,6 +119,11 @@ impl Engine {
 
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The refusal of an append of a caller that does not heed those of its limit. Nobody needs to read the append for that.
+    pub fn flood(&self, principal: &Principal) -> Option<Error> {
+        self.store.flood(principal)
     }
 
     /// Ends watches and streams, now and from now on, with [`Error::Draining`]. Other calls go on.

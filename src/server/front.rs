@@ -25,12 +25,22 @@ use super::{
     identity::Caller,
     traces::Traces,
 };
-use crate::{access::Principal, domain::error::Error, rpc::status::of_transport};
+use crate::{access::Principal, domain::error::Error, engine::Engine, rpc::status::of_transport};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
 /// A reflection call lasts as long as its client keeps it open, so a shutdown ends it.
 const REFLECTION: &str = "/grpc.reflection.";
+
+/// Unary appends, of which callers have a limit.
+const APPENDS: [&str; 2] =
+    ["/sessiond.v1.EventService/AppendEvent", "/sessiond.v1.EventService/AppendEvents"];
+
+/// What answers calls once the store is open.
+pub struct Services {
+    pub routes: Routes,
+    pub engine: Arc<Engine>,
+}
 
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
@@ -43,7 +53,7 @@ pub struct Front {
 /// What all connections share.
 struct Shared {
     health: HealthServer<PhaseHealth>,
-    services: Arc<OnceLock<Routes>>,
+    services: Arc<OnceLock<Services>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
     /// A stream gives its place back once it has begun.
@@ -56,7 +66,7 @@ struct Shared {
 impl Front {
     /// `services` is set when the store is open. `in_flight` counts the requests whose answer has not been written yet.
     pub fn new(
-        services: Arc<OnceLock<Routes>>,
+        services: Arc<OnceLock<Services>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
         notes: CallNotes,
@@ -99,6 +109,10 @@ impl Shared {
         let Some(services) = self.services.get() else {
             return refused(request, &Error::Starting);
         };
+        let is_append = APPENDS.contains(&path);
+        if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
+            return refused(request, &error);
+        }
         let Some(place) = self.admission.place(principal) else {
             let refused = self.admission.refuse(request);
             return Box::pin(async move { Ok(refused.await) });
@@ -111,7 +125,7 @@ impl Shared {
         } else {
             request
         };
-        let answer = services.clone().call(request);
+        let answer = services.routes.clone().call(request);
         Box::pin(async move {
             let answer = answer.await?;
             place.answered(&answer);
@@ -220,13 +234,18 @@ impl AsRef<[u8]> for Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use std::iter;
+    use std::{iter, num::NonZeroU32};
 
     use tonic::codegen::Body as _;
     use tonic_types::StatusExt as _;
 
     use super::*;
-    use crate::domain::error::Reason;
+    use crate::{
+        domain::{error::Reason, prelude::*},
+        engine::EngineOptions,
+        rpc::methods,
+        store::{LimitOptions, RequestContext, SystemClock, memory::MemoryStore},
+    };
 
     /// A server whose store is not open yet.
     fn starting() -> (Front, watch::Sender<Phase>) {
@@ -234,6 +253,13 @@ mod tests {
         let notes = CallNotes { log: true, calls: None };
         let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes, None);
         (front, phase)
+    }
+
+    /// No methods, over an empty store.
+    fn services(options: EngineOptions) -> Services {
+        let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
+        let engine = Arc::new(Engine::new(Arc::new(store), options));
+        Services { routes: Routes::default(), engine }
     }
 
     /// Calls with one message, which comes with its flag and length before it.
@@ -260,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_too_many_is_refused_before_its_message_is_read() {
         let (mut front, _phase) = starting();
-        assert!(front.shared.services.set(Routes::default()).is_ok());
+        assert!(front.shared.services.set(services(EngineOptions::default())).is_ok());
         let path = "/sessiond.v1.SessionService/GetSession";
         let all: Vec<_> =
             iter::from_fn(|| front.shared.admission.place(&Principal::Local)).collect();
@@ -276,6 +302,33 @@ mod tests {
             let told = call(&mut front, path, "\0").await;
             let status = Status::from_header_map(told.headers()).unwrap();
             assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its place back");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_its_message_is_read()
+     {
+        let (mut front, _phase) = starting();
+        let limits =
+            LimitOptions { principal_appends: NonZeroU32::new(1), ..LimitOptions::default() };
+        let services = services(EngineOptions { limits, ..EngineOptions::default() });
+        let engine = Arc::clone(&services.engine);
+        assert!(front.shared.services.set(services).is_ok());
+        let context = RequestContext::internal();
+        let key = SessionKey {
+            app_name: AppName::new("app").unwrap(),
+            user_id: UserId::new("user").unwrap(),
+            session_id: SessionId::new("session").unwrap(),
+        };
+        while engine.flood(&Principal::Local).is_none() {
+            let _ = engine.delete_session(&context, key.clone(), true).await;
+        }
+        for (path, _) in methods() {
+            let told = call(&mut front, &path, "\0").await;
+            let status = Status::from_header_map(told.headers());
+            let reason = status.and_then(|it| it.get_details_error_info()).map(|it| it.reason);
+            let is_refused = reason.as_deref() == Some(Reason::RateLimited.as_str());
+            assert_eq!(is_refused, APPENDS.contains(&&*path), "{path}");
         }
     }
 

@@ -25,7 +25,7 @@ use super::{
     SessionView, StateQuery, StateView, Store, SystemClock, WatchPage, WatchQuery, instant,
 };
 use crate::{
-    access::Policies,
+    access::{Policies, Principal},
     commit::{
         Append, Appended, CreateSession, Created, ForkSession, RewindSession, SessionUpdate,
         StateUpdate, StateUpdated,
@@ -134,6 +134,11 @@ impl Gate {
     /// Whether the first poll of [`Self::append`] submits an append to the store. The application of a bare id has to be read before.
     pub fn submits_at_once(&self, append: &Append) -> bool {
         matches!(append.session, SessionRef::Full(_)) || !self.limits.ask_application()
+    }
+
+    /// The refusal of an append of a caller that does not heed those of its limit. Nobody needs to read the append for that.
+    pub fn flood(&self, principal: &Principal) -> Option<Error> {
+        self.limits.flood(principal)
     }
 
     /// Appends events.

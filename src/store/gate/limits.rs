@@ -88,6 +88,11 @@ impl Limits {
         self.principal_appends.as_ref().map_or(Ok(()), |it| it.take(principal.name(), events))
     }
 
+    /// The refusal of an append of a caller that goes on and on beyond its limit, whatever it holds.
+    pub(super) fn flood(&self, principal: &Principal) -> Option<Error> {
+        self.principal_appends.as_ref()?.flood(principal.name())
+    }
+
     /// Counts a write against its application alone.
     pub(super) fn application_write(
         &self,
@@ -122,17 +127,27 @@ impl Limits {
 /// The time in which a caller may append as many events as the limit says.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Refusals, beyond the appends that were taken, after which a caller does not heed them.
+const UNHEEDED: u32 = 100;
+
 /// Appends a second of each key, by the generic cell rate algorithm.
 struct Appends {
     what: Limited,
     limit: NonZeroU32,
+    used: Mutex<HashMap<String, Used>>,
+}
+
+/// What counts against a key.
+struct Used {
     /// When the events so far will have taken their time at the limit's rate.
-    paid: Mutex<HashMap<String, Instant>>,
+    until: Instant,
+    /// Refusals, less the appends that were taken since; at most [`UNHEEDED`].
+    refusals: u32,
 }
 
 impl Appends {
     fn new(what: Limited, limit: NonZeroU32) -> Self {
-        Self { what, limit, paid: Mutex::default() }
+        Self { what, limit, used: Mutex::default() }
     }
 
     /// A batch of more events than the limit begins when nothing counts against its caller, and counts in full: what follows waits longer.
@@ -140,28 +155,42 @@ impl Appends {
         let now = instant();
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         let cost = SECOND * events / self.limit.get();
-        let mut all = lock(&self.paid);
-        let paid = all.get(key).map_or(now, |paid| now.max(*paid));
-        let wait = (paid + cost.min(SECOND)).saturating_duration_since(now + SECOND);
-        if !wait.is_zero() {
-            let millis = wait.as_nanos().div_ceil(1_000_000);
-            return Err(Error::RateLimited {
-                what: self.what,
-                limit: self.limit.get(),
-                retry_after_millis: u64::try_from(millis).unwrap_or(u64::MAX),
-            });
+        let mut all = lock(&self.used);
+        let Some(used) = all.get_mut(key) else {
+            all.insert(key.to_owned(), Used { until: now + cost, refusals: 0 });
+            return Ok(());
+        };
+        if let Some(refusal) = self.refusal(used, cost, now) {
+            used.refusals = UNHEEDED.min(used.refusals + 1);
+            return Err(refusal);
         }
-        match all.get_mut(key) {
-            Some(known) => *known = paid + cost,
-            None => drop(all.insert(key.to_owned(), paid + cost)),
-        }
+        used.until = used.until.max(now) + cost;
+        used.refusals = used.refusals.saturating_sub(1);
         Ok(())
+    }
+
+    /// The refusal of what costs this; `None`: there is room.
+    fn refusal(&self, used: &Used, cost: Duration, now: Instant) -> Option<Error> {
+        let wait = (used.until.max(now) + cost.min(SECOND)).checked_duration_since(now + SECOND)?;
+        let millis = wait.as_nanos().div_ceil(1_000_000);
+        (millis > 0).then(|| Error::RateLimited {
+            what: self.what,
+            limit: self.limit.get(),
+            retry_after_millis: u64::try_from(millis).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// The refusal of an event of a key that does not heed them.
+    fn flood(&self, key: &str) -> Option<Error> {
+        let all = lock(&self.used);
+        let used = all.get(key).filter(|used| used.refusals == UNHEEDED)?;
+        self.refusal(used, SECOND / self.limit.get(), instant())
     }
 
     fn sweep(&self) {
         let now = instant();
-        let mut all = lock(&self.paid);
-        all.retain(|_, paid| *paid > now);
+        let mut all = lock(&self.used);
+        all.retain(|_, used| used.until > now);
         all.shrink_to_fit();
     }
 }
@@ -284,9 +313,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_does_not_heed_refusals_is_refused_unseen() {
+        let limits = Limits::new(LimitOptions {
+            principal_appends: NonZeroU32::new(10),
+            ..LimitOptions::default()
+        });
+        let append = || limits.principal_write(&Principal::Local, 1);
+        let flood = || limits.flood(&Principal::Local);
+        while append().is_ok() {}
+        for _ in 1..UNHEEDED {
+            assert_eq!(flood(), None, "it may not have seen any refusal yet");
+            assert!(append().is_err());
+        }
+        assert_eq!(flood(), append().err(), "the same refusal");
+        advance(SECOND / 10).await;
+        assert_eq!(flood(), None, "there is room");
+        assert!(append().is_ok());
+        assert_eq!(flood(), None, "it has waited");
+        assert!(append().is_err());
+        assert!(flood().is_some());
+        advance(SECOND * 2).await;
+        limits.sweep();
+        while append().is_ok() {}
+        assert_eq!(flood(), None, "it was quiet");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_quiet_are_forgotten() {
         let limits = limits(1, 1);
-        let known = || lock(&limits.application_appends.as_ref().unwrap().paid).len();
+        let known = || lock(&limits.application_appends.as_ref().unwrap().used).len();
         wait(&limits, "a", 1);
         wait(&limits, "b", 5);
         limits.sweep();
