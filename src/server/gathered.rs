@@ -1,6 +1,6 @@
 //! The writes of a connection, gathered.
 //!
-//! HTTP/2 writes an answer in two parts and flushes each, and a write to a socket costs as much as all else that HTTP/2 does for a call.
+//! HTTP/2 writes an answer in two parts and flushes each, and a write to a socket costs more than all else that HTTP/2 does for a call.
 //! Here they wait in a buffer until the connection has nothing more to write. While many calls are in flight they also wait until the
 //! tasks that were ready have run, so that the answers of a group commit leave in few system calls.
 

@@ -16,6 +16,7 @@ use tracing::{error, warn};
 
 use super::{
     connection::{LOCK_WAIT, Tables},
+    file::SqliteOptions,
     lock::FileLock,
     prelude::*,
 };
@@ -44,7 +45,8 @@ const EMPTY_WAIT: Duration = Duration::from_millis(50);
 pub(super) struct Checkpoints {
     file: Arc<FileLock>,
     metrics: LogMetrics,
-    /// The checkpointer.
+    has_checkpointer: bool,
+    /// The checkpointer, while it works.
     round: Option<JoinHandle<()>>,
     /// Rounds since the log began.
     rounds: u32,
@@ -53,9 +55,11 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(file: Arc<FileLock>, metrics: &SqliteMetrics) -> Self {
-        let metrics = LogMetrics { metrics: metrics.clone(), moved_pages: Arc::default() };
-        Self { file, metrics, round: None, rounds: 0, tried: 0 }
+    pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
+        let metrics = options.metrics.sqlite().clone();
+        let metrics = LogMetrics { metrics, moved_pages: Arc::default() };
+        let has_checkpointer = options.checkpointer;
+        Self { file, metrics, has_checkpointer, round: None, rounds: 0, tried: 0 }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
@@ -71,7 +75,11 @@ impl Checkpoints {
         let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
             if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
                 self.rounds = 0;
-                self.begin_round(pages);
+                if self.has_checkpointer {
+                    self.begin_round(pages);
+                } else {
+                    self.at_once(tables);
+                }
             }
             return;
         };
@@ -84,7 +92,7 @@ impl Checkpoints {
         self.checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
     }
 
-    /// Moves everything, so that the log is used again instead of growing: the disk is full.
+    /// Moves everything, so that the log is used again instead of growing.
     pub(super) fn at_once(&mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
         self.tried = self.checkpoint(tables, "PASSIVE").0;

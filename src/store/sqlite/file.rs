@@ -35,6 +35,9 @@ pub struct SqliteOptions {
     pub group_requests: usize,
     /// Bytes of heads and state that the writer keeps in memory: the sessions of an hour of a busy service.
     pub cache_bytes: usize,
+    /// Whether a thread of its own moves most of the log into the database. Without it the writer does all of that
+    /// (`benches/checkpointer.rs`).
+    pub checkpointer: bool,
     /// Look for damage first, and do not open a damaged file.
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
@@ -54,6 +57,7 @@ impl SqliteOptions {
             queue_requests: 4096,
             group_requests: 512,
             cache_bytes: 64 << 20,
+            checkpointer: true,
             verify: false,
             crash: None,
             clock: Arc::new(SystemClock),

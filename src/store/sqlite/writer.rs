@@ -75,7 +75,7 @@ impl Writer {
     ) -> Result<Self> {
         let mut writer = Self {
             flush: options.metrics.sqlite().flush.clone(),
-            checkpoints: Checkpoints::new(Arc::clone(&disk.file), options.metrics.sqlite()),
+            checkpoints: Checkpoints::new(Arc::clone(&disk.file), &options),
             disk,
             leftovers: Leftovers::default(),
             loaded: Loaded::new(options.clock.now(), 0),

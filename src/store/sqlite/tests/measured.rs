@@ -33,7 +33,7 @@ fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
     let mut writer = direct.writer();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     let metrics = direct.options.metrics.sqlite();
-    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), metrics);
+    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
     checkpoints.after_commit(&writer.tables);
     let logged = metrics.log_bytes.get();
     assert!(logged > 4096 && metrics.uncheckpointed_bytes.get() == logged);
