@@ -34,9 +34,9 @@ const SESSIONS: usize = 16;
 const IN_FLIGHT: usize = 32;
 const BODY_BYTES: usize = 1024;
 
-/// Of one round, in microseconds.
 struct Measured {
     per_second: f64,
+    /// In microseconds.
     latencies: Histogram<u64>,
 }
 
@@ -62,10 +62,13 @@ async fn measure(checkpointer: bool) -> Result<Measured, Error> {
     let options = SqliteOptions::new(folder.path().join("bench.db"), StoreId([1; 16]));
     let store = sqlite::open(SqliteOptions { checkpointer, ..options }).await?;
     let engine = Arc::new(Engine::new(Arc::new(store), EngineOptions::default()));
+    let mut sessions = Vec::new();
+    for session in 0..SESSIONS {
+        sessions.push(create(&engine, &format!("session-{session}")).await?);
+    }
     let (began, end) = (instant(), Duration::from_secs(SECONDS));
     let mut callers = Vec::new();
-    for session in 0..SESSIONS {
-        let key = create(&engine, &format!("session-{session}")).await?;
+    for key in &sessions {
         for caller in 0..IN_FLIGHT {
             let (engine, key) = (Arc::clone(&engine), key.clone());
             callers.push(tokio::spawn(async move {

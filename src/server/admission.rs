@@ -125,6 +125,11 @@ impl Admission {
         Some(Place { calls: Arc::clone(calls), caller, before, is_done: false })
     }
 
+    /// Calls that have a place. A stream has none once it has begun.
+    pub fn in_flight(&self) -> usize {
+        self.calls.in_flight.load(Relaxed)
+    }
+
     /// The answer to a call for which no place is free. Its message is not decoded.
     pub fn refuse(
         &self,

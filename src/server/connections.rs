@@ -57,7 +57,7 @@ const PREFACE_TIMEOUT_SECS: u64 = 30;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// At a shutdown, how long a connection without requests may take to end: time for the last answers to arrive, and for clients to
-/// learn that no more calls are taken. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
+/// learn that no more calls are taken. What the socket of a client does not take counts as a request. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
@@ -156,11 +156,12 @@ async fn connection<R, W>(
         preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
-    let (in_flight, (writer, flusher)) = (front.in_flight().clone(), gathered(writer));
+    let (writer, flusher) = gathered(writer);
+    let (in_flight, calls) = (front.in_flight().clone(), front.calls());
     let io = TokioIo::new(join(Cursor::new(preface).chain(reader), writer));
     let http = http();
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
-    if let Err(error) = flusher.serve(served, in_flight).await {
+    if let Err(error) = flusher.serve(served, in_flight, calls).await {
         tracing::debug!(error, "a connection failed");
     }
 }

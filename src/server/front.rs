@@ -83,9 +83,15 @@ impl Front {
         Self { shared: Arc::clone(&self.shared), caller }
     }
 
-    /// What of the calls so far has not been written yet.
+    /// Counts the calls, and the connections, whose bytes have not all been written.
     pub fn in_flight(&self) -> &TaskTracker {
         &self.shared.in_flight
+    }
+
+    /// Tells the number of calls without an answer, of all connections.
+    pub fn calls(&self) -> impl Fn() -> usize + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.admission.in_flight()
     }
 
     /// The principal of a call. Health and reflection tell everybody the same.
@@ -208,8 +214,8 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
     }
 }
 
-/// The same body, in flight until all of it has been written: what a slow reader has not taken yet waits in HTTP/2's buffers. Its end
-/// is that of the call.
+/// The same body, in flight until all of it is in the buffer of its connection, which is in flight then: what a slow reader has not taken
+/// yet waits in HTTP/2's buffers. Its end is that of the call.
 fn tracked(body: Body, token: TaskTrackerToken, mut log: Option<CallLog>) -> Body {
     Body::new(body.map_frame(move |frame| {
         if let Some(log) = &mut log {
@@ -220,7 +226,7 @@ fn tracked(body: Body, token: TaskTrackerToken, mut log: Option<CallLog>) -> Bod
     }))
 }
 
-/// A part of an answer. It is dropped when it has been written.
+/// A part of an answer. It is dropped when the connection has taken it.
 struct Unwritten {
     data: Bytes,
     _token: TaskTrackerToken,
@@ -305,7 +311,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_its_message_is_read()
      {
         let (mut front, _phase) = starting();

@@ -127,7 +127,7 @@ impl Limits {
 /// The time in which a caller may append as many events as the limit says.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Refusals, beyond the appends that were taken, after which a caller does not heed them.
+/// Refusals, beyond the appends that were taken, after which the appends of a caller are not looked at.
 const UNHEEDED: u32 = 100;
 
 /// Appends a second of each key, by the generic cell rate algorithm.

@@ -225,7 +225,7 @@ impl Writer {
         if indexed(after) == indexed(up_to) {
             return Ok(());
         }
-        // An error ends the transaction, so SQLite need not be able to undo this statement alone: it would copy each page before it changes.
+        // Every error is followed by a rollback. With FAIL, SQLite keeps no copies of the pages to undo this statement alone.
         let sql = "INSERT OR FAIL INTO event_key SELECT node, id_hash, version FROM log_index
             WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY id_hash";
         self.tables.run(sql, (session.0, indexed(after), indexed(up_to)))?;

@@ -127,7 +127,7 @@ impl KnownIds {
     }
 
     pub(super) fn insert(&mut self, hash: i64, sequence: Sequence) {
-        // They are spread already.
+        // The hashes are uniform already.
         self.ids.insert_unique(hash.cast_unsigned(), (hash, sequence), |it| it.0.cast_unsigned());
     }
 
