@@ -58,10 +58,11 @@
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the bound of calls in flight
-//! (`server/admission.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the spans of sampled calls
-//! (`store/spans.rs`, `server/traces.rs`), the conversion of single fields and messages (the rest of `rpc/convert`), and the rows and
-//! statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply `store/sqlite/checkpoint.rs` moves pages of the log into the
-//! database file when that is due, and `listed.rs` lets the list indexes follow, every 1,024 events.
+//! (`server/admission.rs`), the quota of what a connection reads at once (`server/read_quota.rs`), the buffer in which answers wait for each
+//! other (`server/gathered.rs`), the spans of sampled calls (`store/spans.rs`, `server/traces.rs`), the conversion of single fields and
+//! messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
+//! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due, and `listed.rs` lets the list indexes follow,
+//! every 1,024 events.
 //!
 //! On PostgreSQL `store/postgres/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few tasks, each with a
 //! connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what

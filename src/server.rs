@@ -12,6 +12,7 @@ mod health;
 mod identity;
 mod listener;
 mod policy;
+mod read_quota;
 mod reload;
 mod tls;
 mod traces;

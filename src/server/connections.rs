@@ -29,6 +29,7 @@ use super::{
     health::{Phase, draining},
     identity::Authenticator,
     listener::{Halves, Listener},
+    read_quota::quota,
 };
 
 /// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
@@ -156,11 +157,13 @@ async fn connection<R, W>(
         preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
+    let (reader, quota) = quota(reader, front.tells_callers_apart());
     let (writer, flusher) = gathered(writer);
     let (in_flight, calls) = (front.in_flight().clone(), front.calls());
     let io = TokioIo::new(join(Cursor::new(preface).chain(reader), writer));
     let http = http();
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
+    let served = quota.serve(served);
     if let Err(error) = flusher.serve(served, in_flight, calls).await {
         tracing::debug!(error, "a connection failed");
     }

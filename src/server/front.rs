@@ -83,6 +83,11 @@ impl Front {
         Self { shared: Arc::clone(&self.shared), caller }
     }
 
+    /// Whether callers are identified.
+    pub fn tells_callers_apart(&self) -> bool {
+        self.caller.is_some()
+    }
+
     /// Counts the calls, and the connections, whose bytes have not all been written.
     pub fn in_flight(&self) -> &TaskTracker {
         &self.shared.in_flight

@@ -1,13 +1,12 @@
 //! Limits of each caller and of each application, so that the flood of one leaves room for the others.
 
+mod rate;
+
 use std::{
     collections::HashMap,
     num::NonZeroU32,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex},
 };
-
-use tokio::time::Instant;
 
 use crate::{
     access::Principal,
@@ -15,13 +14,13 @@ use crate::{
         error::{Error, Limited},
         id::AppName,
     },
-    store::instant,
 };
+use rate::{Appends, lock};
 
 /// Limits of one replica; `None`: as many as there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitOptions {
-    /// Events a second that each caller may append, in bursts of as many.
+    /// Events a second that each caller may append.
     pub principal_appends: Option<NonZeroU32>,
     /// The same for each application.
     pub application_appends: Option<NonZeroU32>,
@@ -124,77 +123,6 @@ impl Limits {
     }
 }
 
-/// The time in which a caller may append as many events as the limit says.
-const SECOND: Duration = Duration::from_secs(1);
-
-/// Refusals, beyond the appends that were taken, after which the appends of a caller are not looked at.
-const UNHEEDED: u32 = 100;
-
-/// Appends a second of each key, by the generic cell rate algorithm.
-struct Appends {
-    what: Limited,
-    limit: NonZeroU32,
-    used: Mutex<HashMap<String, Used>>,
-}
-
-/// What counts against a key.
-struct Used {
-    /// When the events so far will have taken their time at the limit's rate.
-    until: Instant,
-    /// Refusals, less the appends that were taken since; at most [`UNHEEDED`].
-    refusals: u32,
-}
-
-impl Appends {
-    fn new(what: Limited, limit: NonZeroU32) -> Self {
-        Self { what, limit, used: Mutex::default() }
-    }
-
-    /// A batch of more events than the limit begins when nothing counts against its caller, and counts in full: what follows waits longer.
-    fn take(&self, key: &str, events: usize) -> Result<(), Error> {
-        let now = instant();
-        let events = u32::try_from(events).unwrap_or(u32::MAX);
-        let cost = SECOND * events / self.limit.get();
-        let mut all = lock(&self.used);
-        let Some(used) = all.get_mut(key) else {
-            all.insert(key.to_owned(), Used { until: now + cost, refusals: 0 });
-            return Ok(());
-        };
-        if let Some(refusal) = self.refusal(used, cost, now) {
-            used.refusals = UNHEEDED.min(used.refusals + 1);
-            return Err(refusal);
-        }
-        used.until = used.until.max(now) + cost;
-        used.refusals = used.refusals.saturating_sub(1);
-        Ok(())
-    }
-
-    /// The refusal of what costs this; `None`: there is room.
-    fn refusal(&self, used: &Used, cost: Duration, now: Instant) -> Option<Error> {
-        let wait = (used.until.max(now) + cost.min(SECOND)).checked_duration_since(now + SECOND)?;
-        let millis = wait.as_nanos().div_ceil(1_000_000);
-        (millis > 0).then(|| Error::RateLimited {
-            what: self.what,
-            limit: self.limit.get(),
-            retry_after_millis: u64::try_from(millis).unwrap_or(u64::MAX),
-        })
-    }
-
-    /// The refusal of an event of a key that does not heed them.
-    fn flood(&self, key: &str) -> Option<Error> {
-        let all = lock(&self.used);
-        let used = all.get(key).filter(|used| used.refusals == UNHEEDED)?;
-        self.refusal(used, SECOND / self.limit.get(), instant())
-    }
-
-    fn sweep(&self) {
-        let now = instant();
-        let mut all = lock(&self.used);
-        all.retain(|_, used| used.until > now);
-        all.shrink_to_fit();
-    }
-}
-
 /// The number of open watches of each key. Keys without any are not kept.
 type Open = Mutex<HashMap<String, u32>>;
 
@@ -246,15 +174,16 @@ impl Drop for Place {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::advance;
 
-    use super::*;
+    use super::{
+        rate::{SECOND, UNHEEDED},
+        *,
+    };
 
     fn app(name: &str) -> AppName {
         AppName::new(name).unwrap()
@@ -313,6 +242,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_burst_of_a_high_limit_is_short() {
+        for (limit, burst) in [(100, 100), (101, 100), (1_000, 100), (20_000, 2_000)] {
+            let limits = limits(limit, 1);
+            let passed = (0..limit + 1).take_while(|_| wait(&limits, "a", 1) == 0).count();
+            assert_eq!(passed, burst, "of {limit} a second");
+            advance(SECOND / 20).await;
+            let passed = (0..limit + 1).take_while(|_| wait(&limits, "a", 1) == 0).count();
+            assert_eq!(passed, limit as usize / 20, "of {limit} a second");
+            advance(SECOND * 2).await;
+            assert_eq!(wait(&limits, "a", 1000), 0, "a batch has to wait until nothing counts");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_does_not_heed_refusals_is_refused_unseen() {
         let limits = Limits::new(LimitOptions {
             principal_appends: NonZeroU32::new(10),
@@ -326,12 +269,23 @@ mod tests {
             assert!(append().is_err());
         }
         assert_eq!(flood(), append().err(), "the same refusal");
-        advance(SECOND / 10).await;
-        assert_eq!(flood(), None, "there is room");
-        assert!(append().is_ok());
-        assert_eq!(flood(), None, "it has waited");
-        assert!(append().is_err());
-        assert!(flood().is_some());
+        advance(SECOND * 3 / 10).await;
+        for _ in 0..3 {
+            assert_eq!(flood(), None, "there is room");
+        }
+        assert!(flood().is_some(), "those before it may take all of the room");
+        for _ in 0..3 {
+            assert!(append().is_ok());
+        }
+        assert!(flood().is_some(), "it goes on");
+        for _ in 0..UNHEEDED {
+            advance(SECOND / 10).await;
+            assert_eq!(flood(), None, "there is room");
+            assert!(append().is_ok());
+        }
+        assert_eq!(flood(), None, "it has waited each time");
+        while append().is_ok() {}
+        assert_eq!(flood(), None);
         advance(SECOND * 2).await;
         limits.sweep();
         while append().is_ok() {}

@@ -72,3 +72,14 @@ impl PostgresOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_without_notifications_waits_for_one_look() {
+        // README promises two seconds: until the look, and as long for what it takes.
+        assert_eq!(PostgresOptions::new("", StoreId([1; 16])).look_every, Duration::from_secs(1));
+    }
+}
