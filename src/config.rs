@@ -156,20 +156,25 @@ pub struct TlsArgs {
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
     /// Appends a second by each caller
-    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_PRINCIPAL", value_name = "COUNT")]
+    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_PRINCIPAL", value_name = "COUNT", value_parser = limit)]
     pub max_appends_per_principal: Option<NonZeroU32>,
 
     /// Appends a second to each application
-    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_APPLICATION", value_name = "COUNT")]
+    #[arg(long, env = "SESSIOND_MAX_APPENDS_PER_APPLICATION", value_name = "COUNT", value_parser = limit)]
     pub max_appends_per_application: Option<NonZeroU32>,
 
     /// Open watches of each caller
-    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_PRINCIPAL", value_name = "COUNT")]
+    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_PRINCIPAL", value_name = "COUNT", value_parser = limit)]
     pub max_watches_per_principal: Option<NonZeroU32>,
 
     /// Open watches of each application
-    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_APPLICATION", value_name = "COUNT")]
+    #[arg(long, env = "SESSIOND_MAX_WATCHES_PER_APPLICATION", value_name = "COUNT", value_parser = limit)]
     pub max_watches_per_application: Option<NonZeroU32>,
+}
+
+fn limit(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse()
+        .map_err(|_| "a limit is a whole number from 1; without the flag nothing is limited")
 }
 
 impl LimitArgs {
@@ -311,6 +316,15 @@ mod tests {
         };
         assert!(asks("127.0.0.1:0"));
         assert!(!asks("unix:a"), "the authorities are for the admin listener");
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_refused_with_what_to_do() {
+        for text in ["0", "-1", "many"] {
+            let flag = format!("--max-appends-per-principal={text}");
+            let error = Program::try_parse_from(["serve", &flag]).unwrap_err().to_string();
+            assert!(error.contains("without the flag nothing is limited"), "{error}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl TokenArgs {
 
 fn read(path: &Path) -> Result<MetadataValue<Ascii>, Failure> {
     let fail = |cause: &str| {
-        Failure::Usage(format!("cannot use the file '{}' of --token-file: {cause}", path.display()))
+        Failure::Usage(format!("cannot use the token file '{}': {cause}", path.display()))
     };
     let content = std::fs::read_to_string(path).map_err(|error| fail(&error.to_string()))?;
     let token =
@@ -76,7 +76,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let args = TokenArgs { token_file: Some(path.clone()) };
-        assert!(args.bearer().unwrap_err().text().contains("--token-file"));
+        assert!(args.bearer().unwrap_err().text().contains("token file '"));
         std::fs::write(&path, "s3cret-._~+/==\n").unwrap();
         let mut bearer = args.bearer().unwrap();
         let request = bearer.call(Request::new(())).unwrap();

@@ -198,13 +198,15 @@ pub(super) fn http() -> auto::Builder<TokioExecutor> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use tokio::{
         io::{AsyncWriteExt as _, duplex, split},
+        task::unconstrained,
         time::{Instant, pause},
     };
 
     use super::*;
-    use crate::store::Condition;
+    use crate::{config::IdentityArgs, server::identity::Caller, store::Condition};
 
     #[tokio::test]
     async fn requests_are_over_when_none_was_left_for_a_while() {
@@ -259,5 +261,37 @@ mod tests {
         let (_client, server) = duplex(64);
         connection(split(server), front(), phase.subscribe(), watcher()).await;
         assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
+    }
+
+    /// The answers to 4,000 pings that have come, once the connection has been polled.
+    async fn answered_pings(caller: Option<Arc<Caller>>) -> usize {
+        // Length, kind, flags, stream.
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], b"a ping's"].concat();
+        let (mut client, server) = duplex(1 << 20);
+        client.write_all(&[PREFACE, &settings, &ping.repeat(4_000)].concat()).await.unwrap();
+        let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+        let (services, notes) = Default::default();
+        let front = Front::new(services, phase.subscribe(), TaskTracker::new(), notes, None);
+        let watcher = GracefulShutdown::new().watcher();
+        let served =
+            connection(split(server), front.with_caller(caller), phase.subscribe(), watcher);
+        let mut served = pin!(unconstrained(served));
+        assert!(futures_util::poll!(&mut served).is_pending());
+        let mut answers = Vec::new();
+        while let Some(read) = client.read_buf(&mut answers).now_or_never() {
+            read.unwrap();
+        }
+        answers.windows(8).filter(|bytes| bytes == b"a ping's").count()
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_an_identified_caller_has_a_quota() {
+        let args = IdentityArgs { unix_peers: true, ..IdentityArgs::default() };
+        let authenticator = Arc::new(Authenticator::load(&args).unwrap());
+        let caller = authenticator.of_unix(Err(io::ErrorKind::Unsupported.into()));
+        assert!(caller.is_some());
+        let (identified, local) = (answered_pings(caller).await, answered_pings(None).await);
+        assert!(identified < 1_000 && local == 4_000, "{identified}, {local}");
     }
 }

@@ -1,8 +1,8 @@
 //! A quota of reads: a connection that has much to read lets other tasks run before it reads more.
 //!
 //! HTTP/2 reads until the socket is empty, and takes every call that it reads. A client that sends faster than the server takes would so
-//! delay the calls of all others by the whole backlog of its sockets. It is another matter where callers are not told apart: a call that
-//! is read late is refused late, or answered too late.
+//! delay the calls of all others by the whole backlog of its sockets. Without identities there is no quota: a call that is read late
+//! is refused late, or answered too late.
 
 use std::{
     future::poll_fn,
@@ -17,8 +17,8 @@ use std::{
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Bytes that a connection reads each time that its task is polled: what HTTP/2 reads at once, a handful of appends of 1 KiB. All that wait behind them, also for
-/// the answer of the store, wait for as much of each connection.
+/// Bytes that a connection reads each time that its task is polled: what HTTP/2 reads at once, a handful of appends of 1 KiB. Other calls,
+/// and the answers of the store, wait for as much of each connection.
 const QUOTA_BYTES: usize = 8 * 1024;
 
 /// Bytes that are left of the quota.
@@ -67,9 +67,17 @@ impl<R: AsyncRead + Unpin> AsyncRead for QuotaReader<R> {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.reader).poll_read(cx, buffer))?;
-        self.left.store(left.saturating_sub(buffer.filled().len() - before), Relaxed);
+        if left >= buffer.remaining() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.reader).poll_read(cx, buffer))?;
+            self.left.store(left - (buffer.filled().len() - before), Relaxed);
+            return Poll::Ready(Ok(()));
+        }
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left));
+        ready!(Pin::new(&mut self.reader).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
+        self.left.store(left - read, Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -95,13 +103,13 @@ mod tests {
     }
 
     /// Bytes that a connection reads each time that it is polled, and whether it asks to be polled again.
-    async fn polled(is_limited: bool, expected: &[(usize, bool)]) {
+    async fn polled(is_limited: bool, read_bytes: usize, expected: &[(usize, bool)]) {
         let (mut client, server) = duplex(4 * QUOTA_BYTES);
         client.write_all(&[1; 2 * QUOTA_BYTES + 1]).await.unwrap();
         let (mut reader, quota) = quota(server, is_limited);
         let read = Cell::new(0);
         let all = async {
-            let mut bytes = [0; 1024];
+            let mut bytes = vec![0; read_bytes];
             // Asks again and again, as HTTP/2 does for each call that it passes on.
             poll_fn(|cx| {
                 for _ in 0..4 * QUOTA_BYTES {
@@ -126,12 +134,14 @@ mod tests {
     #[tokio::test]
     async fn a_connection_lets_others_run_between_its_reads() {
         let expected = [(QUOTA_BYTES, true), (QUOTA_BYTES, true), (1, false), (0, false)];
-        polled(true, &expected).await;
+        for read_bytes in [1000, 1024, QUOTA_BYTES, 3 * QUOTA_BYTES] {
+            polled(true, read_bytes, &expected).await;
+        }
     }
 
     #[tokio::test]
     async fn a_connection_without_a_quota_reads_everything() {
-        polled(false, &[(2 * QUOTA_BYTES + 1, false)]).await;
+        polled(false, 1024, &[(2 * QUOTA_BYTES + 1, false)]).await;
     }
 
     #[tokio::test]

@@ -245,29 +245,43 @@ mod tests {
     async fn a_burst_of_a_high_limit_is_short() {
         for (limit, burst) in [(100, 100), (101, 100), (1_000, 100), (20_000, 2_000)] {
             let limits = limits(limit, 1);
-            let passed = (0..limit + 1).take_while(|_| wait(&limits, "a", 1) == 0).count();
-            assert_eq!(passed, burst, "of {limit} a second");
+            let pass = || (0..=limit).take_while(|_| wait(&limits, "a", 1) == 0).count();
+            assert_eq!(pass(), burst, "of {limit} a second");
             advance(SECOND / 20).await;
-            let passed = (0..limit + 1).take_while(|_| wait(&limits, "a", 1) == 0).count();
-            assert_eq!(passed, limit as usize / 20, "of {limit} a second");
-            advance(SECOND * 2).await;
-            assert_eq!(wait(&limits, "a", 1000), 0, "a batch has to wait until nothing counts");
+            assert_eq!(pass(), limit as usize / 20, "of {limit} a second");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_heed_refusals_is_refused_unseen() {
+    async fn a_batch_passes_beside_single_appends() {
+        let limits = limits(1_000, 1);
+        while wait(&limits, "a", 1) == 0 {}
+        assert_eq!(wait(&limits, "a", 100), 100, "a batch of a burst's waits for all of it");
+        assert_eq!(wait(&limits, "a", 900), 0, "a larger one has the room of a second");
+        assert_eq!(wait(&limits, "a", 1), 901);
+        assert_eq!(wait(&limits, "a", 1000), 1000);
+    }
+
+    /// A caller that is flooding, with a limit of 10 a second.
+    fn flooding() -> Limits {
         let limits = Limits::new(LimitOptions {
             principal_appends: NonZeroU32::new(10),
             ..LimitOptions::default()
         });
+        while limits.principal_write(&Principal::Local, 1).is_ok() {}
+        for _ in 1..UNHEEDED {
+            assert_eq!(limits.flood(&Principal::Local), None, "it may have seen no refusal yet");
+            assert!(limits.principal_write(&Principal::Local, 1).is_err());
+        }
+        assert!(limits.flood(&Principal::Local).is_some());
+        limits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_heed_refusals_is_refused_unseen() {
+        let limits = flooding();
         let append = || limits.principal_write(&Principal::Local, 1);
         let flood = || limits.flood(&Principal::Local);
-        while append().is_ok() {}
-        for _ in 1..UNHEEDED {
-            assert_eq!(flood(), None, "it may not have seen any refusal yet");
-            assert!(append().is_err());
-        }
         assert_eq!(flood(), append().err(), "the same refusal");
         advance(SECOND * 3 / 10).await;
         for _ in 0..3 {
@@ -278,18 +292,43 @@ mod tests {
             assert!(append().is_ok());
         }
         assert!(flood().is_some(), "it goes on");
-        for _ in 0..UNHEEDED {
-            advance(SECOND / 10).await;
-            assert_eq!(flood(), None, "there is room");
-            assert!(append().is_ok());
-        }
-        assert_eq!(flood(), None, "it has waited each time");
-        while append().is_ok() {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_ends_with_as_many_writes_as_refusals() {
+        let limits = flooding();
+        let append = || limits.principal_write(&Principal::Local, 1);
+        let flood = || limits.flood(&Principal::Local);
+        let appends = async |count| {
+            for _ in 0..count {
+                advance(SECOND / 10).await;
+                assert!(append().is_ok());
+            }
+        };
+        appends(UNHEEDED - 1).await;
+        assert!(flood().is_some(), "a refusal begins the count anew");
+        appends(UNHEEDED - 1).await;
+        assert!(append().is_err(), "and so does one of a call that was decoded");
+        appends(UNHEEDED - 1).await;
+        assert!(flood().is_some());
+        appends(UNHEEDED).await;
         assert_eq!(flood(), None);
-        advance(SECOND * 2).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_ends_when_nothing_is_accepted() {
+        let limits = flooding();
+        advance(SECOND).await;
+        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
+        assert_eq!(let_through.count(), 10, "as many as there is room for");
+        advance(SECOND).await;
+        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
+        assert_eq!(let_through.count(), 20, "they were no events");
+        let limits = flooding();
+        advance(SECOND).await;
         limits.sweep();
-        while append().is_ok() {}
-        assert_eq!(flood(), None, "it was quiet");
+        let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
+        assert_eq!(let_through.count(), 20, "it was quiet");
     }
 
     #[tokio::test(start_paused = true)]

@@ -78,8 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_without_notifications_waits_for_one_look() {
-        // README promises two seconds: until the look, and as long for what it takes.
-        assert_eq!(PostgresOptions::new("", StoreId([1; 16])).look_every, Duration::from_secs(1));
+    fn a_look_comes_soon_enough_for_watches_without_notifications() {
+        // README promises two seconds: one until the look, and one for what it takes.
+        let look_every = PostgresOptions::new("", StoreId([1; 16])).look_every;
+        assert!(look_every <= Duration::from_secs(1), "{look_every:?}");
     }
 }

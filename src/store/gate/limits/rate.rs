@@ -17,11 +17,11 @@ use crate::{
 /// The time in which a caller may append as many events as the limit says.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// Events that pass at once if a second's are as many. Of a higher limit a tenth of a second's pass, if those are more. The appends of
-/// others wait for them, a few milliseconds.
+/// The largest burst, in events. A lower limit has bursts of one second's events, and one of more than ten times this number has bursts of
+/// a tenth of a second's. The appends of others wait for a burst.
 const BURST: u32 = 100;
 
-/// Refusals, beyond the appends that were taken, after which only so many appends of a caller are looked at as its limit allows.
+/// After this many more refusals than accepted writes a caller is flooding: only as many of its appends are decoded as its limit allows.
 pub(super) const UNHEEDED: u32 = 100;
 
 /// Appends a second of each key, by the generic cell rate algorithm.
@@ -37,11 +37,11 @@ pub(super) struct Appends {
 pub(super) struct Used {
     /// When the events so far will have taken their time at the limit's rate.
     until: Instant,
-    /// The same for the appends that were looked at while it was flooding, each for one event.
-    looked_at: Instant,
-    /// Refusals, less the appends that were taken since; at most [`UNHEEDED`].
+    /// The same for the calls that [`Appends::flood`] has let through, each for one event.
+    let_through: Instant,
+    /// Refusals, less the writes that were accepted since; at most [`UNHEEDED`].
     refusals: u32,
-    /// There were as many refusals, and not yet as many appends without any.
+    /// `refusals` has reached [`UNHEEDED`] and has not returned to 0 since.
     is_flooding: bool,
 }
 
@@ -51,19 +51,22 @@ impl Appends {
         Self { what, limit, burst: SECOND * events / limit.get(), used: Mutex::default() }
     }
 
-    /// A batch of more events than a burst begins when nothing counts against its caller, and counts in full: what follows waits longer.
+    /// A batch of more events than a burst passes if a second has room for it. One of more than a second's passes when nothing counts
+    /// against its caller. Both count in full: what follows waits longer.
     pub(super) fn take(&self, key: &str, events: usize) -> Result<(), Error> {
         let now = instant();
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         let cost = SECOND * events / self.limit.get();
         let mut all = lock(&self.used);
         let Some(used) = all.get_mut(key) else {
-            let used = Used { until: now + cost, looked_at: now, refusals: 0, is_flooding: false };
+            let used =
+                Used { until: now + cost, let_through: now, refusals: 0, is_flooding: false };
             all.insert(key.to_owned(), used);
             return Ok(());
         };
         if let Some(refusal) = self.refusal(used.until, cost, now) {
-            used.refusals = UNHEEDED.min(used.refusals + 1);
+            used.refusals =
+                if used.is_flooding { UNHEEDED } else { UNHEEDED.min(used.refusals + 1) };
             used.is_flooding |= used.refusals == UNHEEDED;
             return Err(refusal);
         }
@@ -75,8 +78,9 @@ impl Appends {
 
     /// The refusal of what costs this, behind what takes until then; `None`: there is room.
     fn refusal(&self, until: Instant, cost: Duration, now: Instant) -> Option<Error> {
-        let end = until.max(now) + cost.min(self.burst);
-        let wait = end.checked_duration_since(now + self.burst)?;
+        let room = if cost > self.burst { SECOND } else { self.burst };
+        let end = until.max(now) + cost.min(room);
+        let wait = end.checked_duration_since(now + room)?;
         let millis = wait.as_nanos().div_ceil(1_000_000);
         (millis > 0).then(|| Error::RateLimited {
             what: self.what,
@@ -85,16 +89,21 @@ impl Appends {
         })
     }
 
-    /// The refusal of an append of a key that does not heed them. Of those that come at once, as many pass as there is room for.
+    /// Refuses an append of a flooding caller, unless there is room for an event, for which no earlier append was let through.
     pub(super) fn flood(&self, key: &str) -> Option<Error> {
         let mut all = lock(&self.used);
         let used = all.get_mut(key).filter(|used| used.is_flooding)?;
         let (now, one) = (instant(), SECOND / self.limit.get());
-        let until = used.until.max(used.looked_at);
+        // Nothing was accepted for a while, so these are partial events, which are not limited, or calls that fail.
+        if used.until + self.burst <= now {
+            (used.refusals, used.is_flooding) = (0, false);
+            return None;
+        }
+        let until = used.until.max(used.let_through);
         let refusal = self.refusal(until, one, now);
         match refusal {
             Some(_) => used.refusals = UNHEEDED,
-            None => used.looked_at = until.max(now) + one,
+            None => used.let_through = until.max(now) + one,
         }
         refusal
     }
