@@ -116,7 +116,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         sync::atomic::{AtomicUsize, Ordering::Relaxed},
         task::{Wake, Waker},
@@ -166,8 +166,9 @@ mod tests {
         }
     }
 
+    /// Counts how often a task is woken.
     #[derive(Default)]
-    struct Wakes(AtomicUsize);
+    pub struct Wakes(pub AtomicUsize);
 
     impl Wake for Wakes {
         fn wake(self: Arc<Self>) {

@@ -84,23 +84,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for QuotaReader<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        cell::Cell,
-        task::{Wake, Waker},
-    };
+    use std::{cell::Cell, task::Waker};
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
+    use crate::server::gathered::tests::Wakes;
 
     /// Bytes that a connection reads each time that it is polled, and whether it asks to be polled again.
     async fn polled(is_limited: bool, read_bytes: usize, expected: &[(usize, bool)]) {
@@ -154,9 +143,8 @@ mod tests {
             client.write_all(&sent).await.unwrap();
             drop(client);
         };
-        let received_all = async { reader.read_to_end(&mut received).await.unwrap() };
-        let receive = quota.serve(received_all);
-        tokio::join!(send, receive);
+        let receive = async { reader.read_to_end(&mut received).await.unwrap() };
+        tokio::join!(send, quota.serve(receive));
         assert_eq!(received, sent);
     }
 }
