@@ -5,6 +5,7 @@
 mod admin;
 mod admission;
 mod call_log;
+mod connection_limit;
 mod connections;
 mod front;
 mod gathered;
@@ -35,6 +36,7 @@ use crate::{
     store::{self, StoreOptions, instant},
 };
 use call_log::CallNotes;
+use connection_limit::{ConnectionLimit, within_descriptors};
 use connections::Edge;
 use front::{Front, Services};
 use health::Phase;
@@ -90,7 +92,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         traces.clone(),
     );
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
-    let serving = tokio::spawn(connections::serve(listener, edge, phase.subscribe()));
+    let most = within_descriptors(config.max_connections, config.store_connections());
+    let limit = ConnectionLimit::new(most, metrics.connections.clone());
+    let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
     let admin = admin.map(|listener| {
         tracing::info!(address = listener.address(), "admin listener");

@@ -4,6 +4,7 @@
 //! more to keep up to date are read before each scrape, by [probes](Metrics::probe).
 
 mod calls;
+mod connections;
 mod postgres;
 mod reads;
 mod refusals;
@@ -25,6 +26,7 @@ use prometheus::{Encoder as _, IntCounter, IntGaugeVec, Registry, TextEncoder};
 use tokio::{task::spawn_blocking, time::timeout};
 
 pub use calls::{CallShare, Calls, MethodKind, MethodMetrics};
+pub use connections::ConnectionMetrics;
 pub use postgres::{PostgresMetrics, SqlError};
 pub use prometheus::{Histogram, IntGauge, TEXT_FORMAT};
 pub use reads::ReadMetrics;
@@ -50,6 +52,7 @@ pub struct Metrics {
     pub writes: WriteMetrics,
     pub reads: ReadMetrics,
     pub watches: WatchMetrics,
+    pub connections: ConnectionMetrics,
     pub refusals: Arc<Refusals>,
     /// 1 for the condition that the server is in, by its name.
     pub condition: IntGaugeVec,
@@ -93,6 +96,7 @@ impl Metrics {
             writes: WriteMetrics::new(register, applications),
             reads: ReadMetrics::new(register),
             watches: WatchMetrics::new(register),
+            connections: ConnectionMetrics::new(register),
             refusals: Arc::new(Refusals::new(register)),
             condition: register.gauges(
                 "sessiond_condition",

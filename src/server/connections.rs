@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{either::Either, task::TaskTracker};
 
 use super::{
+    connection_limit::ConnectionLimit,
     front::Front,
     gathered::gathered,
     health::{Phase, draining},
@@ -68,7 +69,12 @@ pub struct Edge {
 }
 
 /// Accepts connections until the shutdown, then waits until the last of them has ended.
-pub async fn serve(listener: Listener, edge: Edge, phase: watch::Receiver<Phase>) {
+pub async fn serve(
+    listener: Listener,
+    mut limit: ConnectionLimit,
+    edge: Edge,
+    phase: watch::Receiver<Phase>,
+) {
     let Edge { front, authenticator } = edge;
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
@@ -79,21 +85,27 @@ pub async fn serve(listener: Listener, edge: Edge, phase: watch::Receiver<Phase>
         };
         match accepted {
             Ok((halves, tls)) => {
+                // Closed at once, so that its client can try another replica.
+                let Some(place) = limit.place() else { continue };
                 let (phase, watcher) = (phase.clone(), connections.watcher());
-                match tls {
+                let served = match tls {
                     None => {
                         let front = front.with_caller(match &halves.0 {
                             Either::Left(_) => authenticator.of_tcp(None),
                             Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
                         });
-                        tokio::spawn(connection(halves, front, phase, watcher))
+                        Either::Left(connection(halves, front, phase, watcher))
                     }
                     Some(tls) => {
                         let (front, authenticator) = (front.clone(), Arc::clone(&authenticator));
                         let edge = Edge { front, authenticator };
-                        tokio::spawn(encrypted(tls, halves, edge, phase, watcher))
+                        Either::Right(encrypted(tls, halves, edge, phase, watcher))
                     }
                 };
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection");

@@ -120,14 +120,15 @@ impl Shared {
         let Some(services) = self.services.get() else {
             return refused(request, &Error::Starting);
         };
-        let is_append = APPENDS.contains(&path);
-        if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
-            return refused(request, &error);
-        }
         let Some(place) = self.admission.place(principal) else {
             let refused = self.admission.refuse(request);
             return Box::pin(async move { Ok(refused.await) });
         };
+        // A call that this lets through uses room of its caller, so nothing else may refuse it before it is decoded.
+        let is_append = APPENDS.contains(&path);
+        if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
+            return refused(request, &error);
+        }
         let request = if path.starts_with(REFLECTION) {
             let end = draining(self.phase.clone());
             request.map(|body| {
@@ -245,8 +246,9 @@ impl AsRef<[u8]> for Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use std::{iter, num::NonZeroU32};
+    use std::{iter, num::NonZeroU32, time::Duration};
 
+    use tokio::time::advance;
     use tonic::codegen::Body as _;
     use tonic_types::StatusExt as _;
 
@@ -341,6 +343,15 @@ mod tests {
             let is_refused = reason.as_deref() == Some(Reason::RateLimited.as_str());
             assert_eq!(is_refused, APPENDS.contains(&&*path), "{path}");
         }
+        advance(Duration::from_secs(1)).await;
+        let places = || iter::from_fn(|| front.shared.admission.place(&Principal::Local));
+        let all: Vec<_> = places().collect();
+        let told = call(&mut front.clone(), APPENDS[0], "\0").await;
+        let status = Status::from_header_map(told.headers()).unwrap();
+        assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
+        drop(all);
+        assert_eq!(engine.flood(&Principal::Local), None, "a call too many uses no room");
+        assert!(engine.flood(&Principal::Local).is_some());
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Limits of each caller: the caller that floods is refused, and the other one is not.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use sessiond::proto::v1::{
     AppendEventsRequest, CreateSessionRequest, JsonForm, Scope, WatchRequest, WatchResponse,
@@ -8,12 +8,16 @@ use sessiond::proto::v1::{
     watch_service_client::WatchServiceClient,
 };
 use tempfile::TempDir;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 use tonic::{Code, Status, Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use crate::{
-    harness::{PATIENCE, Server, event, key, with_token},
+    harness::{PATIENCE, Server, event, key, serve, with_token},
     identity::token,
 };
 
@@ -120,4 +124,40 @@ async fn a_caller_has_its_watches_and_the_other_has_its_own() {
     };
     let _watch = timeout(PATIENCE, reopened).await.expect("its place comes back");
     server.stop();
+}
+
+/// Whether the server keeps a new connection open. It closes one too many at once, and says nothing on one that it keeps until it is asked.
+async fn is_kept(server: &Server) -> (bool, TcpStream) {
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    // An HTTP/2 client begins so, and is answered with the settings of the server.
+    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let _ = connection.write_all(begin).await;
+    let answer =
+        timeout(PATIENCE, connection.read(&mut [0; 9])).await.expect("an answer or the end");
+    (answer.is_ok_and(|bytes| bytes > 0), connection)
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_closed_at_once() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with(folder.path(), &["--max-connections", "2"]);
+    let (first, second) = (is_kept(&server).await, is_kept(&server).await);
+    assert!(first.0 && second.0);
+    assert!(!is_kept(&server).await.0 && !is_kept(&server).await.0);
+    drop(first);
+    let again = async { while !is_kept(&server).await.0 {} };
+    timeout(PATIENCE, again).await.expect("its place comes back");
+    assert!(server.stop().log.contains("refusing connections"));
+}
+
+#[test]
+fn open_files_that_do_not_suffice_are_named_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let mut limited = Command::new("sh");
+    let program = serve(folder.path());
+    limited.args(["-c", "ulimit -n 300 && exec \"$0\" \"$@\""]).arg(program.get_program());
+    limited.args(program.get_args()).env_remove("SESSIOND_SERVER");
+    let server = Server::run(&mut limited).unwrap_or_else(|ended| panic!("{}", ended.log));
+    let log = server.stop().log;
+    assert!(log.contains("open_files=300") && log.contains("connections=20"), "{log}");
 }

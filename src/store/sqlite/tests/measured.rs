@@ -42,6 +42,29 @@ fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
     assert_eq!(metrics.checkpoint(CheckpointThread::Writer).get_sample_count(), 1);
 }
 
+#[test]
+fn a_long_log_is_moved_by_the_checkpointer_or_else_by_the_writer() {
+    for checkpointer in [true, false] {
+        let folder = TempDir::new().unwrap();
+        let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+        let writer = direct.writer();
+        let options = SqliteOptions { checkpointer, ..direct.options.clone() };
+        let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &options);
+        let pages = "CREATE TABLE pages AS WITH RECURSIVE n(n) AS
+                (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4100)
+            SELECT zeroblob(4000) FROM n";
+        writer.tables.0.execute_batch(pages).unwrap();
+        checkpoints.after_commit(&writer.tables);
+        let metrics = direct.options.metrics.sqlite();
+        let by_writer = metrics.checkpoint(CheckpointThread::Writer).get_sample_count();
+        assert_eq!(by_writer, u64::from(!checkpointer));
+        checkpoints.close(&writer.tables);
+        let by_checkpointer = metrics.checkpoint(CheckpointThread::Checkpointer);
+        assert_eq!(by_checkpointer.get_sample_count(), u64::from(checkpointer));
+        assert_eq!(metrics.uncheckpointed_bytes.get(), 0);
+    }
+}
+
 #[tokio::test]
 async fn appends_for_which_the_disk_has_no_space_have_failed() {
     let metrics = Metrics::default();

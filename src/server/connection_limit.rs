@@ -1,0 +1,158 @@
+//! The bound of open connections. It leaves file descriptors for the store, which cannot do without.
+
+use std::{sync::Arc, time::Duration};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+use crate::{
+    metrics::{ConnectionMetrics, GaugeShare},
+    store::instant,
+};
+
+/// File descriptors for everything that is no connection and no thread or connection of the store: files that are read again, the admin
+/// listener, traces, the log.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// Of a thread that reads from SQLite: the database, the log and its index, and one to spare.
+const DESCRIPTORS_OF_READER: u64 = 4;
+
+/// The fewest connections that a server takes, however few file descriptors there are.
+const FEWEST: u64 = 16;
+
+/// Refusals are logged this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Counts open connections.
+pub struct ConnectionLimit {
+    most: usize,
+    places: Arc<Semaphore>,
+    metrics: ConnectionMetrics,
+    /// When a refusal was logged last.
+    logged: Option<Instant>,
+}
+
+/// The place of an open connection. Dropping it gives it back.
+pub struct ConnectionPlace {
+    _permit: OwnedSemaphorePermit,
+    _open: GaugeShare,
+}
+
+impl ConnectionLimit {
+    pub fn new(most: usize, metrics: ConnectionMetrics) -> Self {
+        Self { most, places: Arc::new(Semaphore::new(most)), metrics, logged: None }
+    }
+
+    /// A place for a connection that was accepted, if one is free.
+    pub fn place(&mut self) -> Option<ConnectionPlace> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            let open = GaugeShare::new(&self.metrics.open, 1);
+            return Some(ConnectionPlace { _permit: permit, _open: open });
+        }
+        self.metrics.refused.inc();
+        let now = instant();
+        if self.logged.is_none_or(|logged| now >= logged + LOG_INTERVAL) {
+            self.logged = Some(now);
+            tracing::warn!(
+                max_connections = self.most,
+                "refusing connections: as many are open as --max-connections allows"
+            );
+        }
+        None
+    }
+}
+
+/// As many of the wanted connections as file descriptors are left for, beside those of a store with this many readers and writers. Raises
+/// the limit of the process as far as it may.
+pub fn within_descriptors(wanted: u32, store: u64) -> usize {
+    let kept = OTHER_DESCRIPTORS + DESCRIPTORS_OF_READER * store;
+    let needed = u64::from(wanted) + kept;
+    let limit = raised(getrlimit(Resource::Nofile), needed);
+    let connections = connections(wanted, kept, limit);
+    if connections < u64::from(wanted) {
+        tracing::warn!(
+            connections,
+            max_connections = wanted,
+            open_files = limit,
+            "the limit of open files allows fewer connections than --max-connections: raise it (ulimit -n, LimitNOFILE) to {needed}",
+        );
+    }
+    usize::try_from(connections).unwrap_or(usize::MAX)
+}
+
+/// Raises the limit of open files if that is needed and allowed. Returns the limit; `None`: there is no limit.
+fn raised(limit: Rlimit, needed: u64) -> Option<u64> {
+    let current = limit.current?;
+    if current >= needed {
+        return Some(current);
+    }
+    let raised = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+    // What is not allowed stays as it was.
+    let done = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit });
+    Some(if done.is_ok() { raised } else { current })
+}
+
+fn connections(wanted: u32, kept: u64, limit: Option<u64>) -> u64 {
+    let wanted = u64::from(wanted);
+    limit.map_or(wanted, |limit| limit.saturating_sub(kept).max(FEWEST).min(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn a_place_is_given_back() {
+        let metrics = Metrics::default().connections.clone();
+        let mut limit = ConnectionLimit::new(2, metrics.clone());
+        let first = limit.place().unwrap();
+        let _second = limit.place().unwrap();
+        assert!(limit.place().is_none());
+        assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 1));
+        drop(first);
+        let _third = limit.place().unwrap();
+        assert!(limit.place().is_none());
+        assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_logged_once_a_minute() {
+        let mut limit = ConnectionLimit::new(0, Metrics::default().connections.clone());
+        let mut logged = Vec::new();
+        for _ in 0..5 {
+            let before = limit.logged;
+            assert!(limit.place().is_none());
+            logged.push(limit.logged != before);
+            advance(LOG_INTERVAL / 2).await;
+        }
+        assert_eq!(logged, [true, false, true, false, true]);
+    }
+
+    #[test]
+    fn the_store_keeps_its_descriptors() {
+        assert_eq!(connections(10_000, 264, Some(20_000)), 10_000);
+        assert_eq!(connections(10_000, 264, Some(1_024)), 760);
+        assert_eq!(connections(10_000, 264, Some(256)), FEWEST);
+        assert_eq!(connections(3, 264, Some(256)), 3);
+        assert_eq!(connections(10_000, 264, None), 10_000);
+    }
+
+    #[test]
+    fn the_limit_of_the_process_is_raised_as_far_as_needed() {
+        let before = getrlimit(Resource::Nofile);
+        let (current, maximum) = (before.current.unwrap(), before.maximum);
+        assert_eq!(raised(before, current), Some(current));
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(current), "it is enough");
+        let more = maximum.map_or(current + 1, |maximum| maximum.min(current + 1));
+        assert_eq!(raised(before, more), Some(more));
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(more));
+        let most = raised(getrlimit(Resource::Nofile), u64::MAX);
+        assert!(most >= Some(more) && getrlimit(Resource::Nofile).current == most);
+    }
+}
