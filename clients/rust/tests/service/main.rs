@@ -8,8 +8,8 @@ mod extensions;
 mod fidelity;
 mod foreign;
 mod harness;
+mod late_answers;
 mod lists;
-
 mod points;
 mod retries;
 mod retryable;
