@@ -275,11 +275,11 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
     }
 
-    /// A connection of a client that has sent these frames, and its other end.
+    /// A connection of a client that has sent these frames, its other end, and the phase of the server.
     async fn sent(
         caller: Option<Arc<Caller>>,
         frames: Vec<u8>,
-    ) -> (impl Future<Output = ()>, DuplexStream) {
+    ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
         // Length, kind, flags, stream.
         let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
         let (mut client, server) = duplex(1 << 20);
@@ -287,9 +287,9 @@ mod tests {
         let phase = watch::Sender::new(Phase::Open(Condition::Ready));
         let (services, notes) = Default::default();
         let front = Front::new(services, phase.subscribe(), TaskTracker::new(), notes, None);
-        let watcher = GracefulShutdown::new().watcher();
         let front = front.with_caller(caller);
-        (connection(split(server), front, phase.subscribe(), watcher), client)
+        let watcher = GracefulShutdown::new().watcher();
+        (connection(split(server), front, phase.subscribe(), watcher), client, phase)
     }
 
     const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0a ping's";
@@ -300,7 +300,7 @@ mod tests {
 
     /// The answers to 3,000 pings that have come, once the connection has been polled.
     async fn answered_pings(caller: Option<Arc<Caller>>) -> usize {
-        let (served, mut client) = sent(caller, PING.repeat(3_000)).await;
+        let (served, mut client, _phase) = sent(caller, PING.repeat(3_000)).await;
         let mut served = pin!(unconstrained(served));
         assert!(futures_util::poll!(&mut served).is_pending());
         let mut answers = Vec::new();
@@ -329,7 +329,7 @@ mod tests {
             [headers, reset].concat().concat()
         });
         let frames = given_up.chain(PING.iter().copied()).collect();
-        let (served, mut client) = sent(None, frames).await;
+        let (served, mut client, _phase) = sent(None, frames).await;
         tokio::spawn(served);
         let mut answers = Vec::new();
         while pings(&answers) == 0 {
