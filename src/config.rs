@@ -72,7 +72,7 @@ pub struct Config {
           value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub drain_timeout: u64,
 
-    /// Maximum number of open connections, less if the limit of open files allows fewer
+    /// Maximum number of open connections, fewer if the limit of open files is too low
     #[arg(long, env = "SESSIOND_MAX_CONNECTIONS", default_value_t = 10_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
@@ -126,11 +126,6 @@ impl Config {
     /// Whether callers show a certificate. TLS is for TCP alone.
     pub fn asks_certificates(&self) -> bool {
         self.tls.tls_client_ca.is_some() && matches!(self.listen, Listen::Tcp(_))
-    }
-
-    /// Threads, or connections to PostgreSQL, of the store.
-    pub fn store_connections(&self) -> u64 {
-        u64::from(self.readers) + u64::from(self.postgres.postgres_writers)
     }
 
     /// Whether callers may show a token.

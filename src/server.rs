@@ -92,7 +92,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         traces.clone(),
     );
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
-    let most = within_descriptors(config.max_connections, config.store_connections());
+    let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
+    let descriptors = store::descriptors(&config.store, readers, writers);
+    let most = within_descriptors(config.max_connections, descriptors);
     let limit = ConnectionLimit::new(most, metrics.connections.clone());
     let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);

@@ -143,7 +143,7 @@ fn describe(status: &Status) -> String {
     }
     if is_misunderstanding(status) {
         text.push_str(
-            "\n  If every call fails like this, the server may speak TLS (https://HOST:PORT) or require a client certificate (--tls-cert, --tls-key).",
+            "\n  If every call fails like this, the server may speak TLS (https://HOST:PORT), require a client certificate (--tls-cert, --tls-key), or have no place for another connection (its --max-connections).",
         );
     }
     if let Some(delay) = details.retry_info().and_then(|info| info.retry_delay) {

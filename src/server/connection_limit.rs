@@ -13,14 +13,11 @@ use crate::{
     store::instant,
 };
 
-/// File descriptors for everything that is no connection and no thread or connection of the store: files that are read again, the admin
-/// listener, traces, the log.
+/// File descriptors for everything that is no connection and not of the store: files that are read again, the admin listener, traces, the
+/// log.
 const OTHER_DESCRIPTORS: u64 = 256;
 
-/// Of a thread that reads from SQLite: the database, the log and its index, and one to spare.
-const DESCRIPTORS_OF_READER: u64 = 4;
-
-/// The fewest connections that a server takes, however few file descriptors there are.
+/// The fewest connections that a server takes, also where that leaves too few file descriptors for the store.
 const FEWEST: u64 = 16;
 
 /// Refusals are logged this often.
@@ -57,18 +54,18 @@ impl ConnectionLimit {
         if self.logged.is_none_or(|logged| now >= logged + LOG_INTERVAL) {
             self.logged = Some(now);
             tracing::warn!(
-                max_connections = self.most,
-                "refusing connections: as many are open as --max-connections allows"
+                connections = self.most,
+                "refusing connections: as many are open as --max-connections or the limit of open files allows"
             );
         }
         None
     }
 }
 
-/// As many of the wanted connections as file descriptors are left for, beside those of a store with this many readers and writers. Raises
-/// the limit of the process as far as it may.
+/// As many of the wanted connections as file descriptors are left for, beside those of the store. Raises the limit of the process as far
+/// as it may.
 pub fn within_descriptors(wanted: u32, store: u64) -> usize {
-    let kept = OTHER_DESCRIPTORS + DESCRIPTORS_OF_READER * store;
+    let kept = OTHER_DESCRIPTORS + store;
     let needed = u64::from(wanted) + kept;
     let limit = raised(getrlimit(Resource::Nofile), needed);
     let connections = connections(wanted, kept, limit);

@@ -85,7 +85,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((halves, tls)) => {
-                // Closed at once, so that its client can try another replica.
+                // Its client is told by the end of the connection.
                 let Some(place) = limit.place() else { continue };
                 let (phase, watcher) = (phase.clone(), connections.watcher());
                 let served = match tls {

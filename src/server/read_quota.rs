@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// and the answers of the store, wait for as much of each connection.
 const QUOTA_BYTES: usize = 8 * 1024;
 
-/// The same without identities: less than 4096 calls that their client has given up, of 25 bytes at least. HTTP/2 passes none on before it has
-/// read all that it gets at once, and ends a connection with more of them.
+/// The same without identities. It holds fewer than 4096 calls that were begun and reset, of 25 bytes at least. The HTTP/2 library reads all
+/// that it gets at once before it passes a call on, and ends a connection when more than 4096 reset calls wait.
 const LARGE_QUOTA_BYTES: usize = 64 * 1024;
 
 /// Bytes that are left of the quota.

@@ -45,7 +45,7 @@ pub use condition::Condition;
 pub use context::{CallId, RequestContext};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
 pub use notifier::{Notifier, Subscription};
-pub use open::{StoreOptions, migrate, open, public_url};
+pub use open::{StoreOptions, descriptors, migrate, open, public_url};
 pub(crate) use query::Budget;
 pub use query::{
     ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,

@@ -71,6 +71,17 @@ pub fn public_url(url: &str) -> String {
     }
 }
 
+/// File descriptors that a store takes, about, with this many readers, and writers to PostgreSQL.
+pub fn descriptors(url: &str, readers: u64, writers: u64) -> u64 {
+    match kind(url) {
+        // Of each reader and of the writer the database, its log and the index of that, and one to spare.
+        Ok(Kind::Sqlite(_)) => 4 * (readers + 1),
+        // The others find and announce commits. Each may be replaced while it ends.
+        Ok(Kind::Postgres(_)) => 2 * (readers + writers + 3),
+        Ok(Kind::Memory) | Err(_) => 0,
+    }
+}
+
 /// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     Ok(match kind(url)? {

@@ -147,17 +147,27 @@ async fn a_connection_too_many_is_closed_at_once() {
     drop(first);
     let again = async { while !is_kept(&server).await.0 {} };
     timeout(PATIENCE, again).await.expect("its place comes back");
+    drop(second);
     assert!(server.stop().log.contains("refusing connections"));
+}
+
+/// The log of a server that is started with a limit of open files.
+fn log_with(ulimit: &str, flags: &[&str]) -> String {
+    let folder = TempDir::new().unwrap();
+    let mut limited = Command::new("sh");
+    let program = serve(folder.path());
+    let command = format!("ulimit {ulimit} && exec \"$0\" \"$@\"");
+    limited.args(["-c", &command]).arg(program.get_program());
+    limited.args(program.get_args()).args(flags).env_remove("SESSIOND_SERVER");
+    let server = Server::run(&mut limited).unwrap_or_else(|ended| panic!("{}", ended.log));
+    server.stop().log
 }
 
 #[test]
 fn open_files_that_do_not_suffice_are_named_at_the_start() {
-    let folder = TempDir::new().unwrap();
-    let mut limited = Command::new("sh");
-    let program = serve(folder.path());
-    limited.args(["-c", "ulimit -n 300 && exec \"$0\" \"$@\""]).arg(program.get_program());
-    limited.args(program.get_args()).env_remove("SESSIOND_SERVER");
-    let server = Server::run(&mut limited).unwrap_or_else(|ended| panic!("{}", ended.log));
-    let log = server.stop().log;
-    assert!(log.contains("open_files=300") && log.contains("connections=20"), "{log}");
+    let log = log_with("-n 300", &[]);
+    assert!(log.contains("open_files=300") && log.contains("connections=32"), "{log}");
+    // The limit may be raised up to the hard one.
+    let log = log_with("-S -n 300", &["--max-connections", "100"]);
+    assert!(!log.contains("open_files"), "{log}");
 }

@@ -47,7 +47,7 @@ impl Address {
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
-            // HTTP/2 would end the connection, with all its calls and watches, after 1024 answers to calls that were given up.
+            // The HTTP/2 library would end the connection, with all its calls and watches, after 1024 answers to calls that were given up.
             .http2_max_local_error_reset_streams(None))
     }
 

@@ -13,7 +13,8 @@ use tokio::{
 
 use crate::harness::getting;
 
-/// More than HTTP/2 bears by default: it ends the connection, with all its calls, after 1024 answers to calls that it has forgotten.
+/// More than the HTTP/2 library bears by default: it ends the connection, with all its calls, after 1024 answers to calls that it has
+/// forgotten.
 const CALLS: usize = 1_200;
 
 const HEADERS: u8 = 1;
