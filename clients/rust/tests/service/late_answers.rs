@@ -4,7 +4,7 @@ use std::io;
 
 use adk_session::SessionService;
 use futures_util::future::{join_all, select};
-use sessiond_adk::SessiondSessionService;
+use sessiond_adk_testing::builder;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -64,7 +64,7 @@ async fn a_connection_outlives_late_answers() {
     let address = listener.local_addr().unwrap().to_string();
     let (sender, have_come) = oneshot::channel();
     let answering = tokio::spawn(answer_late(listener, sender));
-    let service = SessiondSessionService::connect_lazy(address).unwrap();
+    let service = builder(&address).connect_lazy().unwrap();
     let call = async |_| service.get(getting("s1")).await;
     // The calls are given up.
     drop(select(Box::pin(join_all((0..CALLS).map(call))), have_come).await);
