@@ -2,6 +2,8 @@
 //!
 //! A thread of its own, the checkpointer, moves most of them while the writer goes on writing. SQLite begins the log anew only when all of
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
+//! SQLite flushes the database file only at the end of that. The checkpointer flushes it before, so that the writer waits for its few
+//! pages alone.
 
 use std::{
     sync::{
@@ -116,10 +118,14 @@ impl Checkpoints {
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
         let (file, metrics) = (Arc::clone(&self.file), self.metrics.clone());
-        let connect = move || Ok::<_, Error>(Tables::writer(file.connect()?)?);
-        let work = move || match connect() {
+        let connect = |file: &FileLock| Ok::<_, Error>(Tables::writer(file.connect()?)?);
+        let work = move || match connect(&file) {
             Ok(tables) => {
                 metrics.checkpoint(CheckpointThread::Checkpointer, &tables, "PASSIVE");
+                if let Err(error) = file.flush_database() {
+                    // The writer's flush has the same failure, and then the log stays.
+                    warn!(%error, "flushing the database file failed");
+                }
             }
             Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };

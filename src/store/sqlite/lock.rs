@@ -31,8 +31,8 @@ pub(super) struct FileLock {
     log_path: PathBuf,
     /// Of the log (WAL), once it is open.
     log: OnceLock<Identity>,
-    /// The file beside the database, and the database itself.
-    _locked: [File; 2],
+    database: File,
+    _beside_it: File,
 }
 
 /// Device and inode.
@@ -44,6 +44,11 @@ impl FileLock {
         let connection = connect(&self.path)?;
         self.check()?;
         Ok(connection)
+    }
+
+    /// Makes durable what was written into the database file.
+    pub(super) fn flush_database(&self) -> io::Result<()> {
+        self.database.sync_data()
     }
 
     /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
@@ -121,7 +126,8 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
         identity: (found.dev(), found.ino()),
         log_path: beside(path, "-wal"),
         log: OnceLock::new(),
-        _locked: [beside_it, database],
+        database,
+        _beside_it: beside_it,
     })
 }
 
