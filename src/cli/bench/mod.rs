@@ -18,7 +18,7 @@ use self::{
     fixture::{Fixture, KEYS, connect},
     flood::{Flood, FloodArgs},
     load::{Call, Round},
-    open_loop::Rate,
+    open_loop::{LATEST, Rate},
     overload::{Best, OverloadArgs},
     table::{HEADINGS, Row, Setting},
 };
@@ -260,7 +260,7 @@ impl Bench<'_> {
                     rate: self.rate(args.flood.flood_rate as f64),
                     keep: args.keep,
                 };
-                let slow = self.rate(args.flood.modest_rate as f64);
+                let slow = Rate { latest: None, ..self.rate(args.flood.modest_rate as f64) };
                 let report = flood::measure(&mut self.fixture, flood, slow, args.warmup).await?;
                 self.print(&report, report.text())?;
             }
@@ -312,7 +312,7 @@ impl Bench<'_> {
 
     fn rate(&self, per_second: f64) -> Rate {
         let BenchArgs { seconds, deadline, max_in_flight, .. } = *self.args;
-        Rate { per_second, seconds, deadline, max_in_flight }
+        Rate { per_second, seconds, deadline, max_in_flight, latest: Some(LATEST) }
     }
 
     async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {

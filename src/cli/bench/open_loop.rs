@@ -20,6 +20,13 @@ use crate::cli::connect::Server;
 /// How often the calls are begun that are due by then.
 const TICK: Duration = Duration::from_millis(1);
 
+/// Calls that wait for their first turn: more would only keep those from theirs that send and receive.
+const STARTING: usize = 256;
+
+/// Of a load on the server: calls that a client without time to begin them makes up for later would be more than the rate, and their number
+/// would take more of its time.
+pub const LATEST: Duration = Duration::from_millis(20);
+
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     pub per_second: f64,
@@ -27,6 +34,21 @@ pub struct Rate {
     /// After which the client of a call gives up.
     pub deadline: Duration,
     pub max_in_flight: usize,
+    /// A call that is later than this is held back. `None`: it is begun all the same.
+    pub latest: Option<Duration>,
+}
+
+impl Rate {
+    /// The number of calls that should have begun after a time.
+    fn due(&self, elapsed: Duration) -> u64 {
+        let elapsed = elapsed.min(Duration::from_secs(self.seconds));
+        (elapsed.as_secs_f64() * self.per_second) as u64
+    }
+
+    /// The number of calls that are too late after a time.
+    fn late(&self, elapsed: Duration) -> u64 {
+        self.latest.map_or(0, |latest| self.due(elapsed.saturating_sub(latest)))
+    }
 }
 
 /// Calls by the reason of their refusal.
@@ -40,7 +62,7 @@ pub struct Offered {
     /// Of the calls that succeeded within their deadline.
     pub results: Results,
     pub begun: u64,
-    /// Calls that were due and not begun, because too many were in flight.
+    /// Calls that were due and not begun, because too many were in flight, or because the client was late.
     pub held_back: u64,
     /// All others.
     pub refused: Refused,
@@ -61,14 +83,18 @@ impl Offered {
 pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
     let outcomes = Arc::new(Mutex::new((Results::new(), Refused::new())));
     let places = Arc::new(Semaphore::new(rate.max_in_flight));
+    let starts = Arc::new(Semaphore::new(STARTING));
     let (started, last) = (instant(), Duration::from_secs(rate.seconds));
     let (mut begun, mut held_back) = (0, 0);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while started.elapsed() < last {
         ticks.tick().await;
-        let due = (started.elapsed().min(last).as_secs_f64() * rate.per_second) as u64;
+        let elapsed = started.elapsed();
+        let due = rate.due(elapsed);
+        held_back = held_back.max(rate.late(elapsed).saturating_sub(begun));
         while begun + held_back < due {
+            let Ok(start) = Arc::clone(&starts).try_acquire_owned() else { break };
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 held_back = due - begun;
                 break;
@@ -79,6 +105,7 @@ pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
             let outcomes = Arc::clone(&outcomes);
             begun += 1;
             tokio::spawn(async move {
+                drop(start);
                 let sent = instant();
                 let outcome = call.send(&server, Some(rate.deadline)).await;
                 record(&outcomes, outcome, sent.elapsed(), rate.deadline);
@@ -125,6 +152,17 @@ mod tests {
     use tonic_types::ErrorDetails;
 
     use super::*;
+
+    #[test]
+    fn what_is_too_late_is_held_back_only_where_the_rate_is_a_load() {
+        let deadline = Duration::from_secs(1);
+        let latest = Some(Duration::from_millis(20));
+        let load = Rate { per_second: 1000.0, seconds: 2, deadline, max_in_flight: 10, latest };
+        let at = Duration::from_millis;
+        assert_eq!([0, 10, 500, 9000].map(|millis| load.due(at(millis))), [0, 10, 500, 2000]);
+        assert_eq!([0, 10, 500, 9000].map(|millis| load.late(at(millis))), [0, 0, 480, 2000]);
+        assert_eq!(Rate { latest: None, ..load }.late(at(500)), 0);
+    }
 
     #[test]
     fn only_what_is_answered_in_time_is_goodput() {
