@@ -113,6 +113,7 @@ pub async fn offer(servers: &[Server], calls: &[Call], rate: Rate) -> Offered {
             });
         }
     }
+    held_back = rate.due(last) - begun;
     // All places are free again when the last call has ended.
     let _all = places.acquire_many(u32::try_from(rate.max_in_flight).unwrap_or(u32::MAX)).await;
     let (results, refused) = mem::replace(&mut *lock(&outcomes), (Results::new(), Refused::new()));

@@ -55,7 +55,7 @@ pub struct Report {
     p50_millis: f64,
     p99_millis: f64,
     refused: Refused,
-    /// Calls that were not begun, because too many were in flight.
+    /// Calls that were not begun, because too many were in flight, or because the client was late.
     held_back: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_before_bytes: Option<u64>,

@@ -121,11 +121,12 @@ impl Checkpoints {
         let connect = |file: &FileLock| Ok::<_, Error>(Tables::writer(file.connect()?)?);
         let work = move || match connect(&file) {
             Ok(tables) => {
-                metrics.checkpoint(CheckpointThread::Checkpointer, &tables, "PASSIVE");
-                if let Err(error) = file.flush_database() {
-                    // The writer's flush has the same failure, and then the log stays.
-                    warn!(%error, "flushing the database file failed");
-                }
+                metrics.checkpoint(CheckpointThread::Checkpointer, &tables, "PASSIVE", || {
+                    if let Err(error) = file.flush_database() {
+                        // On Linux, SQLite's own descriptor reports a failed write once as well.
+                        warn!(%error, "flushing the database file failed");
+                    }
+                });
             }
             Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };
@@ -147,7 +148,7 @@ impl Checkpoints {
 
     /// On the writer's thread.
     fn checkpoint(&self, tables: &Tables, how: &str) -> (u32, u32) {
-        self.metrics.checkpoint(CheckpointThread::Writer, tables, how)
+        self.metrics.checkpoint(CheckpointThread::Writer, tables, how, || ())
     }
 }
 
@@ -160,9 +161,20 @@ struct LogMetrics {
 }
 
 impl LogMetrics {
-    fn checkpoint(&self, thread: CheckpointThread, tables: &Tables, how: &str) -> (u32, u32) {
+    /// `flush` belongs to the checkpoint.
+    fn checkpoint(
+        &self,
+        thread: CheckpointThread,
+        tables: &Tables,
+        how: &str,
+        flush: impl FnOnce(),
+    ) -> (u32, u32) {
         let duration = self.metrics.checkpoint(thread);
-        let moved = duration.observe_closure_duration(|| try_checkpoint(tables, how));
+        let moved = duration.observe_closure_duration(|| {
+            let moved = try_checkpoint(tables, how);
+            flush();
+            moved
+        });
         if let Some((pages, moved)) = moved {
             self.moved(pages, moved);
         }
