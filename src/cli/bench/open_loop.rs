@@ -20,11 +20,10 @@ use crate::cli::connect::Server;
 /// How often the calls are begun that are due by then.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Calls that wait for their first turn: more would only keep those from theirs that send and receive.
+/// Calls that wait for their first turn. More would delay the tasks that send and receive.
 const STARTING: usize = 256;
 
-/// Of a load on the server: calls that a client without time to begin them makes up for later would be more than the rate, and their number
-/// would take more of its time.
+/// Of a load on the server: making up for calls that are later would exceed the rate.
 pub const LATEST: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy)]

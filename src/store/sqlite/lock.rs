@@ -31,6 +31,7 @@ pub(super) struct FileLock {
     log_path: PathBuf,
     /// Of the log (WAL), once it is open.
     log: OnceLock<Identity>,
+    /// Locked, as is the file beside it.
     database: File,
     _beside_it: File,
 }
