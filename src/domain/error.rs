@@ -110,7 +110,7 @@ pub enum Error {
     Draining,
     /// The disk of the store is full; certainly nothing was applied.
     DiskFull,
-    /// The file of the store was removed or replaced while it was open; certainly nothing was applied.
+    /// The file of the store was removed or replaced while it was open, or its disk failed to store it; certainly nothing was applied.
     FileLost,
     /// The store could not do it; certainly nothing was applied.
     StoreUnavailable(Cause),

@@ -196,7 +196,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::FileLost => report!(
             FileLost,
             "The database file was removed or replaced while the server was running, \
-             and nothing was applied. Restart the server, then retry."
+             or its disk failed to store it, and nothing was applied. Restart the server, then retry."
         ),
         Error::OutcomeUnknown(_) => report!(
             OutcomeUnknown,

@@ -88,7 +88,7 @@ async fn ready(State(phase): State<watch::Receiver<Phase>>) -> (StatusCode, &'st
             "disk full: only reads and deletions are taken. Free space on the disk of the store\n"
         }
         Phase::Open(Condition::FileLost) => {
-            "file lost: the database file was removed or replaced. Restart the server\n"
+            "file lost: the database file was removed or replaced, or the disk failed to store it. Restart the server\n"
         }
         Phase::Open(Condition::Unreachable) => {
             "unreachable: the database cannot be reached or does not take writes\n"

@@ -4,23 +4,26 @@
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 //! SQLite flushes the database file only at the end of that. The checkpointer flushes it before, so that the writer waits for its few
 //! pages alone.
+//!
+//! After a failed flush the kernel takes pages for written that are not, and SQLite takes them for moved. The log still has them, so it
+//! stays as it is, nothing more is committed, and the next start moves everything again.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use rusqlite::{config::DbConfig, ffi::SQLITE_IOERR_FSYNC};
 use tracing::{error, warn};
 
 use super::{
     connection::{LOCK_WAIT, Tables},
     file::SqliteOptions,
     lock::FileLock,
-    prelude::*,
 };
 use crate::metrics::{CheckpointThread, SqliteMetrics};
 
@@ -45,8 +48,7 @@ const EMPTY_WAIT: Duration = Duration::from_millis(50);
 
 /// What the writer knows of the log, and its checkpointer.
 pub(super) struct Checkpoints {
-    file: Arc<FileLock>,
-    metrics: LogMetrics,
+    log: Log,
     has_checkpointer: bool,
     /// The checkpointer, while it works.
     round: Option<JoinHandle<()>>,
@@ -59,20 +61,23 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
         let metrics = options.metrics.sqlite().clone();
-        let metrics = LogMetrics { metrics, moved_pages: Arc::default() };
+        let log = Log { file, metrics, moved_pages: Arc::default(), is_kept: Arc::default() };
         let has_checkpointer = options.checkpointer;
-        Self { file, metrics, has_checkpointer, round: None, rounds: 0, tried: 0 }
+        Self { log, has_checkpointer, round: None, rounds: 0, tried: 0 }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
     pub(super) fn after_commit(&mut self, tables: &Tables) {
+        if self.log.is_kept() {
+            return;
+        }
         let pages = tables.log_pages();
         if pages < self.tried {
             // SQLite began the log anew.
             self.tried = 0;
-            self.metrics.moved_pages.store(0, Relaxed);
+            self.log.moved_pages.store(0, Relaxed);
         }
-        self.metrics.committed(pages);
+        self.log.committed(pages);
         let is_long = pages >= MAX_PAGES;
         let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
             if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
@@ -86,48 +91,40 @@ impl Checkpoints {
             return;
         };
         join(round);
-        let (pages, moved) = wal_checkpoint(tables, "NOOP");
+        let Moved { pages, moved, .. } = self.log.execute("NOOP", tables).unwrap_or_default();
         if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
             return self.begin_round(pages);
         }
         self.tried = pages;
-        self.checkpoint(tables, if is_long { "RESTART" } else { "PASSIVE" });
+        let how = if is_long { "RESTART" } else { "PASSIVE" };
+        self.log.checkpoint(CheckpointThread::Writer, how, tables);
     }
 
     /// Moves everything, so that the log is used again instead of growing.
     pub(super) fn at_once(&mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.tried = self.checkpoint(tables, "PASSIVE").0;
+        self.tried = self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
     }
 
     /// Moves everything and empties the log's file. Returns whether it did: a reader may still need the log.
     pub(super) fn empty(&mut self, tables: &Tables) -> bool {
         self.round.take().into_iter().for_each(join);
-        let waits = |time| tables.0.busy_timeout(time);
-        let emptied = waits(EMPTY_WAIT).and_then(|()| {
-            tables.one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| Ok(!row.get::<_, bool>(0)?))
-        });
-        let emptied = waits(LOCK_WAIT).and(emptied).is_ok_and(|done| done == Some(true));
+        let waits = |time| tables.0.busy_timeout(time).is_ok();
+        let emptied = waits(EMPTY_WAIT)
+            && self.log.execute("TRUNCATE", tables).is_some_and(|moved| moved.is_whole);
+        let emptied = waits(LOCK_WAIT) && emptied;
         if emptied {
             self.tried = 0;
-            self.metrics.moved(0, 0);
+            self.log.moved(0, 0);
         }
         emptied
     }
 
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
-        let (file, metrics) = (Arc::clone(&self.file), self.metrics.clone());
-        let connect = |file: &FileLock| Ok::<_, Error>(Tables::writer(file.connect()?)?);
-        let work = move || match connect(&file) {
-            Ok(tables) => {
-                metrics.checkpoint(CheckpointThread::Checkpointer, &tables, "PASSIVE", || {
-                    if let Err(error) = file.flush_database() {
-                        // On Linux, SQLite's own descriptor reports a failed write once as well.
-                        warn!(%error, "flushing the database file failed");
-                    }
-                });
-            }
+        let log = self.log.clone();
+        let work = move || match log.file.connect().and_then(|it| Ok(Tables::writer(it)?)) {
+            Ok(tables) => drop(log.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables)),
             Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
@@ -143,42 +140,84 @@ impl Checkpoints {
     /// Waits for the checkpointer, and leaves no log behind. The last connection is about to close.
     pub(super) fn close(mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.checkpoint(tables, "TRUNCATE");
-    }
-
-    /// On the writer's thread.
-    fn checkpoint(&self, tables: &Tables, how: &str) -> (u32, u32) {
-        self.metrics.checkpoint(CheckpointThread::Writer, tables, how, || ())
+        self.log.checkpoint(CheckpointThread::Writer, "TRUNCATE", tables);
+        let kept = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        if let Err(error) = tables.0.set_db_config(kept, self.log.is_kept()) {
+            warn!(%error, "closing the store checkpoints once more");
+        }
     }
 }
 
-/// The length of the log, as metrics.
+/// The log, and its length as metrics.
 #[derive(Clone)]
-struct LogMetrics {
+struct Log {
+    file: Arc<FileLock>,
     metrics: SqliteMetrics,
     /// Pages of this log that are in the database.
     moved_pages: Arc<AtomicU32>,
+    /// A flush failed, so nothing is moved any more.
+    is_kept: Arc<AtomicBool>,
 }
 
-impl LogMetrics {
-    /// `flush` belongs to the checkpoint.
-    fn checkpoint(
-        &self,
-        thread: CheckpointThread,
-        tables: &Tables,
-        how: &str,
-        flush: impl FnOnce(),
-    ) -> (u32, u32) {
+/// What a checkpoint did.
+#[derive(Default)]
+struct Moved {
+    /// No reader kept it from its end.
+    is_whole: bool,
+    /// Pages that the log has.
+    pages: u32,
+    /// Pages of them that have been moved.
+    moved: u32,
+}
+
+impl Log {
+    /// Moves pages. Returns how many pages the log has.
+    fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> u32 {
         let duration = self.metrics.checkpoint(thread);
-        let moved = duration.observe_closure_duration(|| {
-            let moved = try_checkpoint(tables, how);
-            flush();
-            moved
+        let done = duration.observe_closure_duration(|| {
+            let done = self.execute(how, tables)?;
+            if matches!(thread, CheckpointThread::Checkpointer) {
+                self.file.flush_database().inspect_err(|error| self.keep(error)).ok()?;
+            }
+            Some(done)
         });
-        if let Some((pages, moved)) = moved {
-            self.moved(pages, moved);
+        let Some(Moved { pages, moved, .. }) = done else { return 0 };
+        self.moved(pages, moved);
+        pages
+    }
+
+    /// `None`: it failed. The log keeps what it has.
+    fn execute(&self, how: &str, tables: &Tables) -> Option<Moved> {
+        if self.is_kept() {
+            return None;
         }
-        moved.unwrap_or_default()
+        let pragma = format!("PRAGMA wal_checkpoint({how})");
+        let done = tables.one(&pragma, (), |row| {
+            Ok(Moved { is_whole: !row.get(0)?, pages: row.get(1)?, moved: row.get(2)? })
+        });
+        done.unwrap_or_else(|error| {
+            match error.sqlite_error().map(|failure| failure.extended_code) {
+                Some(SQLITE_IOERR_FSYNC) => self.keep(&error),
+                _ => warn!(%error, how, "a checkpoint failed"),
+            }
+            None
+        })
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept.load(Relaxed)
+    }
+
+    /// A flush failed.
+    fn keep(&self, error: &dyn std::error::Error) {
+        self.is_kept.store(true, Relaxed);
+        self.file.refuse_commits();
+        error!(
+            %error,
+            path = %self.file.path.display(),
+            "the disk failed to store the database file: nothing more is committed; check the disk, then restart, which recovers \
+             everything from the log (WAL)"
+        );
     }
 
     fn moved(&self, pages: u32, moved: u32) {
@@ -197,18 +236,4 @@ fn join(round: JoinHandle<()>) {
     if round.join().is_err() {
         error!("the checkpointer panicked");
     }
-}
-
-/// How many pages the log has after a checkpoint, and how many of them have been moved. A failure does no harm: the log keeps what it has.
-fn wal_checkpoint(tables: &Tables, how: &str) -> (u32, u32) {
-    try_checkpoint(tables, how).unwrap_or_default()
-}
-
-/// The same; `None`: it failed.
-fn try_checkpoint(tables: &Tables, how: &str) -> Option<(u32, u32)> {
-    let pragma = format!("PRAGMA wal_checkpoint({how})");
-    let log = tables.one(&pragma, (), |row| Ok((row.get(1)?, row.get(2)?)));
-    let log: Result<Option<(u32, u32)>> =
-        log.inspect_err(|error| warn!(%error, how, "a checkpoint failed"));
-    log.ok().flatten()
 }

@@ -32,7 +32,7 @@ pub(super) struct FileLock {
     /// Of the log (WAL), once it is open.
     log: OnceLock<Identity>,
     /// Locked, as is the file beside it.
-    database: File,
+    pub(super) database: File,
     _beside_it: File,
 }
 
@@ -52,6 +52,11 @@ impl FileLock {
         self.database.sync_data()
     }
 
+    /// Commits nothing more, as if the file were lost.
+    pub(super) fn refuse_commits(&self) {
+        self.condition.send_replace(Condition::FileLost);
+    }
+
     /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
     pub(super) fn remember_log(&self) {
         if let Ok(log) = identity(&self.log_path) {
@@ -60,7 +65,7 @@ impl FileLock {
     }
 
     /// Looks whether the database and its log are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
-    /// in their places later. What has been committed since would be missing there.
+    /// in their places later. What has been committed since would be missing there. The same after [`Self::refuse_commits`].
     pub(super) fn check(&self) -> Result<(), Error> {
         if *self.condition.borrow() == Condition::FileLost {
             return Err(Error::FileLost);

@@ -149,6 +149,15 @@ impl DirectWriter {
     }
 }
 
+/// Writes as many pages into the log as begin a checkpoint, and leaves no table.
+fn lengthen_log(connection: &Connection) {
+    let pages = "CREATE TABLE pages AS WITH RECURSIVE n(n) AS
+            (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4100)
+        SELECT zeroblob(4000) FROM n;
+        DROP TABLE pages";
+    connection.execute_batch(pages).unwrap();
+}
+
 /// Executes a group once. What has to be loaded again is left in it.
 fn execute_group(
     backend: &mut impl group::Backend,

@@ -1,14 +1,18 @@
 //! Failures of the disk, of a commit and of the code: callers get an error, and the store goes on.
 
 use std::{
+    fs::{self, File},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
 use tokio::time::timeout;
 
-use super::*;
-use crate::commit::{ChangeSet, Loaded, Needs};
+use super::{super::checkpoint::Checkpoints, *};
+use crate::{
+    commit::{ChangeSet, Loaded, Needs},
+    store::Condition,
+};
 
 fn append(id: &str, value: &str) -> Request {
     Request::Append(one("s", id, &[("k", value), ("app:k", value)]))
@@ -75,6 +79,37 @@ fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
     assert_eq!(sequence(&answer), Err(Error::OutcomeUnknown(Cause::new("any"))));
     writer.tables.0.commit_hook(None::<fn() -> bool>).unwrap();
     assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
+}
+
+#[test]
+fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_has_everything() {
+    let folder = TempDir::new().unwrap();
+    let mut direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    // A file that cannot be flushed.
+    Arc::get_mut(&mut direct.lock).unwrap().database = File::open("/dev/null").unwrap();
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    assert_eq!(sequence(&execute_one(&mut writer, append("1", "1"))), Ok(1));
+    let path = direct.options.path.clone();
+    let before = fs::read(&path).unwrap();
+    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
+    lengthen_log(&writer.tables.0);
+    checkpoints.after_commit(&writer.tables);
+    // Waits for the checkpointer.
+    checkpoints.at_once(&writer.tables);
+    assert!(!checkpoints.empty(&writer.tables));
+    checkpoints.close(&writer.tables);
+    assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
+    assert_eq!(*direct.lock.condition.borrow(), Condition::FileLost);
+    // The writer is the last to close the file.
+    drop(direct);
+    drop(writer);
+    // The disk has lost what was moved.
+    assert_ne!(fs::read(&path).unwrap(), before);
+    fs::write(&path, before).unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Ok(2));
 }
 
 /// A writer whose n-th decision panics.

@@ -50,10 +50,7 @@ fn a_long_log_is_moved_by_the_checkpointer_or_else_by_the_writer() {
         let writer = direct.writer();
         let options = SqliteOptions { checkpointer, ..direct.options.clone() };
         let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &options);
-        let pages = "CREATE TABLE pages AS WITH RECURSIVE n(n) AS
-                (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4100)
-            SELECT zeroblob(4000) FROM n";
-        writer.tables.0.execute_batch(pages).unwrap();
+        lengthen_log(&writer.tables.0);
         checkpoints.after_commit(&writer.tables);
         let metrics = direct.options.metrics.sqlite();
         let by_writer = metrics.checkpoint(CheckpointThread::Writer).get_sample_count();
