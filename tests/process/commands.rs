@@ -256,3 +256,29 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
     }
     shell.stop();
 }
+
+#[test]
+fn the_benchmarks_of_too_many_calls_begin_them_and_report_both_callers() {
+    let shell = Shell::new();
+    let report = |workload: &[&str]| {
+        let common = ["--app", "bench_app", "--seconds", "1", "--json"];
+        let lines = shell.run(&[&["bench"], workload, &common].concat());
+        assert_eq!(shell.run(&["session", "list", "--app", "bench_app"]), [json!(null); 0]);
+        lines.last().unwrap().clone()
+    };
+    let positive = |value: &Value| value.as_f64().unwrap() > 0.0;
+    for (warmup, is_told) in [("1", true), ("0", false)] {
+        let report =
+            report(&["flood", "--flood-rate", "200", "--modest-rate", "50", "--warmup", warmup]);
+        for caller in ["alone", "beside", "flood"] {
+            assert!(positive(&report[caller]["goodput_per_second"]), "{caller}: {report}");
+            assert!(positive(&report[caller]["p99_millis"]), "{caller}: {report}");
+        }
+        assert_eq!(report["at_first"]["p99_millis"].is_number(), is_told, "{report}");
+        assert!(positive(&report["flood_begun_per_second"]), "{report}");
+        assert!(positive(&report["p99_ratio"]), "{report}");
+    }
+    let report = report(&["overload", "--in-flight", "1", "--factor", "0.5", "--warmup", "0"]);
+    assert!(positive(&report["begun_per_second"]) && positive(&report["p99_millis"]), "{report}");
+    shell.stop();
+}

@@ -63,6 +63,9 @@ impl Latency {
 pub struct Report {
     workload: &'static str,
     alone: Latency,
+    /// During the warm-up of the flood, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_first: Option<Latency>,
     beside: Latency,
     flood: Latency,
     flood_begun_per_second: f64,
@@ -72,10 +75,14 @@ pub struct Report {
 
 impl Report {
     pub fn text(&self) -> String {
-        let Self { workload, alone, beside, flood, flood_begun_per_second, p99_ratio } = self;
-        let (alone, beside, flood) = (alone.text(), beside.text(), flood.text());
+        let Self { workload, alone, at_first, beside, flood, .. } = self;
+        let Self { flood_begun_per_second, p99_ratio, .. } = self;
+        let [alone, beside, flood] = [alone, beside, flood].map(Latency::text);
+        let at_first = at_first.as_ref().map(|it| format!("at first {}\n  ", it.text()));
+        let at_first = at_first.unwrap_or_default();
         format!(
-            "{workload}: alone {alone}\n  beside the flood {beside}, p99 ratio {p99_ratio:.1}\n  \
+            "{workload}: alone {alone}\n  \
+             {at_first}beside the flood {beside}, p99 ratio {p99_ratio:.1}\n  \
              the flood, begun {flood_begun_per_second:.0}/s: {flood}\n"
         )
     }
@@ -135,7 +142,8 @@ impl Flood {
     }
 }
 
-/// Measures the caller of few appends alone, after a warm-up, and then beside the flood.
+/// Measures the caller of few appends alone and then beside the flood, after a warm-up each. The flood lasts for the second of them
+/// as well.
 pub async fn measure(
     modest: &mut Fixture,
     flood: Flood,
@@ -143,6 +151,9 @@ pub async fn measure(
     warmup: u64,
 ) -> Result<Report, Failure> {
     let keys = modest.sessions("modest", 0..SESSIONS, 1).await?;
+    let warm = Rate { seconds: warmup, ..slow };
+    let flood =
+        Flood { rate: Rate { seconds: warmup + flood.rate.seconds, ..flood.rate }, ..flood };
     let few = modest.appends(&keys);
     let progress = Progress::spinner("measuring flood");
     let (ready, is_ready) = oneshot::channel();
@@ -150,19 +161,22 @@ pub async fn measure(
     let flooding = spawn_blocking(move || flood.run(ready, may_begin));
     let measured = async {
         is_ready.await.ok()?;
-        offer(modest.servers(), &few, Rate { seconds: warmup, ..slow }).await;
+        offer(modest.servers(), &few, warm).await;
         let alone = offer(modest.servers(), &few, slow).await;
         begin.send(()).ok()?;
-        Some((alone, offer(modest.servers(), &few, slow).await))
+        let at_first = offer(modest.servers(), &few, warm).await;
+        Some([alone, at_first, offer(modest.servers(), &few, slow).await])
     };
     let measured = measured.await;
     let flooded = flooding.await.map_err(|error| Failure::Failed(error.to_string()))??;
     drop(progress);
-    let (Some((alone, beside)), Some(flood)) = (measured, flooded) else {
+    let (Some([alone, at_first, beside]), Some(flood)) = (measured, flooded) else {
         return Err(Failure::Failed("the flood has not begun".to_owned()));
     };
     let flood_begun_per_second = flood.begun as f64 / flood.seconds;
     let [alone, beside, flood] = [alone, beside, flood].map(Latency::of);
+    let at_first = (warmup > 0).then(|| Latency::of(at_first));
     let p99_ratio = beside.p99_millis / alone.p99_millis.max(f64::EPSILON);
-    Ok(Report { workload: "flood", alone, beside, flood, flood_begun_per_second, p99_ratio })
+    let workload = "flood";
+    Ok(Report { workload, alone, at_first, beside, flood, flood_begun_per_second, p99_ratio })
 }
