@@ -17,9 +17,9 @@ use crate::commit::{
     ScopeKey, ScopeLogRow, SessionRow,
 };
 
-/// Rows, and bytes of events, that one piece of a sweep removes: a millisecond or two of the writer's time.
-const PURGED_ROWS: usize = 512;
-const PURGED_BYTES: usize = 1 << 20;
+/// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
+const PURGED_ROWS: usize = 128;
+const PURGED_BYTES: usize = 256 << 10;
 
 /// Removing the events of a session, and its snapshots, up to a version.
 const PURGE_EVENTS: [&str; 2] = [
