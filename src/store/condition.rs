@@ -7,8 +7,8 @@ pub enum Condition {
     Ready,
     /// It reads and deletes. Other writes are [`Error::DiskFull`](crate::domain::error::Error::DiskFull).
     DiskFull,
-    /// Its file was removed or replaced, or the disk failed to store it. It commits nothing more; reads go on, so that sessions can be
-    /// exported.
+    /// Its file was removed or replaced. It commits nothing more; reads go on, so that sessions can be exported. Or the disk failed to
+    /// store it, and reads are refused as well.
     FileLost,
     /// The database cannot be reached, or does not take writes. It is tried again.
     Unreachable,

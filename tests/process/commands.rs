@@ -258,7 +258,7 @@ fn every_workload_of_the_benchmark_runs_without_errors() {
 }
 
 #[test]
-fn the_benchmarks_of_too_many_calls_begin_them_and_report_both_callers() {
+fn the_benchmarks_at_a_fixed_rate_begin_their_calls_and_report_them() {
     let shell = Shell::new();
     let report = |workload: &[&str]| {
         let common = ["--app", "bench_app", "--seconds", "1", "--json"];

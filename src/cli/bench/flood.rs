@@ -67,6 +67,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     at_first: Option<Latency>,
     beside: Latency,
+    /// Of the flooding caller, with its warm-up.
     flood: Latency,
     flood_begun_per_second: f64,
     /// p99 beside the flood to p99 alone.
@@ -78,7 +79,9 @@ impl Report {
         let Self { workload, alone, at_first, beside, flood, .. } = self;
         let Self { flood_begun_per_second, p99_ratio, .. } = self;
         let [alone, beside, flood] = [alone, beside, flood].map(Latency::text);
-        let at_first = at_first.as_ref().map(|it| format!("at first {}\n  ", it.text()));
+        let at_first = at_first
+            .as_ref()
+            .map(|it| format!("beside the beginning of the flood {}\n  ", it.text()));
         let at_first = at_first.unwrap_or_default();
         format!(
             "{workload}: alone {alone}\n  \

@@ -6,12 +6,12 @@
 //! pages alone.
 //!
 //! After a failed flush the kernel takes pages for written that are not, and SQLite takes them for moved. The log still has them, so it
-//! stays as it is, nothing more is committed, and the next start moves everything again.
+//! stays as it is, the store does nothing more, and the next start moves everything again.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -61,16 +61,13 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
         let metrics = options.metrics.sqlite().clone();
-        let log = Log { file, metrics, moved_pages: Arc::default(), is_kept: Arc::default() };
+        let log = Log { file, metrics, moved_pages: Arc::default() };
         let has_checkpointer = options.checkpointer;
         Self { log, has_checkpointer, round: None, rounds: 0, tried: 0 }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
     pub(super) fn after_commit(&mut self, tables: &Tables) {
-        if self.log.is_kept() {
-            return;
-        }
         let pages = tables.log_pages();
         if pages < self.tried {
             // SQLite began the log anew.
@@ -141,9 +138,11 @@ impl Checkpoints {
     pub(super) fn close(mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
         self.log.checkpoint(CheckpointThread::Writer, "TRUNCATE", tables);
-        let kept = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        if let Err(error) = tables.0.set_db_config(kept, self.log.is_kept()) {
-            warn!(%error, "closing the store checkpoints once more");
+        let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        if self.log.file.has_flush_failed()
+            && let Err(error) = tables.0.set_db_config(keep, true)
+        {
+            error!(%error, "SQLite may move and remove the log when it closes the file");
         }
     }
 }
@@ -155,8 +154,6 @@ struct Log {
     metrics: SqliteMetrics,
     /// Pages of this log that are in the database.
     moved_pages: Arc<AtomicU32>,
-    /// A flush failed, so nothing is moved any more.
-    is_kept: Arc<AtomicBool>,
 }
 
 /// What a checkpoint did.
@@ -173,11 +170,14 @@ struct Moved {
 impl Log {
     /// Moves pages. Returns how many pages the log has.
     fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> u32 {
+        if self.file.has_flush_failed() {
+            return 0;
+        }
         let duration = self.metrics.checkpoint(thread);
         let done = duration.observe_closure_duration(|| {
             let done = self.execute(how, tables)?;
             if matches!(thread, CheckpointThread::Checkpointer) {
-                self.file.flush_database().inspect_err(|error| self.keep(error)).ok()?;
+                self.file.flush_database().inspect_err(|error| self.give_up(error)).ok()?;
             }
             Some(done)
         });
@@ -188,35 +188,33 @@ impl Log {
 
     /// `None`: it failed. The log keeps what it has.
     fn execute(&self, how: &str, tables: &Tables) -> Option<Moved> {
-        if self.is_kept() {
+        if self.file.has_flush_failed() {
             return None;
         }
         let pragma = format!("PRAGMA wal_checkpoint({how})");
         let done = tables.one(&pragma, (), |row| {
-            Ok(Moved { is_whole: !row.get(0)?, pages: row.get(1)?, moved: row.get(2)? })
+            // -1 while another program checkpoints.
+            let pages = |count: i64| u32::try_from(count).unwrap_or(0);
+            let (pages, moved) = (pages(row.get(1)?), pages(row.get(2)?));
+            Ok(Moved { is_whole: !row.get(0)?, pages, moved })
         });
         done.unwrap_or_else(|error| {
             match error.sqlite_error().map(|failure| failure.extended_code) {
-                Some(SQLITE_IOERR_FSYNC) => self.keep(&error),
+                Some(SQLITE_IOERR_FSYNC) => self.give_up(&error),
                 _ => warn!(%error, how, "a checkpoint failed"),
             }
             None
         })
     }
 
-    fn is_kept(&self) -> bool {
-        self.is_kept.load(Relaxed)
-    }
-
     /// A flush failed.
-    fn keep(&self, error: &dyn std::error::Error) {
-        self.is_kept.store(true, Relaxed);
-        self.file.refuse_commits();
+    fn give_up(&self, error: &dyn std::error::Error) {
+        self.file.set_flush_failed();
         error!(
             %error,
             path = %self.file.path.display(),
-            "the disk failed to store the database file: nothing more is committed; check the disk, then restart, which recovers \
-             everything from the log (WAL)"
+            "the disk failed to store the database file or its log: nothing more is committed or read; check the disk, close other programs \
+             that have the file open, then restart, which recovers what was acknowledged from the log (WAL)"
         );
     }
 

@@ -28,7 +28,7 @@ const UNREADABLE: [i32; 3] = [SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// Pages that one step gives back to the file system, a few milliseconds: mostly more than a piece of a sweep empties.
-const FREED_PAGES: usize = 128;
+const FREED_PAGES: usize = 512;
 
 /// Statements that a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 128;

@@ -5,7 +5,10 @@ use std::{
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use rusqlite::Connection;
@@ -31,6 +34,8 @@ pub(super) struct FileLock {
     log_path: PathBuf,
     /// Of the log (WAL), once it is open.
     log: OnceLock<Identity>,
+    /// A flush failed: what the kernel has of the file may not be on the disk.
+    flush_failed: AtomicBool,
     /// Locked, as is the file beside it.
     pub(super) database: File,
     _beside_it: File,
@@ -52,9 +57,19 @@ impl FileLock {
         self.database.sync_data()
     }
 
-    /// Commits nothing more, as if the file were lost.
-    pub(super) fn refuse_commits(&self) {
+    /// A flush failed. Nothing is read any more either: pages of the file may be as they were before.
+    pub(super) fn set_flush_failed(&self) {
+        self.flush_failed.store(true, Relaxed);
         self.condition.send_replace(Condition::FileLost);
+    }
+
+    pub(super) fn has_flush_failed(&self) -> bool {
+        self.flush_failed.load(Relaxed)
+    }
+
+    /// Nothing more goes into the file.
+    pub(super) fn is_lost(&self) -> bool {
+        *self.condition.borrow() == Condition::FileLost
     }
 
     /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
@@ -65,9 +80,9 @@ impl FileLock {
     }
 
     /// Looks whether the database and its log are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
-    /// in their places later. What has been committed since would be missing there. The same after [`Self::refuse_commits`].
+    /// in their places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
     pub(super) fn check(&self) -> Result<(), Error> {
-        if *self.condition.borrow() == Condition::FileLost {
+        if self.is_lost() {
             return Err(Error::FileLost);
         }
         let is_lost = is_gone(&self.path, self.identity)
@@ -132,6 +147,7 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
         identity: (found.dev(), found.ino()),
         log_path: beside(path, "-wal"),
         log: OnceLock::new(),
+        flush_failed: AtomicBool::new(false),
         database,
         _beside_it: beside_it,
     })

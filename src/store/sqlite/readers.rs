@@ -29,6 +29,7 @@ type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 #[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
+    file: Arc<FileLock>,
     /// Reads that met damage.
     pub(super) damaged: Arc<AtomicU64>,
 }
@@ -57,7 +58,7 @@ impl Readers {
             })
         };
         let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
-        Ok((Self { queue, damaged: Arc::default() }, handles))
+        Ok((Self { queue, file: Arc::clone(file), damaged: Arc::default() }, handles))
     }
 
     /// Reads in one snapshot.
@@ -66,13 +67,14 @@ impl Readers {
         work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        let damaged = Arc::clone(&self.damaged);
+        let (file, damaged) = (Arc::clone(&self.file), Arc::clone(&self.damaged));
         let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
                 return true;
             }
             let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(tables, work)))
                 .unwrap_or_else(|_| Err(Error::internal("a read panicked")));
+            let result = if file.has_flush_failed() { Err(Error::FileLost) } else { result };
             let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
             if failed && let Err(error) = &result {
                 error!(?error, "a read failed, replacing its connection");

@@ -139,10 +139,17 @@ impl DirectWriter {
         Self { options, connection: tables.0, lock }
     }
 
+    fn queue(&self) -> Queue<Submission> {
+        let waits = self.options.metrics.writes.queue_wait.clone();
+        Queue::new(10, 1 << 20, Error::Draining, waits)
+    }
+
     /// A writer that remembers nothing.
     fn writer(&self) -> Writer {
-        let waits = self.options.metrics.writes.queue_wait.clone();
-        let queue = Arc::new(Queue::new(10, 1 << 20, Error::Draining, waits));
+        self.writer_of(Arc::new(self.queue()))
+    }
+
+    fn writer_of(&self, queue: Arc<Queue<Submission>>) -> Writer {
         let (tables, _) = super::migrate::open(&self.options.path, NEW_ID).unwrap();
         let disk = Disk::new(Arc::clone(&self.lock), false);
         Writer::new(self.options.clone(), queue, Arc::default(), tables, disk).unwrap()

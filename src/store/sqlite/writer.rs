@@ -123,12 +123,15 @@ impl Writer {
         if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
             error!("the writer panicked, replacing its connection");
             self.broken = true;
-            self.refuse_all(group);
+            self.refuse_all(group, &replaced());
         }
     }
 
     /// Executes a group, on a new connection if the one before broke, and does what is due after it.
     fn serve(&mut self, group: &mut Vec<Submission>) {
+        if self.disk.file.is_lost() {
+            return self.refuse_all(group, &Error::FileLost);
+        }
         let now = self.options.clock.now();
         self.disk.admit(group, now, &self.options.metrics.writes);
         if group.is_empty() {
@@ -149,9 +152,12 @@ impl Writer {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             error!(%error, cause, "a group of writes failed");
         }
+        if self.disk.file.is_lost() {
+            return self.refuse_all(group, &Error::FileLost);
+        }
         if self.broken {
             // The next attempt is made for the next request.
-            return self.refuse_all(group);
+            return self.refuse_all(group, &replaced());
         }
         self.shrink(self.options.cache_bytes);
         if sweeps || self.unlisted >= UNLISTED_EVENTS {
@@ -199,7 +205,8 @@ impl Writer {
 
     /// Lets the list indexes follow the events. If that fails, lists sort in more sessions until the next attempt.
     fn update_lists(&mut self, now: Time) {
-        if self.unlisted == 0 || self.broken || self.disk.is_full() {
+        let is_writable = !(self.broken || self.disk.is_full() || self.disk.file.is_lost());
+        if self.unlisted == 0 || !is_writable {
             return;
         }
         self.unlisted = 0;
@@ -213,10 +220,9 @@ impl Writer {
         }
     }
 
-    /// Answers a group that was not executed, because the connection broke.
-    fn refuse_all(&self, group: &mut Vec<Submission>) {
-        let failure = Error::StoreUnavailable(Cause::new("the connection is replaced"));
-        refuse(&self.options.metrics.writes, group.drain(..), &failure);
+    /// Answers a group, or the rest of it, that was not executed.
+    fn refuse_all(&self, group: &mut Vec<Submission>, failure: &Error) {
+        refuse(&self.options.metrics.writes, group.drain(..), failure);
     }
 
     fn abort_at(&self, point: CrashPoint) {
@@ -224,6 +230,11 @@ impl Writer {
             std::process::abort();
         }
     }
+}
+
+/// The connection broke.
+fn replaced() -> Error {
+    Error::StoreUnavailable(Cause::new("the connection is replaced"))
 }
 
 impl Backend for Writer {

@@ -8,9 +8,13 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{super::checkpoint::Checkpoints, *};
+use super::{
+    super::{checkpoint::Checkpoints, readers::Readers},
+    *,
+};
 use crate::{
     commit::{ChangeSet, Loaded, Needs},
+    metrics::CheckpointThread,
     store::Condition,
 };
 
@@ -81,29 +85,44 @@ fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
     assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
 }
 
-#[test]
-fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_has_everything() {
+#[tokio::test]
+async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_has_everything() {
     let folder = TempDir::new().unwrap();
     let mut direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     // A file that cannot be flushed.
     Arc::get_mut(&mut direct.lock).unwrap().database = File::open("/dev/null").unwrap();
-    let mut writer = direct.writer();
+    let queue = Arc::new(direct.queue());
+    let mut writer = direct.writer_of(Arc::clone(&queue));
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     assert_eq!(sequence(&execute_one(&mut writer, append("1", "1"))), Ok(1));
+    let metrics = &direct.options.metrics;
+    let (readers, threads) = Readers::start(&direct.lock, 1, &metrics.reads).unwrap();
+    assert_eq!(readers.read(|_| Ok(())).await, Ok(()));
     let path = direct.options.path.clone();
     let before = fs::read(&path).unwrap();
+
     let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
     lengthen_log(&writer.tables.0);
     checkpoints.after_commit(&writer.tables);
     // Waits for the checkpointer.
     checkpoints.at_once(&writer.tables);
-    assert!(!checkpoints.empty(&writer.tables));
-    checkpoints.close(&writer.tables);
-    assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
     assert_eq!(*direct.lock.condition.borrow(), Condition::FileLost);
-    // The writer is the last to close the file.
-    drop(direct);
-    drop(writer);
+    assert!(!checkpoints.empty(&writer.tables));
+    let by_writer = metrics.sqlite().checkpoint(CheckpointThread::Writer);
+    assert_eq!(by_writer.get_sample_count(), 0);
+    assert_eq!(readers.read(|_| Ok(())).await, Err(Error::FileLost));
+
+    // Whatever a writer does now, it adds nothing to the log, and leaves it.
+    let (group, answers) = submissions([append("2", "2"), Request::Sweep]);
+    group.into_iter().for_each(|submission| queue.push(submission, 0).unwrap());
+    queue.close();
+    readers.close();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    drop((direct, checkpoints, readers));
+    writer.run();
+    for mut answer in answers {
+        assert_eq!(answer.try_recv().unwrap().err(), Some(Error::FileLost));
+    }
     // The disk has lost what was moved.
     assert_ne!(fs::read(&path).unwrap(), before);
     fs::write(&path, before).unwrap();
