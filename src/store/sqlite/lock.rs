@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -35,7 +35,7 @@ pub(super) struct FileLock {
     /// Of the log (WAL), once it is open.
     log: OnceLock<Identity>,
     /// A flush failed: what the kernel has of the file may not be on the disk.
-    flush_failed: AtomicBool,
+    pub(super) flush_failed: Arc<AtomicBool>,
     /// Locked, as is the file beside it.
     pub(super) database: File,
     _beside_it: File,
@@ -147,7 +147,7 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
         identity: (found.dev(), found.ino()),
         log_path: beside(path, "-wal"),
         log: OnceLock::new(),
-        flush_failed: AtomicBool::new(false),
+        flush_failed: Arc::default(),
         database,
         _beside_it: beside_it,
     })

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
@@ -29,7 +29,8 @@ type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 #[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
-    file: Arc<FileLock>,
+    /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
+    flush_failed: Arc<AtomicBool>,
     /// Reads that met damage.
     pub(super) damaged: Arc<AtomicU64>,
 }
@@ -58,7 +59,8 @@ impl Readers {
             })
         };
         let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
-        Ok((Self { queue, file: Arc::clone(file), damaged: Arc::default() }, handles))
+        let flush_failed = Arc::clone(&file.flush_failed);
+        Ok((Self { queue, flush_failed, damaged: Arc::default() }, handles))
     }
 
     /// Reads in one snapshot.
@@ -67,14 +69,15 @@ impl Readers {
         work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        let (file, damaged) = (Arc::clone(&self.file), Arc::clone(&self.damaged));
+        let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
         let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
                 return true;
             }
             let result = catch_unwind(AssertUnwindSafe(|| in_snapshot(tables, work)))
                 .unwrap_or_else(|_| Err(Error::internal("a read panicked")));
-            let result = if file.has_flush_failed() { Err(Error::FileLost) } else { result };
+            let result =
+                if flush_failed.load(Ordering::Relaxed) { Err(Error::FileLost) } else { result };
             let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
             if failed && let Err(error) = &result {
                 error!(?error, "a read failed, replacing its connection");
