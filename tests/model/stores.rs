@@ -28,18 +28,21 @@ use crate::{
 /// Cases of proptest for each history: reading everything after every write takes long.
 const CASES: u32 = 8;
 
-/// Runs until more writes are accepted than refused, and some are refused, at most. Five short ones had 71 and 72 once.
-const RUNS: u32 = 20;
+/// Histories of a run, at least. Five runs of four had 71 accepted and 72 refused writes once.
+const MIN_HISTORIES: u32 = 12;
+
+/// Runs until more writes are accepted than refused, at most.
+const RUNS: u32 = 5;
 
 backends::for_each_backend!(agrees_with_the_naive_model_and_with_itself,);
 
 fn agrees_with_the_naive_model_and_with_itself(backend: &'static Backend) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config::default();
-    let cases = config.cases.div_ceil(CASES * backend.cost);
+    let cases = config.cases.div_ceil(CASES * backend.cost).max(MIN_HISTORIES);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..config });
     let written = Cell::new([0usize; 2]);
-    // Mostly three of five writes are accepted. A slow store runs two or three histories, which may have less than a half: then some more.
+    // Mostly three of five writes are accepted. The few histories of a slow store may have less than a half: then some more.
     for _ in 0..RUNS {
         let result = runner.run(&(histories(LONGEST), vec(1..5usize, 1..6)), |(history, sizes)| {
             let [accepted, refused] = runtime.block_on(run(backend, &history, &sizes))?;
@@ -50,17 +53,17 @@ fn agrees_with_the_naive_model_and_with_itself(backend: &'static Backend) {
         if let Err(failure) = result {
             panic!("{}: {failure}", backend.name);
         }
-        if proves(written.get()) {
-            return;
+        let [accepted, refused] = written.get();
+        if accepted > refused {
+            break;
         }
     }
+    // A test whose writes are all refused would prove nothing.
     let [accepted, refused] = written.get();
-    panic!("{accepted} accepted, {refused} refused");
-}
-
-/// A test whose writes are all refused, or all accepted, would prove nothing.
-fn proves([accepted, refused]: [usize; 2]) -> bool {
-    accepted > refused && refused > accepted / 50
+    assert!(
+        accepted > refused && refused > accepted / 50,
+        "{accepted} accepted, {refused} refused"
+    );
 }
 
 /// Submits a history in groups of these sizes, over and over. How many writes were accepted, and how many refused.

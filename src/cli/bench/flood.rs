@@ -76,13 +76,11 @@ pub struct Report {
 
 impl Report {
     pub fn text(&self) -> String {
-        let Self { workload, alone, at_first, beside, flood, .. } = self;
-        let Self { flood_begun_per_second, p99_ratio, .. } = self;
-        let [alone, beside, flood] = [alone, beside, flood].map(Latency::text);
-        let at_first = at_first
-            .as_ref()
-            .map(|it| format!("beside the beginning of the flood {}\n  ", it.text()));
-        let at_first = at_first.unwrap_or_default();
+        let Self { workload, flood_begun_per_second, p99_ratio, .. } = self;
+        let [alone, beside, flood] = [&self.alone, &self.beside, &self.flood].map(Latency::text);
+        let beginning =
+            |it: &Latency| format!("beside the beginning of the flood {}\n  ", it.text());
+        let at_first = self.at_first.as_ref().map(beginning).unwrap_or_default();
         format!(
             "{workload}: alone {alone}\n  \
              {at_first}beside the flood {beside}, p99 ratio {p99_ratio:.1}\n  \
