@@ -63,9 +63,8 @@ pub fn insert<'t>(
     if let Some(expired) = expired.and_then(|it| tx.loaded.sessions.remove(&it)) {
         end(tx, expired.info);
     }
-    if let Some(addresses) = tx.loaded.bare.get_mut(&key.session_id) {
-        addresses.push(key.clone());
-    }
+    // What the id means by now is loaded for the next group: the scopes of this session may not be locked for those who do not name them.
+    tx.loaded.bare.remove(&key.session_id);
     tx.loaded.addresses.insert(key.clone(), Some(incarnation));
     let own = ScopeState { complete: true, ..ScopeState::default() };
     tx.loaded.sessions.insert(incarnation, SessionState { info, own, markers });

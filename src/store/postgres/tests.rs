@@ -1,6 +1,7 @@
 //! Tests of what is special to this store: its statements, its rows, and commits without an answer.
 
 mod cache;
+mod groups;
 mod measured;
 mod migrations;
 mod outcomes;
