@@ -1,4 +1,4 @@
-//! A lane: a task that takes the requests that wait and executes them as one group.
+//! A lane: a thread that takes the requests that wait and executes them as one group.
 
 use std::{
     panic::AssertUnwindSafe,

@@ -1,8 +1,12 @@
 //! All lanes of a store: a request goes into the queue of one, and waits for its answer.
 
-use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicU64};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    thread::{self, JoinHandle},
+};
 
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 use tracing::error;
 
 use super::{
@@ -31,12 +35,14 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub(super) struct Lanes {
     inboxes: Vec<Arc<Inbox<Queued>>>,
     routes: Arc<Routes>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Lanes {
-    /// Starts the tasks. They connect when the first request comes.
-    pub(super) fn start(shared: &Arc<Shared>) -> Self {
+    /// Starts the threads. They connect when the first request comes.
+    ///
+    /// Blocks: a runtime that is not used after all may only be dropped where that is allowed.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let count = shared.options.settings.writers.max(1);
         let max_requests = shared.options.queue_requests.div_ceil(count);
         let full =
@@ -46,14 +52,18 @@ impl Lanes {
             let bytes = QUEUE_BYTES / count;
             Arc::new(Inbox::new(max_requests, bytes, full.clone(), waits.clone()))
         };
-        let inboxes: Vec<_> = std::iter::repeat_with(inbox).take(count).collect();
+        let inboxes = std::iter::repeat_with(inbox).take(count).collect();
+        let lanes = Self { inboxes, routes: Routes::new(count), threads: Mutex::default() };
         let commits = Arc::new(AtomicU64::new(0));
-        let lane = |inbox: &Arc<Inbox<Queued>>| {
+        for (at, inbox) in lanes.inboxes.iter().enumerate() {
             let lane = Lane::new(Arc::clone(shared), Arc::clone(inbox), Arc::clone(&commits));
-            tokio::spawn(lane.run())
-        };
-        let tasks = Mutex::new(inboxes.iter().map(lane).collect());
-        Self { inboxes, routes: Routes::new(count), tasks }
+            // A runtime of its own: in that of the server it would wait behind the calls that its answers wake, with its locks held.
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let thread = thread::Builder::new().name(format!("postgres-lane-{at}"));
+            let thread = thread.spawn(move || runtime.block_on(lane.run()))?;
+            lanes.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(lanes)
     }
 
     pub(super) fn inboxes(&self) -> &[Arc<Inbox<Queued>>] {
@@ -78,11 +88,17 @@ impl Lanes {
     /// Completes what was accepted. It is refused where the database cannot be reached.
     pub(super) async fn close(&self) {
         self.inboxes.iter().for_each(|inbox| inbox.close());
-        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        for task in tasks {
-            if task.await.is_err() {
-                error!("a lane panicked");
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended = spawn_blocking(move || {
+            for thread in threads {
+                if thread.join().is_err() {
+                    error!("a lane panicked");
+                }
             }
+        });
+        if let Err(error) = ended.await {
+            error!(%error, "closing the store was interrupted");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The PostgreSQL store: any number of processes on one database.
 //!
-//! * A write waits in the queue of a `lane`, a task with a connection of its own. It executes the requests that wait as one group: it
+//! * A write waits in the queue of a `lane`, a thread with a connection of its own. It executes the requests that wait as one group: it
 //!   `load`s what their decisions need and locks what they change, and `apply`s the change set that they leave.
 //! * A read is one snapshot on a connection of the `pool`.
 //! * `schema` says what the tables hold, and `snapshot` how the past is read.

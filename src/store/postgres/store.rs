@@ -1,9 +1,9 @@
 //! Opening a database, and the store over it.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::{sync::watch, time::sleep};
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
@@ -65,7 +65,10 @@ pub(super) async fn open_with(
     let now = database_time(&connection).await.map_err(|error| failed(&error))?;
     shared.clock.observe(now);
     drop(connection);
-    let lanes = Lanes::start(&shared);
+    let of_lanes = Arc::clone(&shared);
+    let lanes = spawn_blocking(move || Lanes::start(&of_lanes)).await;
+    let lanes = lanes.map_err(io::Error::other).flatten();
+    let lanes = lanes.map_err(|error| OpenError::Failed(error.to_string()))?;
     let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
     probes::start(&shared.options.metrics, &lanes, &reads);
     let mut watchers = vec![
