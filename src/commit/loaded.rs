@@ -24,7 +24,7 @@ pub struct Loaded {
     pub scopes: HashMap<ScopeKey, ScopeState>,
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
     pub created: HashSet<Incarnation>,
-    /// Of this group: every address with a session id, unless the group has created a session with it.
+    /// Of this group: every address with a session id, unless the group has made a session with it.
     pub bare: HashMap<SessionId, Vec<SessionKey>>,
     /// Of this group; `None`: the session has no such event.
     pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,

@@ -63,7 +63,8 @@ pub fn insert<'t>(
     if let Some(expired) = expired.and_then(|it| tx.loaded.sessions.remove(&it)) {
         end(tx, expired.info);
     }
-    // What the id means by now is loaded for the next group: the scopes of this session may not be locked for those who do not name them.
+    // What the id means now is loaded for the next group: nothing has locked this session's user and application for requests that name
+    // only the id.
     tx.loaded.bare.remove(&key.session_id);
     tx.loaded.addresses.insert(key.clone(), Some(incarnation));
     let own = ScopeState { complete: true, ..ScopeState::default() };

@@ -13,7 +13,7 @@ use std::{
 };
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_postgres::{
     AsyncMessage, Client, Config, Error,
     config::{Host, SslMode},
@@ -168,12 +168,12 @@ impl Address {
         config
     }
 
-    /// Connects. The payloads of notifications go to `notifications` as far as it has space, and it is dropped when the connection
+    /// Connects. The task that is returned ends when the client is dropped and the database has been told. The payloads of notifications go to `notifications` as far as it has space, and it is dropped when the connection
     /// ends.
     pub(super) async fn connect(
         &self,
         notifications: Option<mpsc::Sender<String>>,
-    ) -> Result<Client, Error> {
+    ) -> Result<(Client, JoinHandle<()>), Error> {
         let mut config = self.current();
         let mut connected = config.connect(self.tls.clone()).await;
         if let Err(error) = &connected
@@ -184,7 +184,7 @@ impl Address {
             connected = config.ssl_mode(SslMode::Disable).connect(self.tls.clone()).await;
         }
         let (client, mut connection) = connected?;
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             // Its client sees an error as well.
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let (AsyncMessage::Notification(it), Some(sender)) = (message, &notifications) {
@@ -192,7 +192,7 @@ impl Address {
                 }
             }
         });
-        Ok(client)
+        Ok((client, driver))
     }
 }
 

@@ -6,8 +6,10 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, Statement, types::ToSql};
 
 use super::{
@@ -29,9 +31,14 @@ const SETTINGS: [&str; 6] = [
     "jit = off",
 ];
 
+/// Time that the end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// A connection to a database with the tables of this version.
 pub(super) struct Connection {
     client: Client,
+    /// Ends behind the client.
+    driver: JoinHandle<()>,
     /// `None`: a pooler gives every transaction another connection, so that nothing can be kept on one.
     prepared: Option<Mutex<HashMap<Box<str>, Statement>>>,
     /// Executed with the beginning of each transaction, if nothing can be kept.
@@ -44,7 +51,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Takes over a new connection.
     pub(super) async fn new(
-        client: Client,
+        (client, driver): (Client, JoinHandle<()>),
         statement_timeout_millis: u128,
         unnamed_statements: bool,
         metrics: PostgresMetrics,
@@ -60,7 +67,14 @@ impl Connection {
             client.batch_execute(&set.join("; ")).await?;
             (Some(Mutex::default()), String::new())
         };
-        Ok(Self { client, prepared, settings, lost: AtomicBool::new(false), metrics })
+        Ok(Self { client, driver, prepared, settings, lost: AtomicBool::new(false), metrics })
+    }
+
+    /// Ends the connection, and waits until the database has been told.
+    pub(super) async fn close(self) {
+        let Self { client, driver, .. } = self;
+        drop(client);
+        drop(timeout(CLOSING, driver).await);
     }
 
     /// Whether it cannot be used any more.

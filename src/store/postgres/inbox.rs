@@ -1,4 +1,4 @@
-//! The queue of a lane: bounded, with a task that waits at its end.
+//! The queue of a lane: bounded, with one consumer that waits at its end.
 
 use tokio::sync::Notify;
 

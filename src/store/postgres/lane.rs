@@ -51,7 +51,7 @@ impl Lane {
                 // Requests that are left, to be loaded again, hold their users here. The others let go of theirs.
                 routes = Route::renew(&routes, &group);
             } else if !more {
-                return;
+                return self.writer.close().await;
             }
         }
     }

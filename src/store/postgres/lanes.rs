@@ -3,10 +3,10 @@
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
-    thread::{self, JoinHandle},
+    thread,
 };
 
-use tokio::{runtime, sync::oneshot, task::spawn_blocking};
+use tokio::{runtime, sync::oneshot};
 use tracing::error;
 
 use super::{
@@ -35,13 +35,14 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub(super) struct Lanes {
     inboxes: Vec<Arc<Inbox<Queued>>>,
     routes: Arc<Routes>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Each is told when the thread of a lane ends.
+    ends: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
 impl Lanes {
     /// Starts the threads. They connect when the first request comes.
     ///
-    /// Blocks: a runtime that is not used after all may only be dropped where that is allowed.
+    /// Not to be called by a task: where a thread cannot be started, its runtime is dropped, which panics there.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let count = shared.options.settings.writers.max(1);
         let max_requests = shared.options.queue_requests.div_ceil(count);
@@ -53,16 +54,24 @@ impl Lanes {
             Arc::new(Inbox::new(max_requests, bytes, full.clone(), waits.clone()))
         };
         let inboxes = std::iter::repeat_with(inbox).take(count).collect();
-        let lanes = Self { inboxes, routes: Routes::new(count), threads: Mutex::default() };
+        let mut ends = Vec::new();
+        let lanes = Self { inboxes, routes: Routes::new(count), ends: Mutex::default() };
         let commits = Arc::new(AtomicU64::new(0));
         for (at, inbox) in lanes.inboxes.iter().enumerate() {
             let lane = Lane::new(Arc::clone(shared), Arc::clone(inbox), Arc::clone(&commits));
-            // A runtime of its own: in that of the server it would wait behind the calls that its answers wake, with its locks held.
+            // A runtime of its own: in that of the server the next group would hold its locks while the lane waits behind the calls that
+            // it has just answered.
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-            let thread = thread::Builder::new().name(format!("postgres-lane-{at}"));
-            let thread = thread.spawn(move || runtime.block_on(lane.run()))?;
-            lanes.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            let (ended, end) = oneshot::channel();
+            thread::Builder::new().name(format!("pg-lane-{at}")).spawn(move || {
+                runtime.block_on(lane.run());
+                // Does not wait for the look-up of an address.
+                runtime.shutdown_background();
+                ended.send(())
+            })?;
+            ends.push(end);
         }
+        *lanes.ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
         Ok(lanes)
     }
 
@@ -88,17 +97,11 @@ impl Lanes {
     /// Completes what was accepted. It is refused where the database cannot be reached.
     pub(super) async fn close(&self) {
         self.inboxes.iter().for_each(|inbox| inbox.close());
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let ended = spawn_blocking(move || {
-            for thread in threads {
-                if thread.join().is_err() {
-                    error!("a lane panicked");
-                }
+        let ends = std::mem::take(&mut *self.ends.lock().unwrap_or_else(PoisonError::into_inner));
+        for end in ends {
+            if end.await.is_err() {
+                error!("a lane panicked");
             }
-        });
-        if let Err(error) = ended.await {
-            error!(%error, "closing the store was interrupted");
         }
     }
 }

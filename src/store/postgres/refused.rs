@@ -20,6 +20,10 @@ pub enum OpenError {
         "The encoding of the database is {0}, and sessiond needs UTF8. Create the database with `CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`."
     )]
     Encoding(String),
+    #[error(
+        "A thread of the store cannot be started ({0}). Raise the limits of threads and of open files."
+    )]
+    Threads(String),
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The driver's message has no password.

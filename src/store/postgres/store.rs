@@ -68,7 +68,7 @@ pub(super) async fn open_with(
     let of_lanes = Arc::clone(&shared);
     let lanes = spawn_blocking(move || Lanes::start(&of_lanes)).await;
     let lanes = lanes.map_err(io::Error::other).flatten();
-    let lanes = lanes.map_err(|error| OpenError::Failed(error.to_string()))?;
+    let lanes = lanes.map_err(|error| OpenError::Threads(error.to_string()))?;
     let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
     probes::start(&shared.options.metrics, &lanes, &reads);
     let mut watchers = vec![

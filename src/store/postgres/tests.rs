@@ -2,6 +2,7 @@
 
 mod cache;
 mod groups;
+mod lanes;
 mod measured;
 mod migrations;
 mod outcomes;

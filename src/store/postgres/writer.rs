@@ -121,6 +121,13 @@ impl Writer {
         self.connection.is_some()
     }
 
+    /// Ends the connection.
+    pub(super) async fn close(mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.close().await;
+        }
+    }
+
     /// Gives up the connection, and with it the transaction.
     pub(super) fn disconnect(&mut self) {
         self.connection = None;
