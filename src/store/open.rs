@@ -76,7 +76,7 @@ pub fn descriptors(url: &str, readers: u64, writers: u64) -> u64 {
     match kind(url) {
         // Of each reader and of the writer the database, its log and the index of that, and one to spare.
         Ok(Kind::Sqlite(_)) => 4 * (readers + 1),
-        // The others find and announce commits. Each may be replaced while it ends. The thread of a writer waits with four more.
+        // The others find and announce commits. Each may be replaced while it ends. The runtime of a writer takes four more.
         Ok(Kind::Postgres(_)) => 2 * (readers + writers + 3) + 4 * writers,
         Ok(Kind::Memory) | Err(_) => 0,
     }

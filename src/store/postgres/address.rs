@@ -168,8 +168,8 @@ impl Address {
         config
     }
 
-    /// Connects. The task that is returned ends when the client is dropped and the database has been told. The payloads of notifications go to `notifications` as far as it has space, and it is dropped when the connection
-    /// ends.
+    /// Connects. The task ends when the client was dropped and the database has been told. The payloads of notifications go to
+    /// `notifications` as far as it has space, and it is dropped when the connection ends.
     pub(super) async fn connect(
         &self,
         notifications: Option<mpsc::Sender<String>>,

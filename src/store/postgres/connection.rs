@@ -37,7 +37,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A connection to a database with the tables of this version.
 pub(super) struct Connection {
     client: Client,
-    /// Ends behind the client.
+    /// Sends and receives for the client, and ends after it.
     driver: JoinHandle<()>,
     /// `None`: a pooler gives every transaction another connection, so that nothing can be kept on one.
     prepared: Option<Mutex<HashMap<Box<str>, Statement>>>,

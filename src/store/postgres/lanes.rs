@@ -35,7 +35,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub(super) struct Lanes {
     inboxes: Vec<Arc<Inbox<Queued>>>,
     routes: Arc<Routes>,
-    /// Each is told when the thread of a lane ends.
+    /// Each receives when the thread of a lane has ended, and nothing if the lane panicked.
     ends: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
@@ -54,9 +54,9 @@ impl Lanes {
             Arc::new(Inbox::new(max_requests, bytes, full.clone(), waits.clone()))
         };
         let inboxes = std::iter::repeat_with(inbox).take(count).collect();
-        let mut ends = Vec::new();
         let lanes = Self { inboxes, routes: Routes::new(count), ends: Mutex::default() };
         let commits = Arc::new(AtomicU64::new(0));
+        let mut ends = Vec::with_capacity(count);
         for (at, inbox) in lanes.inboxes.iter().enumerate() {
             let lane = Lane::new(Arc::clone(shared), Arc::clone(inbox), Arc::clone(&commits));
             // A runtime of its own: in that of the server the next group would hold its locks while the lane waits behind the calls that

@@ -39,9 +39,12 @@ async fn a_lane_that_waits_for_the_database_does_not_hold_up_the_exit() {
         "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{}.session'::regclass",
         fixture.schema
     );
-    while fixture.count(&waiting).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    let waits = async {
+        while fixture.count(&waiting).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, waits).await.expect("the lane does not wait");
     let exit = spawn_blocking(move || {
         let server = Runtime::new().unwrap();
         let closed = server.block_on(async { timeout(Duration::ZERO, lanes.close()).await });
