@@ -54,10 +54,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let matches = Program::command().term_width(help_width()).get_matches();
-    let command = match Program::from_arg_matches(&matches) {
+    let parsed = Program::command().term_width(help_width()).try_get_matches();
+    let command = match parsed.and_then(|matches| Program::from_arg_matches(&matches)) {
         Ok(program) => program.command,
-        Err(error) => error.exit(),
+        Err(mut error) => {
+            cli::suggest(&mut error, &Program::command());
+            error.exit()
+        }
     };
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,

@@ -24,6 +24,7 @@ mod resume;
 mod session;
 mod show;
 mod state;
+mod suggest;
 mod terminal;
 mod time;
 mod tls;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use connect::Group;
+pub use suggest::suggest;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -1,10 +1,13 @@
 //! The client commands against a running server: their output, their exit codes, and that import and export lose nothing.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::shell::{Shell, with};
+use crate::{
+    harness::PROGRAM,
+    shell::{Shell, with},
+};
 
 #[test]
 fn a_session_lives_through_all_commands() {
@@ -137,6 +140,23 @@ fn exit_codes_tell_usage_from_refusals() {
     assert_eq!(says.trim().lines().count(), 1, "one line: {says}");
     assert!(says.contains("sessiond serve"), "{says}");
     shell.stop();
+}
+
+#[test]
+fn a_command_of_another_group_is_told_where_there_is_one() {
+    let tips = [
+        (&["append"][..], Some("tip: a similar subcommand exists: 'event append'")),
+        (&["session", "append"], Some("tip: a similar subcommand exists: 'event append'")),
+        (&["get"], Some("tip: some similar subcommands exist: 'session get', 'state get'")),
+        (&["statte"], Some("tip: a similar subcommand exists: 'state'")),
+        (&["qwerty"], None),
+    ];
+    for (arguments, tip) in tips {
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(says.lines().find(|line| line.contains("tip")).map(str::trim), tip, "{says}");
+    }
 }
 
 /// Files of ADK for Python (snake case), for Java and TypeScript (camel case, milliseconds), and of an old version.
