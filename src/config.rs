@@ -34,11 +34,15 @@ pub struct Config {
     pub listen: Listen,
 
     /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
-    #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
+    // The variable's value may have a password, which a help text would show.
+    #[arg(
+        long,
+        env = "SESSIOND_STORE",
+        hide_env_values = true,
+        default_value = "sqlite:sessiond.db",
+        value_name = "URL"
+    )]
     pub store: String,
-
-    #[command(flatten)]
-    pub postgres: PostgresArgs,
 
     /// Address of the admin listener, HOST:PORT or unix:PATH, which needs TLS beyond loopback: /livez, /readyz, /version, /metrics and /log over HTTP
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
@@ -48,12 +52,6 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_METRICS_APPLICATIONS", default_value_t = 0, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub metrics_applications: u16,
-
-    #[command(flatten)]
-    pub tls: TlsArgs,
-
-    #[command(flatten)]
-    pub identity: IdentityArgs,
 
     /// Verify the store before serving, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
@@ -81,9 +79,6 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_MAX_WATCHES", default_value_t = 10_000, value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_watches: u32,
-
-    #[command(flatten)]
-    pub limits: LimitArgs,
 
     /// Maximum number of invocations with temp: state
     #[arg(long, env = "SESSIOND_MAX_INVOCATIONS", default_value_t = 10_000, value_name = "COUNT",
@@ -120,6 +115,19 @@ pub struct Config {
     /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
+
+    // Behind the flags above, which would otherwise stand under the heading of the one before them.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+
+    #[command(flatten)]
+    pub identity: IdentityArgs,
+
+    #[command(flatten)]
+    pub limits: LimitArgs,
+
+    #[command(flatten)]
+    pub postgres: PostgresArgs,
 }
 
 impl Config {

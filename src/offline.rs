@@ -3,12 +3,16 @@
 mod output;
 mod policy;
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::progress::Progress as Bar,
+    cli::{progress::Progress as Bar, tell},
     config::PostgresArgs,
     engine::new_store_id,
     store::{
@@ -75,7 +79,14 @@ applies them in a transaction that it rolls back. A file is copied before it is 
 of the version before may go on while a PostgreSQL database is migrated.")]
 pub struct MigrateArgs {
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
-    #[arg(long, env = "SESSIOND_STORE", default_value = "sqlite:sessiond.db", value_name = "URL")]
+    // The variable's value may have a password, which a help text would show.
+    #[arg(
+        long,
+        env = "SESSIOND_STORE",
+        hide_env_values = true,
+        default_value = "sqlite:sessiond.db",
+        value_name = "URL"
+    )]
     store: String,
 
     /// Only say what would be done
@@ -120,6 +131,13 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Migrate(MigrateArgs { store, dry_run, postgres }) => {
+            if let Some(path) = store.strip_prefix("sqlite:").map(Path::new)
+                && !path.exists()
+            {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                let path = path.display();
+                tell(&format!("note: there is no file '{path}', and `sessiond serve` makes it"));
+            }
             let steps =
                 store::migrate(store, new_store_id(), postgres.settings(), *dry_run).await?;
             told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;

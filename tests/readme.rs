@@ -336,6 +336,9 @@ fn what_is_for_people_works_in_its_order() {
         assert!(text.contains(shown), "{script}\n{text}");
     };
     run("sessiond demo", "State from #3 to #7");
+    // What the first conversation has left by then.
+    let session = "sessiond session create --app my_app --user alice --set app:theme='\"dark\"'";
+    assert!(sh(session, folder.path(), &[programs], &server.address).status.success());
     run("sessiond export", "\"shared_keys_kept\":");
 }
 

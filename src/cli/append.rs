@@ -134,7 +134,7 @@ pub async fn stream(server: &Server, args: StreamArgs, format: Format) -> Result
         return Err(Failure::Failed(error));
     }
     if refused > 0 {
-        tell(&format!("error: {refused} events were refused"));
+        tell(&format!("error: refused events: {refused}"));
         return Err(Failure::Reported);
     }
     Ok(())
@@ -164,7 +164,7 @@ fn send_lines(args: &StreamArgs, to: &Sender<v1::AppendEventStreamRequest>) -> R
 
 /// Reads an append with its key and precondition, or an event alone.
 fn append_of(line: &str, args: &StreamArgs) -> Result<v1::AppendEventRequest, String> {
-    let json = Json::object(line.to_owned()).map_err(|fault| format!("the line {fault}"))?;
+    let json = object_of(line)?;
     let mut append = if member(&json, &["event"]).is_some() {
         let mut append: v1::AppendEventRequest = from_json(&json)?;
         append.event = append.event.map(sendable).transpose()?;
@@ -184,8 +184,14 @@ fn append_of(line: &str, args: &StreamArgs) -> Result<v1::AppendEventRequest, St
 }
 
 fn event_of(line: &str) -> Result<v1::Event, String> {
-    let json = Json::object(line.to_owned()).map_err(|fault| format!("the line {fault}"))?;
-    sendable(from_json(&json)?)
+    sendable(from_json(&object_of(line)?)?)
+}
+
+fn object_of(line: &str) -> Result<Json, String> {
+    Json::object(line.to_owned()).map_err(|fault| {
+        let fault = fault.replace(" at line 1 column ", " at column ");
+        format!("the line {fault}. Write one event per line, as `jq -c` does")
+    })
 }
 
 /// The event without what only the server writes.

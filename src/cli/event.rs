@@ -52,7 +52,8 @@ them; at most 1000.")]
 
 A line is an event as in `append-batch`, or an append: {\"key\": {...}, \"event\":
 {...}, \"precondition\": {...}}. Prints one answer per line, in the same order.
-An event that is refused does not stop the others; the exit code is then 1.")]
+An event that is refused does not stop the others; the exit code is then 1. A
+line that cannot be read ends the input; the lines before it are appended.")]
     AppendStream(append::StreamArgs),
     /// List a session's events, one per line.
     #[command(after_help = "Examples:

@@ -121,7 +121,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 fn describe(status: &Status) -> String {
     let (code, message) = (code_name(status.code()), status.message());
     if status.code() == Code::Cancelled && message == CLIENT_TIMEOUT {
-        return "no answer within the timeout. Pass a longer one with --timeout".to_owned();
+        return "no answer within the timeout. A write may have been applied: look, or repeat it with the --event-id or --request-id that it had. Pass a longer --timeout".to_owned();
     }
     let details = status.get_error_details();
     let mut text = match (details.error_info(), status.source().map(root_cause)) {
@@ -137,9 +137,13 @@ fn describe(status: &Status) -> String {
     }
     let info = details.error_info().map(|info| &info.metadata);
     for (name, value) in info.into_iter().flatten().collect::<BTreeMap<_, _>>() {
-        if !says(message, value) {
+        // "no" and "yes" are also words of a message.
+        if name == "retryable" || !says(message, value) {
             let _ = write!(text, "\n  {name}: {value}");
         }
+    }
+    if let Some(hint) = details.error_info().and_then(|info| hint(&info.reason)) {
+        let _ = write!(text, "\n  hint: {hint}");
     }
     if is_misunderstanding(status) {
         text.push_str(
@@ -150,6 +154,20 @@ fn describe(status: &Status) -> String {
         let _ = write!(text, "\n  retry in {} ms", delay.as_millis());
     }
     text
+}
+
+/// What to change in the command, where the message names fields of the request.
+fn hint(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "AMBIGUOUS_SESSION_ID" => "pass --app and --user",
+        "CREDENTIAL_MISSING" => "pass --token-file, or --tls-cert and --tls-key",
+        "KEY_OUTSIDE_SCOPE" => {
+            "app: keys need --app, user: keys also --user, and all others also --session"
+        }
+        "SESSION_EXISTS" => "`session create` takes --allow-existing",
+        "SESSION_NOT_FOUND" => "check --app, --user and --session",
+        _ => return None,
+    })
 }
 
 /// Whether the connection ended before the server understood a word of it.
@@ -217,12 +235,18 @@ mod tests {
             [("retryable", "no"), ("keys", "[\"a\",\"b\"]"), ("id", "another"), ("n", "1")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let details = ErrorDetails::with_error_info("KEY_CONFLICT", "sessiond", metadata);
-        let message = "Keys differ at 10. Pick another id.";
+        let message = "Keys differ at 10, and there is no other way. Pick another id.";
         let failure: Failure = Status::with_error_details(Code::Aborted, message, details).into();
         assert_eq!(
             failure.text(),
-            "KEY_CONFLICT: Keys differ at 10. Pick another id. (ABORTED)\n  keys: [\"a\",\"b\"]\n  n: 1\n  retryable: no"
+            "KEY_CONFLICT: Keys differ at 10, and there is no other way. Pick another id. (ABORTED)\n  keys: [\"a\",\"b\"]\n  n: 1\n  retryable: no"
         );
+    }
+
+    #[test]
+    fn a_refusal_tells_what_to_change_in_the_command() {
+        let exists = refused(Code::AlreadyExists, "SESSION_EXISTS", |_| ());
+        assert!(exists.text().contains("\n  hint: `session create` takes --allow-existing"));
     }
 
     #[test]

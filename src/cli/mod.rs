@@ -36,6 +36,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use connect::Group;
+pub(crate) use failure::tell;
 pub use suggest::suggest;
 
 #[derive(Debug, Subcommand)]

@@ -1,4 +1,4 @@
-//! The tip of a misplaced subcommand: `sessiond append` is told of `event append`.
+//! The tip of a misplaced subcommand: `sessiond append` is told of `event append`, and `sessiond session watch` of `watch`.
 
 use clap::{
     Command,
@@ -11,8 +11,9 @@ pub fn suggest(error: &mut Error, program: &Command) {
         return;
     };
     let mut found = Vec::new();
+    let is_named = |it: &&Command| it.get_name() == name;
+    found.extend(program.get_subcommands().filter(is_named).map(|_| name.clone()));
     for group in program.get_subcommands() {
-        let is_named = |it: &&Command| it.get_name() == name;
         found.extend(
             group
                 .get_subcommands()

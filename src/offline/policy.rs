@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// What the names of callers begin with.
+const KINDS: [&str; 7] = ["spiffe://", "dns:", "cn:", "jwt:", "token:", "uid:", "gid:"];
+
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Say what a caller may do by a policy file, and by which rules.
@@ -36,7 +39,7 @@ pub struct CheckArgs {
     file: PathBuf,
 
     /// The caller, as the log of calls names it: spiffe://…, dns:…, cn:…, jwt:…, token:… or uid:…
-    #[arg(long = "as", value_name = "PRINCIPAL", requires = "app")]
+    #[arg(long = "as", value_name = "PRINCIPAL", requires = "app", value_parser = principal_name)]
     principal: Option<String>,
 
     /// Another name of the caller, such as gid:100
@@ -64,6 +67,15 @@ pub struct CheckArgs {
 fn claim(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A name without a kind would be one that no rule gives anything to.
+fn principal_name(text: &str) -> Result<String, String> {
+    let is_of = |kind| text.strip_prefix(kind).is_some_and(|rest| !rest.is_empty());
+    match KINDS.into_iter().any(is_of) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("a caller has a kind before its name, one of {}", KINDS.join(" "))),
+    }
 }
 
 fn app_name(text: &str) -> Result<AppName, String> {

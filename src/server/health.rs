@@ -4,7 +4,7 @@
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
-use tonic::{Request, Response, Status, codegen::BoxStream};
+use tonic::{Request, Response, Status, codegen::BoxStream, metadata::MetadataValue};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_server::Health,
@@ -44,6 +44,9 @@ impl Phase {
 
 /// The name by which health tells whether the store takes writes, beside the names of services.
 const WRITES: &str = "sessiond.writes";
+
+/// The header in which answers of `Check` have the version of the server.
+const VERSION_HEADER: &str = "sessiond-version";
 
 /// Changes the phase with the condition of the store, until a shutdown.
 pub async fn follow(mut condition: watch::Receiver<Condition>, phase: &watch::Sender<Phase>) {
@@ -91,7 +94,11 @@ impl Health for PhaseHealth {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let answer = response(request.get_ref(), *self.0.borrow()).map(Response::new);
-        answer.ok_or_else(|| Status::not_found("This service is not registered."))
+        let mut answer =
+            answer.ok_or_else(|| Status::not_found("This service is not registered."))?;
+        let version = MetadataValue::from_static(env!("CARGO_PKG_VERSION"));
+        answer.metadata_mut().insert(VERSION_HEADER, version);
+        Ok(answer)
     }
 
     type WatchStream = BoxStream<HealthCheckResponse>;

@@ -52,6 +52,11 @@ enum Kind<'u> {
 fn kind(url: &str) -> Result<Kind<'_>, String> {
     match (url, url.strip_prefix("sqlite:")) {
         ("memory:", _) => Ok(Kind::Memory),
+        (_, Some(":memory:")) => Err("Pass memory: to store nothing on disk. 'sqlite::memory:' would be a file of this name.".to_owned()),
+        (_, Some(path)) if path.starts_with("//") && !path.starts_with("///") => Err(format!(
+            "'{url}' has a host, which a file does not. Pass sqlite:{} for a file in this folder, or sqlite:///PATH.",
+            path.trim_start_matches('/')
+        )),
         (_, Some(path)) if !path.is_empty() => Ok(Kind::Sqlite(path)),
         _ if ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) => {
             Ok(Kind::Postgres(url))
@@ -162,6 +167,10 @@ mod tests {
             postgres: PostgresSettings::default(),
             metrics: Arc::default(),
         };
+        for url in ["sqlite::memory:", "sqlite://sessiond.db"] {
+            let error = open(url, options.clone()).await.err().unwrap();
+            assert!(error.contains("Pass ") && error.contains(url), "{error}");
+        }
         for url in ["", "sqlite:", "memory", "postgres:x", "mysql://u:secret@localhost/x"] {
             let error = open(url, options.clone()).await.err().unwrap();
             assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");

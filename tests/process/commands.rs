@@ -147,6 +147,7 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
     let tips = [
         (&["append"][..], Some("tip: a similar subcommand exists: 'event append'")),
         (&["session", "append"], Some("tip: a similar subcommand exists: 'event append'")),
+        (&["session", "watch"], Some("tip: a similar subcommand exists: 'watch'")),
         (&["get"], Some("tip: some similar subcommands exist: 'session get', 'state get'")),
         (&["statte"], Some("tip: a similar subcommand exists: 'state'")),
         (&["qwerty"], None),

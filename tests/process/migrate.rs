@@ -49,6 +49,33 @@ fn a_file_of_this_version_needs_no_step() {
 }
 
 #[test]
+fn a_file_that_is_not_there_is_named() {
+    let folder = TempDir::new().unwrap();
+    let store = file_in(folder.path());
+    for more in [&["--dry-run"][..], &[]] {
+        let output = migrate(&store, more);
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "there is nothing to migrate: {says}");
+        let path = store.trim_start_matches("sqlite:");
+        assert!(says.contains(&format!("there is no file '{path}'")), "{says}");
+    }
+}
+
+#[test]
+fn a_password_in_the_environment_is_printed_by_no_command() {
+    for arguments in
+        [&["serve", "--help"][..], &["migrate", "--help"], &["doctor", "--help"], &["doctor"]]
+    {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("SESSIOND_STORE", "postgres://me:secret@127.0.0.1:1/none");
+        let output = command.env("SESSIOND_SERVER", "127.0.0.1:1").output().unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(printed.contains("store") && !printed.contains("secret"), "{printed}");
+    }
+}
+
+#[test]
 fn a_store_that_cannot_be_migrated_is_refused_without_its_password() {
     let nowhere = "postgres://me:secret@127.0.0.1:1/none?sslmode=wrong";
     for (store, wanted) in [(nowhere, "sslmode"), ("mysql://me:secret@h/d", "postgres://")] {

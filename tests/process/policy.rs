@@ -78,6 +78,17 @@ fn a_policy_says_what_it_allows_and_by_which_rule() {
 }
 
 #[test]
+fn a_caller_without_a_kind_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    fs::write(&file, POLICY).unwrap();
+    for name in ["ci", "token", "token:", "user:ci"] {
+        let (code, _, says) = check(&file, &["--as", name, "--app", "shop"]);
+        assert!(code == Some(2) && says.contains("token:"), "{says}");
+    }
+}
+
+#[test]
 fn a_faulty_policy_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("policy.toml");

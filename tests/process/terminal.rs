@@ -256,13 +256,22 @@ fn a_doctor_tells_what_is_wrong() {
         let found = findings.iter().find(|finding| finding["check"] == check);
         found.unwrap_or_else(|| panic!("no {check} in {findings:?}"))["result"].clone()
     };
-    for check in
-        ["client", "server", "health", "credential", "contract", "clock", "store", "wal", "limits"]
-    {
+    for check in [
+        "client",
+        "server",
+        "health",
+        "credential",
+        "version",
+        "contract",
+        "clock",
+        "store",
+        "wal",
+        "limits",
+    ] {
         assert_eq!(result(check), "ok", "{check}: {findings:?}");
     }
     let (text, _) = shown(&shell, &["doctor", "--store", "memory:"], 100);
-    assert!(text.contains("health    ok") && text.contains("nothing looks wrong"), "{text}");
+    assert!(text.contains("health     ok") && text.contains("nothing looks wrong"), "{text}");
     shell.write("broken.db", "this is no database, but long enough to have a header of one hundred bytes if one looks at it ......");
     let output = shell.output(&["doctor", "--store", "sqlite:broken.db"]);
     assert_eq!(output.status.code(), Some(1));

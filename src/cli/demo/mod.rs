@@ -27,8 +27,8 @@ const SECONDS_BETWEEN: i64 = 19;
   sessiond demo --app playground
   sessiond demo --remove
 
-A second run changes nothing. --remove deletes the sessions. Application and
-user state stays.")]
+Also sets keys of the application, and of its users alice and bob. A second run
+changes nothing. --remove deletes the sessions, and leaves these keys.")]
 pub struct DemoArgs {
     #[command(flatten)]
     connect: ConnectArgs,

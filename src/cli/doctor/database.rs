@@ -19,14 +19,26 @@ const HEADER_BYTES: usize = 100;
 /// The beginning of the header.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Looks at the file of a `sqlite:` store.
-pub fn examine(path: &Path, store: &str) -> Vec<Finding> {
-    if store == "memory:" {
-        return vec![Finding::new("store", Outcome::Ok, "memory: stores nothing on disk")];
-    }
+/// Looks at the file of a `sqlite:` store. No finding shows the URL of another store, which may have a password.
+pub fn examine(store: &str) -> Vec<Finding> {
+    let told = |outcome, detail: &str| vec![Finding::new("store", outcome, detail)];
+    let path = match store.strip_prefix("sqlite:") {
+        Some(path) => Path::new(path),
+        None if store == "memory:" => return told(Outcome::Ok, "memory: stores nothing on disk"),
+        None if store.starts_with("postgres://") || store.starts_with("postgresql://") => {
+            return told(Outcome::Unknown, "a PostgreSQL database, which is not looked at");
+        }
+        None => {
+            let detail = "--store is not the URL of a store. Pass it as the server has it: sqlite:PATH, postgres://… or memory:";
+            return told(Outcome::Error, detail);
+        }
+    };
     let Ok(metadata) = fs::metadata(path) else {
-        let detail = format!("'{}' is not on this machine. Pass --store", path.display());
-        return vec![Finding::new("store", Outcome::Unknown, detail)];
+        let detail = format!(
+            "there is no file '{}' here. Pass --store as the server has it, with the whole path",
+            path.display()
+        );
+        return told(Outcome::Unknown, &detail);
     };
     let mut findings = vec![file(path, metadata.len())];
     let wal = PathBuf::from(format!("{}-wal", path.display()));
@@ -82,20 +94,34 @@ mod tests {
     fn a_file_is_judged_by_its_header() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.db");
-        let first = |path: &Path| examine(path, "sqlite:x").remove(0);
-        assert_eq!(first(&path).result, Outcome::Unknown);
+        let url = format!("sqlite:{}", path.display());
+        let first = || examine(&url).remove(0);
+        assert_eq!(first().result, Outcome::Unknown);
         fs::write(&path, "hello").unwrap();
-        assert_eq!(first(&path).result, Outcome::Error);
+        assert_eq!(first().result, Outcome::Error);
         fs::write(&path, [b'x'; 100]).unwrap();
-        assert!(first(&path).detail.contains("not an SQLite file"));
+        assert!(first().detail.contains("not an SQLite file"));
         let mut header = [0; 100];
         header[..MAGIC.len()].copy_from_slice(MAGIC);
         header[63] = 4;
         fs::write(&path, header).unwrap();
-        let findings = examine(&path, "sqlite:x");
+        let findings = examine(&url);
         assert!(findings[0].detail.ends_with("0.0 MiB, schema version 4"), "{findings:?}");
         assert_eq!(findings.len(), 3, "file, WAL and disk: {findings:?}");
-        assert_eq!(examine(&path, "memory:").len(), 1);
+    }
+
+    #[test]
+    fn a_store_without_a_file_is_named_by_its_kind_alone() {
+        for (store, outcome) in [
+            ("memory:", Outcome::Ok),
+            ("postgres://me:secret@db/sessions", Outcome::Unknown),
+            ("postgre://me:secret@db/sessions", Outcome::Error),
+            ("sessiond.db", Outcome::Error),
+        ] {
+            let findings = examine(store);
+            assert_eq!((findings.len(), findings[0].result), (1, outcome), "{findings:?}");
+            assert!(!findings[0].detail.contains("secret"), "{findings:?}");
+        }
     }
 
     #[test]

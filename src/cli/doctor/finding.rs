@@ -36,6 +36,6 @@ impl Finding {
             Outcome::Error => (REMOVED, "error"),
         };
         let result = paint(style, format!("{result:<8}"));
-        format!("{:<9} {result} {}\n", self.check, escape(&self.detail))
+        format!("{:<10} {result} {}\n", self.check, escape(&self.detail))
     }
 }

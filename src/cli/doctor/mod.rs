@@ -4,8 +4,6 @@ mod database;
 mod finding;
 mod server;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use self::finding::{Finding, Outcome};
@@ -30,17 +28,21 @@ pub struct DoctorArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Store of the server, if it is on this machine: looks at the file and the disk.
-    #[arg(long, env = "SESSIOND_STORE", value_name = "URL", default_value = "sqlite:sessiond.db")]
+    // The variable's value may have a password, which a help text would show.
+    #[arg(
+        long,
+        env = "SESSIOND_STORE",
+        hide_env_values = true,
+        value_name = "URL",
+        default_value = "sqlite:sessiond.db"
+    )]
     store: String,
 }
 
 pub async fn run(args: DoctorArgs) -> Result<(), Failure> {
     let mut findings = vec![Finding::new("client", Outcome::Ok, env!("CARGO_PKG_VERSION"))];
     let unreachable = server::examine(&args.connect, &mut findings).await.err();
-    findings.extend(database::examine(
-        &PathBuf::from(args.store.trim_start_matches("sqlite:")),
-        &args.store,
-    ));
+    findings.extend(database::examine(&args.store));
     findings.push(limits());
     let format = args.connect.format();
     for finding in &findings {

@@ -115,11 +115,7 @@ async fn credential(server: &Server) -> Finding {
     let answer = server.sessions().get_session(v1::GetSessionRequest::default()).await;
     match answer.map(drop) {
         Err(status) if status.code() == Code::Unauthenticated => {
-            let detail = format!(
-                "{}. Pass --token-file, or --tls-cert and --tls-key",
-                Failure::from(status).text().trim_end_matches('.')
-            );
-            Finding::new("credential", Outcome::Error, detail)
+            Finding::new("credential", Outcome::Error, Failure::from(status).text())
         }
         Err(status) if status.code() != Code::InvalidArgument => {
             Finding::new("credential", Outcome::Unknown, Failure::from(status).text())

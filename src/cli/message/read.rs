@@ -26,6 +26,9 @@ fn as_protobuf(descriptor: &MessageDescriptor, json: &Json) -> Result<Json, Stri
     }
     let mut members = Vec::new();
     for (name, value) in json.members() {
+        // grpcurl writes `eventId`.
+        let field = descriptor.get_field_by_json_name(&name);
+        let name = field.map_or(name, |field| field.name().to_owned());
         let text_field = format!("{name}_json");
         if descriptor.get_field_by_name(&text_field).is_some() {
             members.push((text_field, Json::string(value.as_str())));
@@ -89,6 +92,18 @@ mod tests {
         };
         let text = serde_json::to_string(&AsJson(event.clone())).unwrap();
         assert_eq!(read(&text), Ok(event));
+    }
+
+    #[test]
+    fn what_grpcurl_prints_is_read() {
+        let event = read(
+            r#"{"eventId":"e","sequence":"7","eventTime":"2026-01-01T00:00:00Z","stateDelta":{"setJson":"{\"a\":1.00}"},"bodyJson":"{}"}"#,
+        );
+        let event = event.unwrap();
+        assert_eq!((&*event.event_id, event.sequence), ("e", 7));
+        assert_eq!(event.body_form, Some(BodyForm::BodyJson("{}".to_owned())));
+        let set = event.state_delta.unwrap().set_form;
+        assert_eq!(set, Some(SetForm::SetJson("{\"a\":1.00}".to_owned())));
     }
 
     #[test]
