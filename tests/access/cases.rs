@@ -148,6 +148,12 @@ pub const CASES: &[Case] = &[
     case("UpdateState", "of a user", Names::User, &[Write], |at| {
         json!({"scope": at.user_scope(), "delta": {"set_json": "{\"user:k\":1}"}, "author": "a"})
     }),
+    case("UpdateState", "of a user, app:", Names::User, BOTH, |at| {
+        json!({"scope": at.user_scope(), "delta": {"set_json": "{\"user:k\":1,\"app:k\":1}"}, "author": "a"})
+    }),
+    case("UpdateState", "of a user, removes app:", Names::User, BOTH, |at| {
+        json!({"scope": at.user_scope(), "delta": {"remove": ["app:none"]}, "author": "a"})
+    }),
     case("UpdateState", "of an application", Names::Application, &[Read, WriteAppState], |at| {
         json!({"scope": at.app_scope(), "delta": {"set_json": "{\"app:k\":1}"}, "author": "a"})
     }),

@@ -111,6 +111,10 @@ impl Guarded for StateUpdate {
             ScopeKind::User | ScopeKind::Session => Right::Write,
         };
         permissions.require(write, app, user)?;
+        // A user's scope takes keys of the application as well.
+        if change_app_state(self.delta.delta().keys()) {
+            permissions.require(Right::WriteAppState, app, None)?;
+        }
         permissions.require(Right::Read, app, user)
     }
 }
