@@ -182,14 +182,7 @@ async fn execute_once<B: Backend>(
     let loaded = backend.load(&needed).await;
     drop(needed);
     if matches!(loaded, Err(Failure::Error(Error::Damaged(..)))) && group.len() > 1 {
-        // The damage is one request's. The others are executed without it.
-        for submission in std::mem::take(group) {
-            let executed =
-                Box::pin(execute(backend, &mut vec![submission], notifier, metrics)).await;
-            if let Err(error) = executed {
-                error!(%error, "a write failed");
-            }
-        }
+        execute_alone(backend, std::mem::take(group), notifier, metrics).await;
         return Ok(());
     }
     if let Err(Failure::Error(error)) = &loaded {
@@ -246,6 +239,11 @@ async fn execute_once<B: Backend>(
             group.splice(..0, again);
             return Err(Failure::Again(cause));
         }
+        Err(Failure::Error(Error::Damaged(..))) if decided.len() > 1 => {
+            let alone = decided.into_iter().map(|(submission, _)| submission);
+            execute_alone(backend, alone.collect(), notifier, metrics).await;
+            return Ok(());
+        }
         Err(Failure::Error(error)) => Err(error),
         Ok(_) => {
             notifier.wake(&changes);
@@ -262,6 +260,21 @@ async fn execute_once<B: Backend>(
     }
     answer_all(metrics, decided);
     Ok(committed?)
+}
+
+/// Executes requests one by one, in their order: the damage that one of them has met is not the others'.
+async fn execute_alone<B: Backend>(
+    backend: &mut B,
+    submissions: Vec<Submission>,
+    notifier: &Notifier,
+    metrics: &WriteMetrics,
+) {
+    for submission in submissions {
+        let executed = Box::pin(execute(backend, &mut vec![submission], notifier, metrics)).await;
+        if let Err(error) = executed {
+            error!(%error, "a write failed");
+        }
+    }
 }
 
 /// Notes that the sampled calls of a group no longer wait. The time, if there are any.

@@ -10,16 +10,24 @@ SELECT k_app, k_user, k_incarnation, 0, array_agg(k_name), array_agg(k_value), a
 FROM unnest($1, $2, $3, $4, $5) AS k (k_app, k_user, k_incarnation, k_name, k_value)
 GROUP BY k_app, k_user, k_incarnation";
 
-/// The state as it is now.
+/// The state as it is now. Where the last snapshot has far more names than the state, those of removed keys, the next has to wait: at
+/// most 256 bytes of them for each version.
 const INSERT_SNAPSHOTS: &str = "
 INSERT INTO snapshot
 SELECT k_app, k_user, k_incarnation, k_version,
     coalesce(array_agg(s.name) FILTER (WHERE s.name IS NOT NULL), '{}'),
     coalesce(array_agg(s.value) FILTER (WHERE s.name IS NOT NULL), '{}'),
     coalesce(array_agg(s.version) FILTER (WHERE s.name IS NOT NULL), '{}')
-FROM unnest($1, $2, $3, $4) AS k (k_app, k_user, k_incarnation, k_version)
+FROM unnest($1, $2, $3, $4, $5) AS k (k_app, k_user, k_incarnation, k_version, k_bytes)
+LEFT JOIN LATERAL (
+    SELECT t.version AS last_version, pg_column_size(t.key_names) AS last_bytes FROM snapshot t
+    WHERE t.app_name = k_app AND t.user_id = k_user AND t.incarnation = k_incarnation
+    ORDER BY t.version DESC LIMIT 1
+) AS last ON TRUE
 LEFT JOIN state s
     ON s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation
+WHERE last_version IS NULL OR last_bytes <= greatest(4096, k_bytes)
+    OR k_version - last_version >= greatest(4096, last_bytes / 256)
 GROUP BY k_app, k_user, k_incarnation, k_version";
 
 /// The changes since the newest snapshot of a fork are unknown. So the next one is due as early as it may be.
@@ -53,6 +61,7 @@ pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
         Columns::new(INSERT_SNAPSHOTS)
             .nodes(due.iter().map(|it| &it.node))
             .numbers(due.iter().map(|it| it.change.version))
+            .numbers(due.iter().map(|it| it.change.state_bytes as u64))
     };
     (!due.is_empty()).then(statement)
 }

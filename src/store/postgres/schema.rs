@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS meta (
 )";
 
 const TABLES: &str = r#"
--- Applications (their user is '') and users. `changed_bytes` is what changed since the newest snapshot, `snapshot_version`.
+-- Applications (their user is '') and users. `changed_bytes` is what changed since `snapshot_version`, when a snapshot was last due.
 CREATE TABLE scope (
     app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
     version BIGINT NOT NULL, state_bytes BIGINT NOT NULL,

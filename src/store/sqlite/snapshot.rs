@@ -10,11 +10,15 @@ use super::{connection::Tables, log::Log, prelude::*, row};
 /// Versions between two snapshots: as many changes a read of the past goes through at most, for a small state.
 pub(super) const SNAPSHOT_STEP: Version = 64;
 
-/// Bytes of state above which a snapshot has to be worth its size: the changes since the last one weigh an eighth of it.
-const LARGE_STATE_BYTES: usize = 4096;
+/// Bytes of a snapshot above which it has to be worth its size: the changes since the last one weigh an eighth of it.
+const LARGE_BYTES: usize = 4096;
 
 /// Versions after which a snapshot is taken in any case, so that a read of the past goes through at most as many changes.
 const SNAPSHOT_VERSIONS_MAX: Version = 4096;
+
+/// Bytes of a snapshot for each version since the last one. One with more than a mebibyte, for the names of very many removed keys, waits
+/// longer for that.
+const BYTES_PER_VERSION: u64 = 256;
 
 /// Keys as of a version, by name without prefix; `None`: removed by that version.
 pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
@@ -64,21 +68,33 @@ impl Tables {
         if version / SNAPSHOT_STEP == before / SNAPSHOT_STEP {
             return Ok(());
         }
-        if state_bytes > LARGE_STATE_BYTES {
-            let last = "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
-                ORDER BY version DESC LIMIT 1";
-            let last = self.one(last, [log.node], |row| row.try_into())?;
-            let (since, bytes): (Version, usize) = last.unwrap_or((0, state_bytes));
+        let last = "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
+            ORDER BY version DESC LIMIT 1";
+        let last = self.one(last, [log.node], |row| row.try_into())?;
+        let (since, bytes): (Version, usize) = last.unwrap_or((0, 0));
+        // Removed keys count as well, which a state does not have.
+        let bytes = bytes.max(state_bytes);
+        let versions = version - since;
+        if versions >= SNAPSHOT_VERSIONS_MAX {
+            if versions < bytes as u64 / BYTES_PER_VERSION {
+                return Ok(());
+            }
+        } else if bytes > LARGE_BYTES {
             let columns = format!(
                 "{}, coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)",
                 log.version()
             );
             let mut changed = 0;
-            self.each_row(log, &columns, (since, version), false, |row| {
+            let read = self.each_row(log, &columns, (since, version), false, |row| {
                 changed += row.get::<_, usize>(1)?;
                 Ok(true)
-            })?;
-            if changed < bytes.max(state_bytes) / 8 && version - since < SNAPSHOT_VERSIONS_MAX {
+            });
+            match read {
+                // The reads that meet the damage tell of it. A write does without the snapshot.
+                Err(Error::Damaged(..)) => return Ok(()),
+                read => read?,
+            };
+            if changed < bytes / 8 {
                 return Ok(());
             }
         }

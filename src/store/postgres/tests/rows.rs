@@ -73,6 +73,29 @@ async fn snapshots_are_taken_at_creation_and_every_64_versions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_of_removed_keys_make_snapshots_rare() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    commit_one(&fixture, writer, Request::Create(creation("s"))).await.unwrap();
+    // Names that cannot be compressed.
+    const PRIME: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    let name = |number: u64| format!("{:032x}", u128::from(number).wrapping_mul(PRIME));
+    let job = |number: u64| {
+        let mut delta = delta(&[(&name(number), "1")]);
+        delta.remove.extend((number > 1).then(|| key(&name(number - 1))));
+        Request::Append(append("s", &number.to_string(), delta))
+    };
+    for step in 0..67 {
+        let requests = (1..=64).map(|number| job(step * 64 + number));
+        commit(&fixture, writer, requests.collect()).await;
+    }
+    // The second is the first with more than 4,096 bytes of names: 4,096 versions pass until the next.
+    let taken = "SELECT count(*) FROM snapshot WHERE version IN (64, 128, 4224)";
+    assert_eq!(fixture.count(taken).await, 3);
+    assert_eq!(fixture.count("SELECT count(*) FROM snapshot").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_state_has_empty_snapshots() {
     let Some(fixture) = Fixture::new().await else { return };
     let writer = &mut fixture.writer();

@@ -187,6 +187,32 @@ async fn a_large_state_has_snapshots_that_are_worth_their_size() {
     }
 }
 
+/// The state stays small, and its snapshots grow with the names of removed keys: all of them together have some times the bytes of the
+/// last one, however many there are.
+#[tokio::test]
+async fn snapshots_of_removed_keys_are_worth_their_size() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    let job = |number: u64| {
+        let mut delta = delta(&[(&format!("job-{number:04}"), "1")]);
+        delta.remove.extend((number > 1).then(|| key(&format!("job-{:04}", number - 1))));
+        event_of(&number.to_string(), delta)
+    };
+    let steps = 100;
+    for step in 0..steps {
+        let events = (1..=SNAPSHOT_STEP).map(|number| job(step * SNAPSHOT_STEP + number));
+        fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    }
+    let bytes =
+        |of: &str| fixture.count(&format!("SELECT {of}(octet_length(state)) FROM snapshot"));
+    let (all, last) = (bytes("sum"), bytes("max"));
+    assert!(last > 20 * 4800 && all < 15 * last, "{all} {last}");
+    for number in [1, 64, 65, 2000, 4097, steps * SNAPSHOT_STEP] {
+        let expected = format!("job-{number:04}=1@{number}");
+        assert_eq!(fixture.state("s", Some(number)).await, [expected]);
+    }
+}
+
 #[tokio::test]
 async fn a_refused_batch_leaves_nothing_in_memory_either() {
     let fixture = Fixture::new().await;

@@ -28,7 +28,8 @@ async fn filled() -> Fixture {
         fixture.store().append(&call(), batch("s", events)).await.unwrap();
     }
     for number in 1..=5 {
-        fixture.append("t", &format!("t-{number}"), &[("k", "1"), ("app:t", "1")]).await;
+        let set = [("k", "1"), ("app:t", "1"), ("says \"hi\"\t", "1")];
+        fixture.append("t", &format!("t-{number}"), &set).await;
     }
     fixture.store().rewind_session(&call(), rewind("t", 2)).await.unwrap();
     fixture.store().fork_session(&call(), fork_of("s", "f", Some(700))).await.unwrap();
@@ -299,6 +300,36 @@ async fn a_write_that_meets_damage_costs_no_other_write() {
     assert_eq!(sequence(&answers[0]), Ok(1));
     assert_eq!(sequence(&answers[1]), Err(Error::damaged(Damage::Row, "any")));
     assert_eq!(sequence(&answers[2]), Ok(1), "a replay");
+    // Found when the change is applied.
+    let broken = "UPDATE session SET labels = NULL, unindexed = '{' WHERE session_id = 's'";
+    assert_eq!(direct.connection.execute(broken, ()).unwrap(), 1);
+    let mut writer = direct.writer();
+    let deletion = Request::Delete(address("s"));
+    let append = |id| Request::Append(one("t", id, &[("k", "3")]));
+    let answers = execute(&mut writer, vec![append("3"), deletion, append("4")]).0;
+    assert_eq!(sequence(&answers[0]), Ok(2));
+    assert_eq!(answers[1].clone().err(), Some(Error::damaged(Damage::Row, "any")));
+    assert_eq!(sequence(&answers[2]), Ok(3));
+}
+
+#[tokio::test]
+async fn a_hole_in_the_log_costs_a_snapshot_and_no_write() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    let large = format!("\"{}\"", "x".repeat(5000));
+    fixture.append("s", "0", &[("app:large", &large)]).await;
+    let append = async |number: u64| {
+        fixture.append("s", &number.to_string(), &[("app:k", "1")]).await.info.last_sequence
+    };
+    for number in 1..62 {
+        append(number).await;
+    }
+    assert_eq!(fixture.tables().execute("DELETE FROM scope_log WHERE version = 30", ()), Ok(1));
+    for number in 62..130 {
+        assert_eq!(append(number).await, number + 1);
+    }
+    let of_application = "SELECT count(*) FROM snapshot WHERE node IN (SELECT id FROM scope)";
+    assert_eq!(fixture.count(of_application), 0);
 }
 
 #[tokio::test]

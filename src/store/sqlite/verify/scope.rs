@@ -11,6 +11,7 @@ use super::{
     },
     report::{Check, Part, Place, Report},
 };
+use crate::commit::entry_bytes;
 
 /// Every session: its events, their ids and bodies, and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
@@ -157,7 +158,7 @@ impl Subject {
         let mut wrong = Vec::new();
         tables.each(sql, [self.log.node], |row| {
             let (name, value, version): (Box<str>, Option<Json>, Version) = row.try_into()?;
-            bytes += value.as_ref().map_or(0, |value| name.len() + value.len());
+            bytes += value.as_ref().map_or(0, |value| entry_bytes(&name, value));
             if expected.remove(&name) != Some((value, version)) {
                 wrong.push(name);
             }
