@@ -130,6 +130,9 @@ impl Invocations {
         now: Time,
     ) -> Result<Held, Error> {
         let (id, mut table) = ((incarnation, invocation.clone()), lock(&self.table));
+        if table.get(&id).is_some_and(|entry| self.is_idle(entry, now)) {
+            table.remove(&id);
+        }
         if table.len() >= self.max_count && !table.contains_key(&id) {
             self.drop_idle(&mut table, now);
             if table.len() >= self.max_count {

@@ -159,8 +159,8 @@ impl Engine {
 
     /// Removes what has expired by now, piece by piece, with most of the time in between left to writes.
     pub async fn sweep(&self) -> Result<(), Error> {
-        self.invocations.sweep(self.now());
         loop {
+            self.invocations.sweep(self.now());
             let began = instant();
             if !self.store.sweep().await? {
                 return Ok(());
