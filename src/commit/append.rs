@@ -41,6 +41,7 @@ pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Ref
         answers: Vec::with_capacity(events.len()),
         accepted: IndexMap::default(),
         bytes: 0,
+        written: 0,
         trace_id: tx.trace_id,
     };
     let stored = events.iter().map(|event| tx.loaded.event(incarnation, &event.event_id));
@@ -72,6 +73,8 @@ struct Batch<'l> {
     accepted: IndexMap<EventId, EventRow, DefaultHashBuilder>,
     /// Bytes of bodies and resolved deltas. Replays count as well, because they are answered whole.
     bytes: usize,
+    /// Bytes that operations have written.
+    written: usize,
     trace_id: Option<TraceId>,
 }
 
@@ -99,7 +102,7 @@ impl Batch<'_> {
         let source = Source { key: key.clone(), incarnation: *incarnation, sequence };
         let author = &event.author;
         let stamp = Stamp { commit_time: self.commit_time, author, source: Some(source) };
-        let results = self.overlay.resolve(&event.delta, &event.field)?;
+        let results = self.overlay.resolve(&event.delta, &event.field, &mut self.written)?;
         let (changes, bytes) = (changes(results.iter()), results_bytes(&results));
         self.overlay.put(results, sequence, &stamp)?;
         self.count(event.body.as_ref(), bytes)?;
@@ -244,7 +247,7 @@ pub fn update_state(
         return Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: true });
     }
     overlay.check(precondition, scope.kind())?;
-    let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"))?;
+    let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"), &mut 0)?;
     overlay.put(results, 0, &Stamp { commit_time: tx.loaded.now, author, source: None })?;
     tx.merge(overlay.changes, scope, None);
     if let Some(request) = request {

@@ -125,6 +125,9 @@ impl Loaded {
             SessionRef::Full(key) => return self.session(key),
             SessionRef::Bare(id, sight) => (id, sight),
         };
+        if sight.is_blind() {
+            Err(Error::not_found_bare(id))?;
+        }
         let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
         let seen = keys.iter().filter(|key| key.is_seen(sight));
         let found = only_live(id, seen.filter_map(|key| self.live(key)))?;

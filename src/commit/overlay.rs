@@ -56,10 +56,15 @@ impl<'l> Overlay<'l> {
         ScopeVersions { application: application.version, user: user.version }
     }
 
-    /// Computes what keys become by a delta.
-    pub fn resolve(&self, delta: &Delta, field: &FieldPath) -> Result<Vec<KeyResult>, Refusal> {
+    /// Computes what keys become by a delta, as [`Delta::resolve`] does.
+    pub fn resolve(
+        &self,
+        delta: &Delta,
+        field: &FieldPath,
+        written: &mut usize,
+    ) -> Result<Vec<KeyResult>, Refusal> {
         self.require(delta.keys())?;
-        Ok(delta.resolve(field, |key| Some(self.get(key)?.0))?)
+        Ok(delta.resolve(field, written, |key| Some(self.get(key)?.0))?)
     }
 
     /// Applies what keys became. The version of a wider scope rises by one if one of its keys is among them; that of the session

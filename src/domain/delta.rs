@@ -10,7 +10,7 @@ use super::{
         Amount, Json, JsonType, fingerprint, increment, list_append, merge_patch, object_text,
         same_tokens, text_bytes,
     },
-    limits::{DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
+    limits::{BATCH_OPERATION_BYTES, DELTA_BYTES, OPERATION_BYTES, VALUE_BYTES},
     scope::{Scope, StateKey},
 };
 
@@ -107,11 +107,12 @@ impl Delta {
 
     /// Computes what each key becomes, given what it is, and reports every violation.
     ///
-    /// `field` is the path of this delta in the request. A key that ends as it was without having been set (removed where it was
+    /// `field` is the path of this delta in the request, and `written` the bytes that operations of its request have written. A key that ends as it was without having been set (removed where it was
     /// absent, a default that was not needed, a sum with zero) is not in the result. A key that was set is, also to an equal value.
     pub fn resolve<'s>(
         &self,
         field: &FieldPath,
+        written: &mut usize,
         current: impl Fn(&StateKey) -> Option<&'s Json>,
     ) -> Result<Vec<KeyResult>, Error> {
         if self.remove.is_empty() && self.operations.is_empty() {
@@ -133,14 +134,17 @@ impl Delta {
             // Even after a set in this delta, the removal is a change only if the store has the key.
             keys.insert(key, (None, current(key).is_some()));
         }
-        let (mut violations, mut written) = (Vec::new(), 0);
+        let (mut violations, began) = (Vec::new(), *written);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
-            if written > OPERATION_BYTES {
+            let limits = [
+                (*written - began, OPERATION_BYTES, Reason::ValueTooLarge, "operations"),
+                (*written, BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"),
+            ];
+            if let Some((_, limit, reason, what)) = limits.into_iter().find(|it| it.0 > it.1) {
                 let message = format!(
-                    "The operations write more than {OPERATION_BYTES} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
+                    "The {what} write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
                 );
-                let fault = Violation::new(operations, Reason::ValueTooLarge, message);
-                violations.push(fault.with("limit", OPERATION_BYTES));
+                violations.push(Violation::new(operations, reason, message).with("limit", limit));
                 break;
             }
             let (before, _) = keys.entry(key).or_insert_with(|| (current(key).cloned(), false));
@@ -164,7 +168,7 @@ impl Delta {
                 continue;
             };
             let bytes = after.len();
-            written += bytes;
+            *written += bytes;
             if before.is_some_and(|before| same_tokens(before, &after)) {
                 continue;
             }

@@ -206,6 +206,16 @@ impl Sight {
         matches!(self.permissions, Permissions::Everything)
     }
 
+    /// Whether no session is seen, whoever's it is.
+    pub fn is_blind(&self) -> bool {
+        match &self.permissions {
+            Permissions::Everything => false,
+            Permissions::Listed(listed) => {
+                !listed.permissions.iter().any(|it| it.rights.has(Right::Read))
+            }
+        }
+    }
+
     /// Whether sessions of a user are seen.
     pub fn sees(&self, app: &AppName, user: &UserId) -> bool {
         self.permissions.allow(Right::Read, app, Some(user))

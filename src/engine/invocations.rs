@@ -9,11 +9,29 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::prelude::*;
 use crate::{
-    domain::{delta::Delta, json::Json},
+    domain::{
+        delta::{Delta, KeyResult},
+        json::Json,
+    },
     metrics::{GaugeShare, WatchMetrics},
 };
 
-type Values = BTreeMap<StateKey, Json>;
+/// Keys with their values, and the bytes of all together.
+#[derive(Clone, Default)]
+struct Values {
+    entries: BTreeMap<StateKey, Json>,
+    bytes: usize,
+}
+
+impl Values {
+    /// What the bytes become with these results.
+    fn bytes_with(&self, results: &[KeyResult]) -> usize {
+        let of = |key, value: Option<&Json>| value.map_or(0, |value| bytes(key, value));
+        results.iter().fold(self.bytes, |sum, (key, value)| {
+            sum + of(key, value.as_ref()) - of(key, self.entries.get(key))
+        })
+    }
+}
 
 /// One invocation's keys, and its part of the gauges.
 struct Invocation {
@@ -24,7 +42,7 @@ struct Invocation {
 
 impl Invocation {
     fn set(&mut self, values: Values) {
-        self.bytes.set(values.iter().map(|(key, value)| bytes(key, value)).sum());
+        self.bytes.set(values.bytes);
         self.values = values;
     }
 }
@@ -66,7 +84,7 @@ impl Invocations {
     fn empty(&self) -> Held {
         let bytes = GaugeShare::new(&self.metrics.temp_bytes, 0);
         let count = GaugeShare::new(&self.metrics.temp_invocations, 1);
-        Arc::new(AsyncMutex::new(Invocation { values: Values::new(), bytes, _count: count }))
+        Arc::new(AsyncMutex::new(Invocation { values: Values::default(), bytes, _count: count }))
     }
 
     /// Appends events whose deltas also change `temp:` keys: what cannot be done in memory refuses the append, and what the store
@@ -163,7 +181,8 @@ impl Invocations {
             Arc::clone(values)
         };
         let values = values.lock().await;
-        let entries = values.values.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let entries = values.values.entries.iter();
+        let entries = entries.map(|(key, value)| (key.clone(), value.clone()));
         state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
@@ -195,11 +214,11 @@ fn apply(
     limit: usize,
     is_new: impl Fn(usize) -> bool,
 ) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
-    let (mut all, mut faults) = (BTreeMap::new(), Vec::new());
+    let (mut all, mut faults, mut written) = (BTreeMap::new(), Vec::new(), 0);
     for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
         let Some(held) = locks.get(invocation) else { continue };
         let values = all.entry(invocation.clone()).or_insert_with(|| held.values.clone());
-        if let Err(fault) = change(values, delta, field, limit) {
+        if let Err(fault) = change(values, delta, field, limit, &mut written) {
             faults.push((*at, fault));
         }
     }
@@ -212,21 +231,18 @@ fn change(
     delta: &Delta,
     field: &FieldPath,
     limit: usize,
+    written: &mut usize,
 ) -> Result<(), Error> {
-    let results = delta.resolve(field, |key| values.get(key))?;
-    let bytes_of =
-        |key: &StateKey, value: Option<&Json>| value.map_or(0, |value| bytes(key, value));
-    let before: usize = values.iter().map(|(key, value)| bytes(key, value)).sum();
-    let after = results.iter().fold(before, |sum, (key, value)| {
-        sum + bytes_of(key, value.as_ref()) - bytes_of(key, values.get(key))
-    });
-    if after > limit && after > before {
+    let results = delta.resolve(field, written, |key| values.entries.get(key))?;
+    let after = values.bytes_with(&results);
+    if after > limit && after > values.bytes {
         return Err(Error::InvocationTooLarge(limit));
     }
+    values.bytes = after;
     for (key, value) in results {
         match value {
-            Some(value) => values.insert(key, value),
-            None => values.remove(&key),
+            Some(value) => values.entries.insert(key, value),
+            None => values.entries.remove(&key),
         };
     }
     Ok(())
@@ -242,7 +258,7 @@ fn refuse(append: &mut Append, at: usize, fault: Error) {
 /// Gives back the places of invocations that hold nothing, as after a refusal.
 fn forget_empty(table: &mut Table, incarnation: Incarnation, locks: Locks) {
     for (invocation, values) in locks {
-        let is_empty = values.values.is_empty();
+        let is_empty = values.values.entries.is_empty();
         drop(values);
         let id = (incarnation, invocation);
         // Another call that holds it is about to fill it, and no call can take hold of it while the table is locked.

@@ -74,6 +74,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     invocations: Invocations,
     watches: Arc<Semaphore>,
+    watch_reads: Semaphore,
     lags: Arc<Lags>,
     metrics: Arc<Metrics>,
     /// Cancelled by [`Engine::drain`].
@@ -111,6 +112,7 @@ impl Engine {
                 of_invocations,
             ),
             watches: Arc::new(Semaphore::new(watches)),
+            watch_reads: Semaphore::new(watch::WATCH_READS),
             lags: Lags::measured(&metrics),
             metrics,
             draining: CancellationToken::new(),

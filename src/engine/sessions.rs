@@ -1,6 +1,6 @@
 //! The life of sessions, and state without events: reading it, changing it, its history, and templates.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -119,6 +119,7 @@ impl Engine {
         if let Some(info) = view.info {
             self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
             if let Some(only) = only {
+                let only: HashSet<StateKey> = only.into_iter().collect();
                 state.0.retain(|entry| only.contains(&entry.key));
             }
         }

@@ -31,6 +31,9 @@ const PAGE_ITEMS: usize = 100;
 /// Bytes of items that a watch reads at once, for the same reason.
 const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 
+/// Reads of watches at the same time. A change of an application wakes every watch in it, and the queue of reads is for others as well.
+pub(super) const WATCH_READS: usize = 256;
+
 /// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
@@ -254,8 +257,17 @@ impl Watch {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
-        let page = match self.engine.store.read_changes(&self.context, self.query()).await {
+        let page = {
+            let _turn = self.engine.watch_reads.acquire().await.map_err(Error::internal)?;
+            self.engine.store.read_changes(&self.context, self.query()).await
+        };
+        let page = match page {
             Err(Error::SessionNotFound(_)) => return Ok(false),
+            // What there is to read does not go away. Not all watches come back together.
+            Err(Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: millis }) => {
+                sleep(Duration::from_millis(fastrand::u64(millis..=2 * millis))).await;
+                return Ok(true);
+            }
             page => page?,
         };
         self.complete = page.complete;

@@ -15,7 +15,7 @@ use crate::{
     make::{
         app_scope, append, append_all, check, checking, create, event, get, increment, list_append,
         merge_patch, operating, operations, plain, remove, saying, session_scope, set,
-        set_if_absent, set_struct, setting, structure, update, user_scope,
+        set_if_absent, set_struct, setting, setting_in, structure, update, user_scope,
     },
     pages::{KIB, large},
     read::HasState,
@@ -33,6 +33,7 @@ on_each_store! {
     a_batch_has_at_most_1000_events
     a_batch_has_at_most_three_mib
     a_batch_resolves_to_at_most_three_mib
+    the_operations_of_a_batch_write_at_most_sixteen_mib
     lists_in_a_request_have_at_most_1000_items
     a_message_has_at_most_four_mib
 }
@@ -294,6 +295,27 @@ async fn a_batch_resolves_to_at_most_three_mib(service: &Service) {
     let read = service.get_session(get("s1")).await.unwrap();
     assert_eq!(read.session.as_ref().unwrap().last_sequence, 12, "all or none");
     assert_eq!(read.state()["list"].as_array().unwrap().len(), 13);
+}
+
+async fn the_operations_of_a_batch_write_at_most_sixteen_mib(service: &Service) {
+    let state = format!("{{\"list\":[{}]}}", large(250 * KIB));
+    service.create_session(create("s1", &state)).await.unwrap();
+    // Each copies the list, and changes nothing.
+    let batch = |count, turn: &str, key: &str| {
+        let event = Event { invocation_id: turn.into(), ..operating(list_append(key, "[]", 0)) };
+        append_all("s1", vec![event; count])
+    };
+    service.append_events(batch(66, "", "list")).await.unwrap();
+    let status = refused(service.append_events(batch(68, "", "list")).await, Reason::BatchTooLarge);
+    assert_eq!(detail(&status, "limit"), "16777216");
+    let read = service.get_session(get("s1")).await.unwrap();
+    assert_eq!(read.session.unwrap().last_sequence, 66, "all or none");
+    // The same for keys of an invocation.
+    let delta = format!("{{\"temp:list\":[{}]}}", large(250 * KIB));
+    service.append_event(append("s1", setting_in("turn", &delta))).await.unwrap();
+    service.append_events(batch(66, "turn", "temp:list")).await.unwrap();
+    let result = service.append_events(batch(68, "turn", "temp:list")).await;
+    refused(result, Reason::BatchTooLarge);
 }
 
 async fn lists_in_a_request_have_at_most_1000_items(service: &Service) {

@@ -12,7 +12,7 @@ fn json(text: &str) -> Json {
 
 fn resolve(delta: &Delta, state: &[(&str, &str)]) -> Result<Vec<(String, Option<String>)>, Error> {
     let state: Vec<(&str, Json)> = state.iter().map(|(name, value)| (*name, json(value))).collect();
-    let results = delta.resolve(&FieldPath::from("delta"), |key| {
+    let results = delta.resolve(&FieldPath::from("delta"), &mut 0, |key| {
         let found = state.iter().find(|(name, _)| *name == key.as_str());
         found.map(|(_, value)| value)
     })?;

@@ -115,6 +115,9 @@ async fn an_hour_without_use_ends_an_invocation_and_use_prolongs_it() {
     }
     world.clock.forward(3600);
     assert_eq!(world.state(&session, Some("turn")).await, "{}");
+    // An append finds nothing of it either.
+    world.append(&session, Some("turn"), add("temp:n")).await.unwrap();
+    assert_eq!(world.state(&session, Some("turn")).await, r#"{"temp:n":1}"#);
 }
 
 #[tokio::test]

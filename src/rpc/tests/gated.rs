@@ -1,6 +1,9 @@
 //! A store that holds appends back until the test lets them pass, and records the order of their arrival.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, watch};
@@ -9,7 +12,7 @@ use super::memory;
 use crate::{
     commit::{Answer, Request},
     domain::{
-        error::Error,
+        error::{Bounded, Error},
         id::{AppName, UserId},
         token::StoreId,
     },
@@ -26,6 +29,8 @@ pub struct GatedStore {
     gate: Semaphore,
     came: Mutex<Vec<String>>,
     came_changed: tokio::sync::Notify,
+    /// Reads of watches that are refused, as where the queue of reads is full.
+    pub busy: AtomicU64,
 }
 
 impl GatedStore {
@@ -36,6 +41,7 @@ impl GatedStore {
             gate: Semaphore::new(0),
             came: Mutex::default(),
             came_changed: tokio::sync::Notify::new(),
+            busy: AtomicU64::new(0),
         }
     }
 
@@ -118,6 +124,10 @@ impl Store for GatedStore {
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
+        let busy = |left: u64| left.checked_sub(1);
+        if self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, busy).is_ok() {
+            return Err(Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: 200 });
+        }
         self.inner.read_changes(query).await
     }
 

@@ -1,16 +1,18 @@
 //! Watches over a socket.
 
+use std::sync::{Arc, atomic::Ordering};
+
 use tokio_stream::StreamExt;
 use tonic::{Code, Streaming};
 use tonic_types::StatusExt;
 
-use super::{Server, key, refusal, server};
+use super::{Server, gated::GatedStore, key, refusal, serve, server};
 use crate::{
     proto::v1::{
         JsonForm, Scope, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
         watch_response::Kind,
     },
-    rpc::status::outline,
+    rpc::{BareIds, status::outline},
 };
 
 fn scope(session: &str) -> Option<Scope> {
@@ -99,4 +101,19 @@ async fn a_watch_that_cannot_begin_is_refused_by_the_call() {
     let bad = WatchRequest { scope: scope("s"), cursor, ..Default::default() };
     let refused = server.watches().watch(bad).await;
     assert_eq!(refusal(refused), (Code::InvalidArgument, "BAD_CURSOR".into()));
+}
+
+#[tokio::test]
+async fn a_watch_waits_while_the_queue_of_reads_is_full() {
+    let store = Arc::new(GatedStore::new());
+    store.open(1);
+    let server = serve(store.clone(), BareIds::Allowed).await;
+    let session = server.create("s", "{}").await;
+    let start = WatchStart::Now.into();
+    let mut stream = watch(&server, WatchRequest { start, ..Default::default() }).await;
+    assert!(matches!(next(&mut stream).await.0, Kind::CaughtUp(_)));
+    store.busy.store(2, Ordering::SeqCst);
+    server.append(&session, "e1", "{}").await;
+    assert_eq!(sequence(&next(&mut stream).await.0), 1);
+    assert_eq!(store.busy.load(Ordering::SeqCst), 0);
 }

@@ -32,7 +32,10 @@ pub(super) async fn look_up(
 ) -> Result<(Bare, Vec<SessionKey>)> {
     let mut bare = Bare::default();
     for needs in needs {
-        if let Some(Address::Bare(id, _)) = needs.address {
+        // Nobody without rights may have all sessions of this id read.
+        if let Some(Address::Bare(id, sight)) = needs.address
+            && !sight.is_blind()
+        {
             bare.entry(id.clone()).or_default();
         }
     }

@@ -23,6 +23,7 @@ impl Reader<'_> {
     async fn live_session(&self, session: &SessionRef) -> Result<Found, Error> {
         match session {
             SessionRef::Full(key) => self.live(key).await,
+            SessionRef::Bare(id, sight) if sight.is_blind() => Err(Error::not_found_bare(id)),
             SessionRef::Bare(id, sight) => {
                 let live = self.live_with(id, sight).await?.into_iter();
                 only_live(id, live.filter(|found| found.info.key.is_seen(sight)))

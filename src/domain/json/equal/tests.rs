@@ -13,6 +13,17 @@ fn check(a: &str, b: &str, equal: bool) {
 }
 
 #[test]
+fn whole_doubles_have_the_digits_that_the_formatter_writes() {
+    for double in [0.0, -0.0, 1.0, -7.0, 4e18, 4611686018427387904.0, 1e19, -1e23, 1e27, f64::MAX] {
+        assert_eq!(whole_digits(double), format!("{:.0}", double + 0.0));
+    }
+    proptest!(|(mantissa in any::<i64>(), exponent in 0..=971)| {
+        let double = (mantissa >> 11) as f64 * 2_f64.powi(exponent);
+        prop_assert_eq!(whole_digits(double), format!("{:.0}", double + 0.0));
+    });
+}
+
+#[test]
 fn numbers_are_compared_by_value() {
     for (a, b) in [
         ("1", "1.0"),

@@ -74,15 +74,7 @@ fn list_value(list: ListValue) -> Value {
 
 /// The operand of an operation.
 pub fn operand<F: Forms>(at: At<'_>, form: Option<F>) -> Decoded<Json> {
-    let json = form.ok_or_else(|| at.unset(F::FIELDS))?.json(at, VALUE)?;
-    // It becomes the value of a key, and an object of keys nests as deep as its values and one level more.
-    let brackets = json.as_str().bytes().filter(|byte| b"[{".contains(byte)).count();
-    if brackets < MAX_NESTING || Json::object(format!("{{\"\":{json}}}")).is_ok() {
-        return Ok(json);
-    }
-    let levels = MAX_NESTING - 1;
-    let message = format!("The value is nested more than {levels} levels deep.");
-    Err(at.fault(Reason::BadJson, message, &[("limit", &levels)]))
+    form.ok_or_else(|| at.unset(F::FIELDS))?.json(at, VALUE)
 }
 
 /// State keys and their values.

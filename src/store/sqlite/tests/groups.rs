@@ -1,6 +1,7 @@
 //! Several requests in one transaction: each sees what those before it did.
 
 use super::*;
+use crate::domain::permission::{Listed, Permissions, Right};
 
 fn direct() -> (TempDir, DirectWriter) {
     let folder = TempDir::new().unwrap();
@@ -67,6 +68,29 @@ fn an_update_without_a_session_keeps_the_version_of_the_application() {
         let expected = [format!("app:k=1@{version}"), format!("user:k=1@{version}")];
         assert_eq!(shown(&updated.state), expected);
     }
+}
+
+#[test]
+fn a_bare_id_of_a_caller_without_rights_is_not_looked_up() {
+    let (_folder, direct) = direct();
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let nothing = Listed { principal: "jwt:nobody".to_owned(), permissions: Vec::new() };
+    let nothing = Permissions::Listed(Arc::new(nothing));
+    let with = |permissions, id: &str| {
+        let sight = Sight::new(permissions, Right::Write, false);
+        let session = SessionRef::Bare(SessionId::new("s").unwrap(), sight);
+        Request::Append(Append { session, ..one("s", id, &[]) })
+    };
+    let id = SessionId::new("s").unwrap();
+    let group = vec![with(nothing.clone(), "1")];
+    assert_eq!(sequence(&execute(&mut writer, group).0[0]), Err(Error::not_found_bare(&id)));
+    assert!(writer.loaded.bare.is_empty());
+    // The others of the group find it.
+    let group = vec![with(nothing, "1"), with(Permissions::Everything, "2")];
+    let answers = execute(&mut writer, group).0;
+    assert_eq!(sequence(&answers[0]), Err(Error::not_found_bare(&id)));
+    assert_eq!(sequence(&answers[1]), Ok(1));
 }
 
 #[test]
