@@ -16,8 +16,8 @@ use crate::{
 /// `ErrorInfo.metadata["what"]` of OVERLOADED if the server's table of invocations with `temp:` keys is full.
 const TEMP_INVOCATIONS: &str = "temp_invocations";
 
-/// Appends one event. The server bounds how many invocations have `temp:` keys, which are a convenience. The event is not, so it
-/// is then appended without them.
+/// Appends one event. The server bounds how large `temp:` keys are and how many invocations have them. They are a convenience, and
+/// the event is not, so it is then appended without them.
 pub(crate) async fn append(
     caller: &Caller,
     key: SessionKey,
@@ -37,20 +37,21 @@ pub(crate) async fn append_request(
         Ok(response) => return Ok(response),
         Err(refusal) => refusal,
     };
+    let is_too_large = may_be_temp_too_large(&refusal);
     // An event that was stored without its `temp:` keys looks like another one when it is appended again with them.
-    let without_temp = is_temp_full(&refusal) || refusal.is("EVENT_ID_REUSED");
+    let without_temp = is_too_large || is_temp_full(&refusal) || refusal.is("EVENT_ID_REUSED");
     if !without_temp || !request.event.as_mut().map_or(Ok(false), drop_temp)? {
         return Err(refusal.into());
     }
     match send(caller, &request).await {
         Ok(response) => {
-            tracing::warn!(
-                "event stored without its temp: keys, sessiond holds too many invocations"
-            );
+            let refusal = refusal.status.message();
+            tracing::warn!(refusal, "event stored without its temp: keys");
             Ok(response)
         }
-        // The stored event is another one with or without the keys: the first refusal names the event as it was passed.
-        Err(failure) if failure.is("EVENT_ID_REUSED") => Err(refusal.into()),
+        // The stored event is another one with or without the keys: the first refusal names the event as it was passed. One that
+        // is too large can never be stored, so there the second refusal is the one to mend.
+        Err(failure) if failure.is("EVENT_ID_REUSED") && !is_too_large => Err(refusal.into()),
         Err(failure) => Err(failure.into()),
     }
 }
@@ -68,6 +69,18 @@ fn is_temp_full(failure: &Failure) -> bool {
     failure.info().is_some_and(|info| {
         info.reason == "OVERLOADED"
             && info.metadata.get("what").is_some_and(|what| what == TEMP_INVOCATIONS)
+    })
+}
+
+/// Whether `temp:` keys may be what is too large. The server names the key only if an operation made its value too large.
+fn may_be_temp_too_large(failure: &Failure) -> bool {
+    failure.info().is_some_and(|info| match info.reason.as_str() {
+        "STATE_TOO_LARGE" => info.metadata.get("scope").is_some_and(|scope| scope == "invocation"),
+        "VALUE_TOO_LARGE" => {
+            info.metadata.get("key").is_none_or(|key| key.starts_with(KEY_PREFIX_TEMP))
+        }
+        "MESSAGE_TOO_LARGE" => true,
+        _ => false,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, mem, sync::LazyLock};
 
-use adk_core::{Event, EventActions, Result};
+use adk_core::{Event, EventActions, Part, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{
@@ -138,7 +138,37 @@ fn parse(text: &str, time: DateTime<Utc>) -> Option<Event> {
     }
     let actions = complete(body.get("actions").copied())?;
     body.insert("actions", &actions);
+    let content = body.get("content").and_then(|content| with_thoughts(content));
+    if let Some(content) = &content {
+        body.insert("content", content);
+    }
     Event::deserialize(MapDeserializer::new(body.into_iter())).ok()
+}
+
+/// Content of ADK in other languages with its thoughts in the form of ADK for Rust, which would read them as ordinary text. None if
+/// there are no thoughts in it.
+fn with_thoughts(content: &RawValue) -> Option<Box<RawValue>> {
+    if !content.get().contains(r#""thought""#) {
+        return None;
+    }
+    let mut content: HashMap<String, &RawValue> = serde_json::from_str(content.get()).ok()?;
+    let given: Vec<&RawValue> = serde_json::from_str(content.get("parts")?.get()).ok()?;
+    let parts: Vec<_> =
+        given.iter().map(|part| thought(part).unwrap_or_else(|| (*part).to_owned())).collect();
+    let parts = to_raw_value(&parts).ok()?;
+    content.insert("parts".into(), &parts);
+    to_raw_value(&content).ok()
+}
+
+/// A part that holds a thought, as [`Part::Thinking`]. The signature stays the same text.
+fn thought(part: &RawValue) -> Option<Box<RawValue>> {
+    let part: HashMap<String, &RawValue> = serde_json::from_str(part.get()).ok()?;
+    if part.get("thought")?.get() != "true" {
+        return None;
+    }
+    let text = |name: &str| serde_json::from_str(part.get(name)?.get()).ok();
+    let thinking = Part::Thinking { thinking: text("text")?, signature: text("thoughtSignature") };
+    to_raw_value(&thinking).ok()
 }
 
 fn is_time(value: &RawValue) -> bool {

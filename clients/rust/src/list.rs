@@ -1,6 +1,6 @@
 //! Listing and deleting a user's sessions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use adk_core::{AdkError, ErrorComponent, Result};
 use adk_session::Session;
@@ -26,23 +26,67 @@ const MAX_DELETED_PAGES: usize = 1000;
 
 /// The sessions of one user, most recently used first, with their state and without events.
 ///
-/// Each page shows its own moment. A session that is used between two pages moves to the front and is listed once.
+/// Each page shows its own moment. A session that is used between two pages is listed once. With a limit it may be left out if it was
+/// not read yet, because it moves to the front.
 pub(crate) async fn list(
     caller: &Caller,
     (app_name, user_id): (String, String),
     offset: usize,
-    limit: usize,
+    limit: Option<usize>,
 ) -> Result<Vec<Box<dyn Session>>> {
-    let mut sessions: Vec<Box<dyn Session>> = Vec::new();
-    let mut seen = HashSet::new();
-    let mut to_skip = offset;
-    let mut request = ListSessionsRequest {
+    let request = ListSessionsRequest {
         app_name,
         user_id,
-        order: SessionOrder::LastEventTimeDesc.into(),
         json_form: JsonForm::Text.into(),
         ..ListSessionsRequest::default()
     };
+    match limit {
+        Some(limit) => list_some(caller, request, offset, limit).await,
+        None => list_all(caller, request, offset).await,
+    }
+}
+
+/// Reads the least recently used sessions first, so that one that is used meanwhile moves to a page that is still to be read.
+async fn list_all(
+    caller: &Caller,
+    mut request: ListSessionsRequest,
+    offset: usize,
+) -> Result<Vec<Box<dyn Session>>> {
+    request.order = SessionOrder::LastEventTimeAsc.into();
+    request.page_size = LARGEST_PAGE;
+    request.include_state = true;
+    let mut found = HashMap::new();
+    loop {
+        let page = list_sessions(caller, &request).await?;
+        for session in page.sessions {
+            let snapshot = SessionSnapshot::new(session, Vec::new())?;
+            // The later of two copies is newer.
+            found.insert(snapshot.id().to_owned(), snapshot);
+        }
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    let mut sessions: Vec<_> = found.into_values().collect();
+    // Ties as the server orders them.
+    sessions.sort_unstable_by(|a, b| {
+        b.last_update_time().cmp(&a.last_update_time()).then_with(|| a.id().cmp(b.id()))
+    });
+    Ok(sessions.into_iter().skip(offset).map(|session| Box::new(session) as _).collect())
+}
+
+/// Reads no more than `limit` sessions with their state, so the most recently used ones come first.
+async fn list_some(
+    caller: &Caller,
+    mut request: ListSessionsRequest,
+    offset: usize,
+    limit: usize,
+) -> Result<Vec<Box<dyn Session>>> {
+    request.order = SessionOrder::LastEventTimeDesc.into();
+    let mut sessions: Vec<Box<dyn Session>> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut to_skip = offset;
     while sessions.len() < limit {
         // Skipped sessions have pages of their own, which come without state.
         let missing = if to_skip > 0 { to_skip } else { limit - sessions.len() };

@@ -7,8 +7,8 @@ use adk_core::{
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
 use adk_session::{
-    AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, ListRequest, Session,
-    SessionService,
+    AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, KEY_PREFIX_TEMP, ListRequest,
+    Session, SessionService,
 };
 use async_trait::async_trait;
 use tonic::{Request, transport::Channel};
@@ -72,13 +72,15 @@ impl SessiondSessionService {
 #[async_trait]
 impl SessionService for SessiondSessionService {
     /// Creates a session. A taken id is refused with `session.already_exists`.
-    async fn create(&self, req: CreateRequest) -> Result<Box<dyn Session>> {
+    async fn create(&self, mut req: CreateRequest) -> Result<Box<dyn Session>> {
         let session_id = match req.try_session_id()? {
             Some(session_id) => session_id,
             None => SessionId::generate(),
         };
         let identity = AdkIdentity::new(req.try_app_name()?, req.try_user_id()?, session_id);
         let key = key(&identity)?;
+        // The server drops them, but it refuses large ones.
+        req.state.retain(|key, _| !key.starts_with(KEY_PREFIX_TEMP));
         let creation = Uuid::new_v4().to_string();
         let labels = HashMap::from([(CREATION_LABEL.to_owned(), creation.clone())]);
         let request = CreateSessionRequest {
@@ -136,12 +138,14 @@ impl SessionService for SessiondSessionService {
     }
 
     /// Lists a user's sessions, most recently used first, with state and without events.
+    ///
+    /// With a `limit`, a session that is used while the pages are read may be left out, because it moves to the front.
     async fn list(&self, req: ListRequest) -> Result<Vec<Box<dyn Session>>> {
         // The server reads an empty user as every user, which ADK does not offer.
         req.try_app_name()?;
         req.try_user_id()?;
-        let limit = req.limit.unwrap_or(usize::MAX);
-        list::list(&self.caller, (req.app_name, req.user_id), req.offset.unwrap_or(0), limit).await
+        let (offset, limit) = (req.offset.unwrap_or(0), req.limit);
+        list::list(&self.caller, (req.app_name, req.user_id), offset, limit).await
     }
 
     /// Deletes a session. A missing one is not an error.

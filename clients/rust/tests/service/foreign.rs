@@ -1,6 +1,6 @@
 //! Reading events that other programs have written.
 
-use adk_core::{Content, Event};
+use adk_core::{Content, Event, Part};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 use sessiond_adk::{
@@ -18,6 +18,7 @@ on_each_store! {
     unknown_fields_survive_in_the_server
     an_event_with_nothing_but_its_envelope_is_read
     an_event_of_adk_for_python_is_read_as_far_as_possible
+    a_thought_of_another_adk_is_a_thought
     a_body_that_is_no_event_is_kept_as_text
     a_removed_key_reads_as_null
     a_change_of_state_without_an_event_is_read
@@ -95,6 +96,46 @@ async fn an_event_of_adk_for_python_is_read_as_far_as_possible(f: Fixture) {
     assert_eq!(event.content().unwrap().parts, wanted.parts);
     assert!(event.actions.escalate && !event.actions.skip_summarization);
     assert!(event.provider_metadata.is_empty());
+}
+
+async fn a_thought_of_another_adk_is_a_thought(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let args = json!({"thought": true, "text": "an argument", "n": u64::MAX, "x": 1.0});
+    let parts = json!([
+        {"text": "Look up the forecast.", "thought": true, "thoughtSignature": "c2ln-_8="},
+        {"thought": true, "text": "\"Unsigned\"", "thoughtSignature": null},
+        {"text": "Yes.", "thought": false, "thoughtSignature": "c2ln"},
+        {"text": "Take an umbrella.", "thought": null},
+        {"text": "It says \"thought\": true"},
+        {"name": "f", "args": args},
+    ]);
+    let sent = json!({"content": {"role": "model", "parts": parts}});
+    let mut event = append_foreign(&f, foreign(Some(sent.clone()))).await;
+    assert_envelope(&event);
+    let thinking = |thinking: &str, signature: Option<&str>| Part::Thinking {
+        thinking: thinking.into(),
+        signature: signature.map(Into::into),
+    };
+    let wanted = [
+        thinking("Look up the forecast.", Some("c2ln-_8=")),
+        thinking("\"Unsigned\"", None),
+        Part::text_part("Yes."),
+        Part::text_part("Take an umbrella."),
+        Part::text_part("It says \"thought\": true"),
+        Part::FunctionCall { name: "f".into(), args, id: None, thought_signature: None },
+    ];
+    assert_eq!(event.content().unwrap().parts, wanted);
+    assert_eq!(event.content().unwrap().role, "model");
+
+    // Written again, it has ADK for Rust's own form, which the other adapters read.
+    event.id = "e2".into();
+    f.append("s1", event).await;
+    let stored = f.stored("s1").await;
+    assert_eq!(body(&stored.events[0]), sent.to_string(), "reading has not changed it");
+    let written: Value = serde_json::from_str(body(&stored.events[1])).unwrap();
+    let own = json!({"thinking": "Look up the forecast.", "signature": "c2ln-_8="});
+    assert_eq!(written["content"]["parts"][0], own);
+    assert_eq!(f.get("s1").await.events().at(1).unwrap().content().unwrap().parts, wanted);
 }
 
 async fn a_body_that_is_no_event_is_kept_as_text(f: Fixture) {

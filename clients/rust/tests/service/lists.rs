@@ -9,10 +9,11 @@ use futures_util::{StreamExt as _, stream};
 use prost::Message as _;
 use serde_json::json;
 use sessiond_adk::proto::v1::{DeleteSessionResponse, ListSessionsResponse, Session};
-use sessiond_adk_testing::{ScriptedServer, TIMEOUT, builder};
+use sessiond_adk_testing::{Cut, ScriptedServer, TIMEOUT, builder};
 
 use crate::harness::{
-    Fixture, USER, creation, getting, key, listing, named, object, on_each_store, refused,
+    Fixture, NO_RETRY, USER, behind, creation, getting, key, listing, named, object, on_each_store,
+    refused, setting,
 };
 
 on_each_store! {
@@ -21,6 +22,7 @@ on_each_store! {
     sessions_come_with_their_state_and_without_events
     a_user_sees_no_other_users_sessions
     a_list_of_more_than_a_page_is_whole
+    a_session_that_is_used_between_two_pages_is_listed
     more_than_a_thousand_sessions_are_listed_and_deleted
     delete_all_sessions_deletes_this_users_only
     delete_all_sessions_of_an_unknown_user_is_a_no_op
@@ -115,6 +117,36 @@ async fn a_list_of_more_than_a_page_is_whole(f: Fixture) {
     assert_eq!(all.len(), wanted.len());
     let request = ListRequest { offset: Some(7), limit: Some(21), ..listing(USER) };
     assert_eq!(listed(&f, request).await, all[7..28]);
+}
+
+async fn a_session_that_is_used_between_two_pages_is_listed(f: Fixture) {
+    // Two pages: 20 sessions of 250 KB of state do not fit into one answer.
+    let mut wanted: Vec<_> = (0..20).map(|n| format!("s{n:02}")).collect();
+    for id in &wanted {
+        f.create(id, json!({"own": "x".repeat(250_000)})).await;
+    }
+    let (proxy, behind) = behind(&f.server, Cut::Close, NO_RETRY).await;
+    for offset in [0, 3] {
+        let [first, last] = [wanted[0].clone(), wanted[19].clone()];
+        proxy.hold_after(0);
+        let request = ListRequest { offset: Some(offset), ..listing(USER) };
+        let use_both = async {
+            proxy.held().await;
+            for id in [&last, &first] {
+                f.append(id, setting(json!({"used": offset}))).await;
+            }
+            proxy.release();
+        };
+        let (sessions, ()) = futures_util::join!(behind.list(request), use_both);
+        // The least recently used session is now the most recently used one, with its new state.
+        wanted.rotate_left(1);
+        let sessions = sessions.unwrap();
+        let ids: Vec<_> = sessions.iter().map(|session| session.id()).collect();
+        assert_eq!(ids, wanted.iter().rev().skip(offset).collect::<Vec<_>>());
+        if offset == 0 {
+            assert_eq!(sessions[0].state().get("used"), Some(json!(offset)));
+        }
+    }
 }
 
 /// More than the largest page of the server.

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, body, identity, ids, object, on_each_store,
+    APP, Fixture, NO_RETRY, USER, assert_error, body, identity, ids, named, object, on_each_store,
     refused, setting,
 };
 
@@ -19,6 +19,10 @@ on_each_store! {
     temp_keys_are_visible_within_their_invocation_only
     temp_keys_are_not_read_back
     an_event_without_an_invocation_drops_temp_keys
+    an_event_is_stored_without_large_temp_keys
+    an_event_is_stored_without_temp_keys_that_add_up
+    large_temp_keys_do_not_hide_another_refusal
+    a_session_is_created_without_large_temp_keys
 }
 
 const SECRET: &str = "a-secret-that-nobody-else-writes";
@@ -60,6 +64,98 @@ async fn an_event_without_an_invocation_drops_temp_keys(f: Fixture) {
     event.invocation_id = String::new();
     f.append("s1", event).await;
     assert_eq!(f.get("s1").await.state().all(), object(json!({"own": 2})));
+}
+
+async fn an_event_is_stored_without_large_temp_keys(f: Fixture) {
+    f.create("s1", json!({"own": 0})).await;
+    let large = |n: usize| ("temp:page".to_owned(), json!("x".repeat(n * 1024)));
+    // More than a value may have, a delta, and a message.
+    let several = (0..6).map(|n| (format!("temp:{n}"), large(200).1));
+    let deltas: [HashMap<_, _>; 3] =
+        [[large(300)].into(), several.collect(), [large(5 * 1024)].into()];
+    for (n, mut delta) in deltas.into_iter().enumerate() {
+        delta.insert("own".into(), json!(n));
+        let event = setting(json!(delta));
+        // The second is a retry after a lost answer.
+        for event in [event.clone(), event] {
+            f.append("s1", event).await;
+        }
+        assert_eq!(within(&f, "turn-1").await, json!({"own": n}));
+    }
+    let parts = ["x".repeat(200 * 1024), "y".repeat(100 * 1024)];
+    let [first, second] = parts.map(|part| Delta::new().append("temp:list", [part]));
+    f.service.append_with(&s1(), named("e4"), first).await.unwrap();
+    f.service.append_with(&s1(), named("e5"), second.increment("own", 1)).await.unwrap();
+    let session = f.get("s1").await;
+    assert_eq!((session.events().len(), session.state().get("own")), (5, Some(json!(3))));
+}
+
+/// Each of them is small enough, but not all of them in one invocation.
+async fn an_event_is_stored_without_temp_keys_that_add_up(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let events: Vec<_> = (0..6)
+        .map(|n| setting(json!({format!("temp:{n}"): "x".repeat(200 * 1024), "own": n})))
+        .collect();
+    for event in &events {
+        f.append("s1", event.clone()).await;
+    }
+    // As after lost answers.
+    for event in &events {
+        f.append("s1", event.clone()).await;
+    }
+    let session = f.get("s1").await;
+    assert_eq!((session.events().len(), session.state().get("own")), (6, Some(json!(5))));
+    let held = f.service.get_within(&s1(), "turn-1").await.unwrap().state().all();
+    assert!(held.contains_key("temp:4") && !held.contains_key("temp:5"));
+}
+
+async fn large_temp_keys_do_not_hide_another_refusal(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let large = "x".repeat(300 * 1024);
+    let outcome = f.try_append("s1", setting(json!({"temp:page": large, "own": large}))).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.value_too_large");
+    let mut event = setting(json!({"temp:page": large}));
+    event.invocation_id = "i".repeat(200);
+    let outcome = f.try_append("s1", event).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.bad_id");
+    f.append("s1", named("e1")).await;
+    let mut event = setting(json!({"temp:page": large}));
+    event.id = "e1".into();
+    let outcome = f.try_append("s1", event).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.event_id_reused");
+    assert_eq!(ids(&*f.get("s1").await), ["e1"]);
+}
+
+async fn a_session_is_created_without_large_temp_keys(f: Fixture) {
+    let session = f.create("s1", json!({"temp:page": "x".repeat(300 * 1024), "own": 1})).await;
+    assert_eq!(session.state().all(), object(json!({"own": 1})));
+}
+
+/// Nothing is sent again if the server says that another key or scope is too large.
+#[tokio::test]
+async fn temp_keys_are_kept_if_something_else_is_too_large() {
+    for (reason, name, value, calls) in [
+        ("STATE_TOO_LARGE", "scope", "invocation", 2),
+        ("STATE_TOO_LARGE", "scope", "session", 1),
+        ("VALUE_TOO_LARGE", "key", "temp:note", 2),
+        ("VALUE_TOO_LARGE", "key", "own", 1),
+        ("VALUE_TOO_LARGE", "limit", "1", 2),
+        ("MESSAGE_TOO_LARGE", "limit", "1", 2),
+        ("EVENT_TOO_LARGE", "limit", "1", 1),
+    ] {
+        let server = ScriptedServer::start(move |_| {
+            let metadata = HashMap::from([(name.to_owned(), value.to_owned())]);
+            let details = ErrorDetails::with_error_info(reason, "sessiond", metadata);
+            Err(Status::with_error_details(Code::ResourceExhausted, "too large", details))
+        });
+        let server = server.await;
+        let service = builder(server.address()).connect_lazy().unwrap();
+        let error = refused(service.append_event("s1", event_of("turn-1")).await);
+        assert_eq!(error.details.metadata.get("reason"), Some(&json!(reason)));
+        assert_eq!(server.calls().len(), calls, "{reason} {value}");
+        refused(service.append_event("s1", setting(json!({"own": 1}))).await);
+        assert_eq!(server.calls().len(), calls + 1, "without temp: keys nothing is sent again");
+    }
 }
 
 #[tokio::test]
