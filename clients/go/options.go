@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 )
 
 const (
@@ -18,6 +19,9 @@ const (
 	maxTimeout     = 24 * time.Hour
 
 	defaultCloseGrace = 5 * time.Second
+
+	keepaliveTime    = 20 * time.Second
+	keepaliveTimeout = 20 * time.Second
 )
 
 // Staleness decides about an append from a session object that others have overtaken.
@@ -171,6 +175,8 @@ func dialOptions(transport credentials.TransportCredentials, more []grpc.DialOpt
 			},
 			MinConnectTimeout: 5 * time.Second,
 		}),
+		// A connection with calls in flight is pinged, so that a dead one is noticed.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		// client.go does the retries, as it knows which calls may be sent again.
 		grpc.WithDisableRetry(),
 		// The server is local; HTTP proxies of the environment are meant for other hosts.

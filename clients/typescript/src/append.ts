@@ -284,8 +284,8 @@ interface Update {
 /**
  * Updates the caller's `event` and `session` to what is stored.
  *
- * With `stale: 'error'`, `session` was read at `readAt` and advances no further
- * than its own events. A replay can be answered long after others have
+ * If the sequence was checked, `session` was read at `readAt` and advances no
+ * further than its own events. A replay can be answered long after others have
  * appended, and must not hide their events from the next append.
  */
 function updateCaller(

@@ -42,6 +42,10 @@ const DEFAULT_OPTIONS: ClientOptions = {
   // channel would stay down long after the server is back.
   'grpc.initial_reconnect_backoff_ms': 50,
   'grpc.max_reconnect_backoff_ms': 1_000,
+  // A connection with calls in flight is pinged, so that a dead one is noticed.
+  'grpc.keepalive_time_ms': 20_000,
+  'grpc.keepalive_timeout_ms': 20_000,
+  'grpc.keepalive_permit_without_calls': 0,
   // client.ts does the retries, as it knows which calls may be sent again.
   'grpc.enable_retries': 0,
   // Otherwise the channels of one process to one target share a connection and its backoff.

@@ -12,7 +12,7 @@ import {
   ListSessionsRequestSchema,
   SessionService,
 } from './gen/sessiond/v1/session_service_pb.js';
-import {emptyRecord} from './json.js';
+import {listedState} from './state.js';
 import {millisOf} from './times.js';
 
 /**
@@ -87,7 +87,7 @@ async function readAll(
           id,
           appName,
           userId,
-          state: emptyRecord(),
+          state: listedState(Number(stored.lastSequence)),
           lastUpdateTime: millisOf(stored.lastEventTime),
         }),
       );

@@ -204,7 +204,8 @@ export class SessiondSessionService extends Extensions {
    * content, is not stored again.
    *
    * @throws SessiondNotFoundError: the session does not exist.
-   * @throws SessiondStaleError: with `stale: 'error'`, others have appended since the session was read.
+   * @throws SessiondStaleError: with `stale: 'error'`, others have appended since the session was read;
+   *   with `stale: 'conflict'`, also for the first append from a copy or a listed session.
    * @throws SessiondConflictError: with `stale: 'conflict'`, others have changed keys that the event writes.
    * @throws SessiondAlreadyExistsError: the session has another event with this id.
    * @throws StateValueError: a value has no JSON form; nothing was sent.

@@ -21,14 +21,15 @@ import {isTemp, readStateOf, type StoredValue} from './state.js';
 /**
  * * `merge`: the server merges deltas key by key, and the object is updated.
  * * `conflict`: as `merge`, but an error if a key that the event writes has
- *   been changed by others since the object showed it.
+ *   been changed by others since the object showed it. An object whose stored
+ *   values are unknown is checked as with `error`, until its first append.
  * * `error`: an error if others have appended anything.
  */
 export type Stale = 'merge' | 'conflict' | 'error';
 
 const ALL: readonly string[] = ['merge', 'conflict', 'error'];
 
-/** What the server is to check, and the sequence that the object was read at (`error` only). */
+/** What the server is to check, and the sequence that the object was read at, if that is checked. */
 export interface Checked {
   readonly precondition?: Precondition;
   readonly readAt?: number;
@@ -59,8 +60,9 @@ export class Staleness {
     if (this.#stale === 'merge') {
       return {};
     }
-    if (this.#stale === 'conflict') {
-      const keys = keyChecks(session, encoded);
+    const values = readStateOf(session)?.values;
+    if (this.#stale === 'conflict' && values) {
+      const keys = keyChecks(values, encoded);
       return keys.length > 0
         ? {precondition: create(PreconditionSchema, {keys})}
         : {};
@@ -128,11 +130,10 @@ export class Staleness {
  * Every key that the event sets or removes must be as the server sent it last.
  * Operations are left out: they start from the value at the commit.
  */
-function keyChecks(session: Session, {texts}: EncodedEvent): KeyCheck[] {
-  const known = readStateOf(session)?.values;
-  if (!known) {
-    return [];
-  }
+function keyChecks(
+  known: ReadonlyMap<string, StoredValue>,
+  {texts}: EncodedEvent,
+): KeyCheck[] {
   return [...texts.set.keys(), ...texts.remove]
     .filter(key => !isTemp(key))
     .map(key =>

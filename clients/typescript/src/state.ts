@@ -29,19 +29,19 @@ export interface StoredValue {
   readonly version: bigint | undefined;
 }
 
-/** What this package knows about a state object that it has read. */
+/** What this package knows about a state object that it has read, or has updated to what the server has. */
 export interface ReadState {
   /** Sequence of the session's newest event at the read. */
   sequence: number;
-  /** The stored values by key; no `temp:` keys. */
-  values: Map<string, StoredValue>;
+  /** The stored values by key, without `temp:` keys; undefined for a listed session, which comes without state. */
+  values: Map<string, StoredValue> | undefined;
   /** Ids of events that were stored at the read, or have been since. */
   readonly eventIds: Set<string>;
 }
 
 const read = new WeakMap<object, ReadState>();
 
-/** What the server sent last for a state object; undefined if it is not one of this package. */
+/** What the server sent last for a state object; undefined for an object of others, such as a copy. */
 export function readStateOf(session: Session): ReadState | undefined {
   return read.get(session.state);
 }
@@ -78,6 +78,13 @@ export function decodeState(
     values: withoutTemp(values),
     eventIds: new Set(eventIds),
   });
+  return state;
+}
+
+/** The empty state object of a listed session at `sequence`. */
+export function listedState(sequence: number): Values {
+  const state = emptyRecord<unknown>();
+  read.set(state, {sequence, values: undefined, eventIds: new Set()});
   return state;
 }
 
@@ -132,10 +139,11 @@ export function encodeDelta(
  * * A value that the caller has set and not committed stays: an agent's tools
  *   write into this object before their event is appended, and the append of
  *   another branch must not undo that. The key then counts as not yet read.
- * * `temp:` keys stay.
+ * * `temp:` keys stay. Those that are shared get the server's value.
  *
- * For an object that this package has not read, the earlier stored values are
- * unknown: every key gets the server's value, and none but the event's own is removed.
+ * For a listed session and an object that this package has not read, the
+ * earlier stored values are unknown: every key gets the server's value, and
+ * none but the event's own is removed. From then on they are known.
  */
 export function applyStoredState(
   session: Session,
@@ -144,23 +152,31 @@ export function applyStoredState(
   own: DeltaTexts,
 ): void {
   const known = read.get(session.state);
+  const seen = known?.values;
   const values = withoutTemp(stored);
   for (const [key, now] of stored) {
-    const before = known?.values.get(key);
+    if (isTemp(key)) {
+      // Without `before`, a value of the server cannot be told from one of the caller.
+      if (textOf(session.state[key]) !== canonical(now.text)) {
+        setOwn(session.state, key, JSON.parse(now.text));
+      }
+      continue;
+    }
+    const before = seen?.get(key);
     const mine = own.set.get(key);
     const unchanged =
       before?.text === now.text && before.version === now.version;
     if (mine === now.text || (mine === undefined && unchanged)) {
       continue;
     }
-    if (known && isUncommitted(session.state, key, before, own)) {
+    if (seen && isUncommitted(session.state, key, before, own)) {
       restore(values, key, before);
     } else {
       setOwn(session.state, key, JSON.parse(now.text));
     }
   }
   const candidates = new Set([
-    ...(known?.values.keys() ?? []),
+    ...(seen?.keys() ?? []),
     ...own.set.keys(),
     ...own.remove,
   ]);
@@ -168,8 +184,8 @@ export function applyStoredState(
     if (stored.has(key) || isTemp(key)) {
       continue;
     }
-    const before = known?.values.get(key);
-    if (!known || !isUncommitted(session.state, key, before, own)) {
+    const before = seen?.get(key);
+    if (!seen || !isUncommitted(session.state, key, before, own)) {
       delete session.state[key];
     } else if (!own.remove.includes(key)) {
       restore(values, key, before);
@@ -178,6 +194,8 @@ export function applyStoredState(
   if (known) {
     known.sequence = sequence;
     known.values = values;
+  } else {
+    read.set(session.state, {sequence, values, eventIds: new Set()});
   }
 }
 
@@ -192,13 +210,13 @@ export function applyOwnChanges(
   const set =
     changes?.setForm.case === 'setJson' ? changes.setForm.value : '{}';
   for (const [key, text] of withoutTemp(splitObject(set))) {
-    known?.values.set(key, {text, version: undefined});
+    known?.values?.set(key, {text, version: undefined});
     if (own.set.get(key) !== text) {
       setOwn(session.state, key, JSON.parse(text));
     }
   }
   for (const key of changes?.remove ?? []) {
-    known?.values.delete(key);
+    known?.values?.delete(key);
     delete session.state[key];
   }
   if (known) {

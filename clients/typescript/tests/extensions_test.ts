@@ -1,6 +1,6 @@
 /** What the service offers beyond ADK's interface. */
 
-import {State, type Event} from '@google/adk';
+import {State, type Event, type Session} from '@google/adk';
 import {expect, test} from 'vitest';
 import {
   appendToList,
@@ -320,6 +320,38 @@ onEachStore('extensions', target => {
       operations: [increment('temp:n')],
     });
     await expect(alone).rejects.toThrow('not shared');
+    await service.close();
+  });
+
+  test('shared temp: keys in the session object follow the server', async () => {
+    const {key} = await session();
+    const service = connect(target().server.address, {shareTemp: true});
+    const mine = await read(service, key);
+    const other = await read(service, key);
+    const count = (session: Session) =>
+      service.appendEvent({
+        session,
+        event: textEvent('x', {invocationId: 'i'}),
+        operations: [increment('temp:n')],
+      });
+    await count(mine);
+    await count(mine);
+    expect(mine.state['temp:n']).toBe(2);
+    await count(other);
+    expect(other.state['temp:n']).toBe(3);
+    await service.appendEvent({
+      session: mine,
+      event: deltaEvent({a: 1, 'temp:t': 1}, {invocationId: 'i'}),
+    });
+    expect(mine.state).toMatchObject({a: 1, 'temp:n': 3, 'temp:t': 1});
+    // An append of another branch comes before that of the value.
+    mine.state['temp:t'] = 2;
+    await count(mine);
+    await service.appendEvent({
+      session: mine,
+      event: deltaEvent({'temp:t': 2}, {invocationId: 'i'}),
+    });
+    expect(mine.state).toMatchObject({'temp:n': 4, 'temp:t': 2});
     await service.close();
   });
 });

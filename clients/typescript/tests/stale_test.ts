@@ -1,5 +1,6 @@
 /** Appends from session objects that others have overtaken. */
 
+import type {Session} from '@google/adk';
 import {expect, test} from 'vitest';
 import {
   increment,
@@ -271,4 +272,69 @@ onEachStore('staleness', target => {
     expect(mine.state).toEqual({k: 3});
     await service.close();
   });
+
+  const unread: Record<string, (mine: Session) => Session> = {
+    'deep copy': mine => structuredClone({...mine, events: []}),
+    'copy with its own state': mine => ({...mine, state: {...mine.state}}),
+  };
+  for (const [name, copied] of Object.entries(unread)) {
+    test(`conflict: a ${name} must be current, and is checked by keys from then on`, async () => {
+      const {key, service, mine, other} = await setUp('conflict', {a: 0, b: 0});
+      const outdated = copied(mine);
+      const current = copied(mine);
+      await service.appendEvent({
+        session: current,
+        event: deltaEvent({b: 1}, {id: 'first'}),
+      });
+      await overtake({other}, {a: 'other'});
+      const append = service.appendEvent({
+        session: outdated,
+        event: deltaEvent({a: 'mine'}),
+      });
+      await expect(append).rejects.toThrow(SessiondStaleError);
+      const again = service.appendEvent({
+        session: current,
+        event: deltaEvent({a: 'mine'}),
+      });
+      await expect(again).rejects.toThrow(SessiondConflictError);
+      await service.appendEvent({
+        session: current,
+        event: deltaEvent({b: 2}, {id: 'second'}),
+      });
+      expect(current.state).toEqual({a: 'other', b: 2});
+      expect(ids(await read(service, key))).toEqual([
+        'first',
+        'other',
+        'second',
+      ]);
+      await service.close();
+    });
+  }
+
+  test.each<Stale>(['conflict', 'error'])(
+    '%s: a listed session must be current',
+    async stale => {
+      const {key, service, other} = await setUp(stale, {a: 0});
+      await overtake({other}, {a: 'other'});
+      const list = async () => (await service.listSessions(key)).sessions[0]!;
+      const outdated = await list();
+      const current = await list();
+      await service.appendEvent({
+        session: current,
+        event: deltaEvent({b: 1}, {id: 'mine'}),
+      });
+      expect(current.state).toEqual({a: 'other', b: 1});
+      const append = service.appendEvent({
+        session: outdated,
+        event: deltaEvent({b: 2}),
+      });
+      await expect(append).rejects.toThrow(SessiondStaleError);
+      await service.appendEvent({
+        session: current,
+        event: deltaEvent({a: 1}, {id: 'again'}),
+      });
+      expect(ids(await read(service, key))).toEqual(['other', 'mine', 'again']);
+      await service.close();
+    },
+  );
 });

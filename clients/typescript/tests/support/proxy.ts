@@ -1,4 +1,4 @@
-/** A TCP proxy in front of the server that loses responses and cuts connections. */
+/** A TCP proxy in front of the server that loses responses, and cuts connections or leaves them dead. */
 
 import {once} from 'node:events';
 import {connect, createServer, type AddressInfo, type Socket} from 'node:net';
@@ -7,9 +7,14 @@ export class Proxy {
   address = '';
   connections = 0;
   lost = 0;
+  /** Chunks of data from clients. */
+  received = 0;
+  /** Pings from clients. */
+  pings = 0;
   #losing = 0;
   #meanwhile: (() => Promise<unknown>) | undefined;
   readonly #sockets = new Set<Socket>();
+  readonly #dead = new WeakSet<Socket>();
   readonly #listener = createServer(client => this.#accept(client));
 
   private constructor(readonly server: string) {}
@@ -29,6 +34,11 @@ export class Proxy {
   loseResponses(count: number, meanwhile?: () => Promise<unknown>): void {
     this.#losing = count;
     this.#meanwhile = meanwhile;
+  }
+
+  /** Loses all data of the present connections without closing them, as when the peer's machine is gone. */
+  loseEverything(): void {
+    this.#sockets.forEach(socket => this.#dead.add(socket));
   }
 
   /** Cuts all connections. */
@@ -57,9 +67,18 @@ export class Proxy {
         peer.destroy();
       });
     }
-    client.on('data', data => upstream.write(data));
+    client.on('data', data => {
+      this.received++;
+      this.pings += frames(data).filter(isPing).length;
+      if (!this.#dead.has(client)) {
+        upstream.write(data);
+      }
+    });
     upstream.on('data', data => {
-      if (this.#losing > 0 && hasHeadersFrame(data)) {
+      if (this.#dead.has(upstream)) {
+        return;
+      }
+      if (this.#losing > 0 && frames(data).some(beginsResponse)) {
         this.#losing--;
         this.lost++;
         upstream.pause();
@@ -73,12 +92,27 @@ export class Proxy {
   }
 }
 
-/** Whether HTTP/2 frames of a server begin a response. All other frames belong to the connection. */
-function hasHeadersFrame(data: Buffer): boolean {
-  for (let at = 0; at + 9 <= data.length; at += 9 + data.readUIntBE(at, 3)) {
-    if (data[at + 3] === 1) {
-      return true;
-    }
+interface Frame {
+  readonly type: number;
+  readonly flags: number;
+}
+
+/** The HTTP/2 frames in `data`, which begins with one or with the preface of a client. */
+function frames(data: Buffer): Frame[] {
+  const found: Frame[] = [];
+  let at = data.subarray(0, 3).toString() === 'PRI' ? 24 : 0;
+  for (; at + 9 <= data.length; at += 9 + data.readUIntBE(at, 3)) {
+    found.push({type: data[at + 3]!, flags: data[at + 4]!});
   }
-  return false;
+  return found;
+}
+
+/** A frame of headers. All other frames of a server belong to the connection. */
+function beginsResponse({type}: Frame): boolean {
+  return type === 1;
+}
+
+/** A ping that is no answer to one. */
+function isPing({type, flags}: Frame): boolean {
+  return type === 6 && flags === 0;
 }
