@@ -25,6 +25,8 @@ pub struct Needs<'r> {
     pub copy: Option<(Incarnation, Sequence, Sequence)>,
     /// Whether a fork's target still has its lease.
     pub fork: Option<Incarnation>,
+    /// A number for a new session.
+    pub number: bool,
     /// Sessions that have expired, and one that is to be removed.
     pub sweep: bool,
 }
@@ -74,11 +76,14 @@ pub fn needs(request: &Request) -> Needs<'_> {
         Request::Create(create) => Needs {
             written: create.state.iter().map(|(key, _)| key).collect(),
             all_state: true,
+            number: true,
             ..session(&create.key)
         },
         Request::Update(update) => session(&update.key),
         Request::Delete(key) => session(key),
-        Request::Fork(fork) => Needs { target: Some(&fork.session_id), ..session(&fork.source) },
+        Request::Fork(fork) => {
+            Needs { target: Some(&fork.session_id), number: true, ..session(&fork.source) }
+        }
         Request::CopyEvents(fork, after) => Needs {
             copy: Some((fork.source_incarnation, *after, fork.up_to)),
             fork: Some(fork.target_incarnation),

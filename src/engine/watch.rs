@@ -31,6 +31,9 @@ const PAGE_ITEMS: usize = 100;
 /// Bytes of items that a watch reads at once, for the same reason.
 const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 
+/// Time until a watch looks again whether a session has gone that has expired.
+const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
+
 /// Reads of watches at the same time. A change of an application wakes every watch in it, and the queue of reads is for others as well.
 pub(super) const WATCH_READS: usize = 256;
 
@@ -308,7 +311,11 @@ impl Watch {
     }
 
     async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> Wake {
-        let left = self.expire_time.map(|at| self.engine.now().until(at));
+        // A session that lives on after its time does so by another clock, the database's.
+        let left = self.expire_time.map(|at| match self.engine.now().until(at) {
+            Duration::ZERO => EXPIRED_AGAIN,
+            left => left,
+        });
         let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
         // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
         tokio::select! {

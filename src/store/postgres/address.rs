@@ -50,12 +50,15 @@ const KEEPALIVES_COUNT: &str = "keepalives_count";
 /// In milliseconds, as libpq has it. The driver reads seconds.
 const USER_TIMEOUT: &str = "tcp_user_timeout";
 
-/// Parameters that the URL can change. A server that is there answers within seconds, and the next of several hosts is to be tried soon.
+/// Parameters that the URL can change. A server that is there answers within a second, and the next of several hosts is to be tried soon.
 /// A host that vanished without a word is noticed within half a minute.
-const DEFAULTS: &str = "application_name=sessiond&connect_timeout=5&keepalives_idle=15&keepalives_interval=5&keepalives_retries=3&";
+const DEFAULTS: &str = "application_name=sessiond&connect_timeout=2&keepalives_idle=15&keepalives_interval=5&keepalives_retries=3&";
 
 /// The same for a host that vanished while something was sent to it.
 const DEFAULT_USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time that a server which is there may take for TLS and for the password.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// The address of a database. Neither `Display` nor `Debug` shows the password.
 #[derive(Clone)]
@@ -152,6 +155,14 @@ impl Address {
         config.ssl_mode(tls.mode().driver());
         let password_file = password_file.map(Path::to_owned);
         Ok(Self { config, tls: tls.connector()?, mode: tls.mode(), password_file })
+    }
+
+    /// Time that connecting may take: as long as each of the hosts may stay silent, with a name for two of its addresses.
+    pub(super) fn connecting(&self) -> Duration {
+        let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
+        let addresses = u32::try_from(2 * hosts).unwrap_or(u32::MAX);
+        let silent = self.config.get_connect_timeout().copied().unwrap_or_default();
+        HANDSHAKE.saturating_add(silent.saturating_mul(addresses))
     }
 
     /// What to connect with now.

@@ -58,7 +58,9 @@ pub(super) async fn try_out(
     migrations: &'static [Migration],
 ) -> Result<Vec<&'static str>, OpenError> {
     connection.begin().await?;
-    connection.batch(META).await?;
+    if !has_meta(connection).await? {
+        connection.batch(META).await?;
+    }
     let version = present(connection, "").await?.map_or(0, |(version, _)| version);
     let applied = apply(connection, migrations, version).await;
     connection.roll_back().await?;
@@ -69,12 +71,21 @@ async fn make_meta(connection: &Connection) -> Result<(), OpenError> {
     let mut attempt = 0;
     loop {
         attempt += 1;
+        // The right to create is asked for also where the table is there.
+        if has_meta(connection).await? {
+            return Ok(());
+        }
         match connection.batch(META).await {
             // Two who make a table at the same moment collide in the catalogue, whatever the statement says.
             Err(error) if attempt < ATTEMPTS && is_made_elsewhere(&error) => {}
             made => return Ok(made?),
         }
     }
+}
+
+async fn has_meta(connection: &Connection) -> Result<bool> {
+    let row = connection.one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?;
+    row.map_or(Ok(false), |row| row.try_get(0))
 }
 
 fn is_made_elsewhere(error: &tokio_postgres::Error) -> bool {

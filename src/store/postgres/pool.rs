@@ -27,7 +27,7 @@ use crate::store::instant;
 /// Reads that may wait for a connection.
 const QUEUE_READS: usize = 4096;
 
-/// How long a read waits for a connection, and for a new one to be made: less than callers wait for an answer.
+/// How long a read waits for a connection of others: less than callers wait for an answer.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// How long a connection may take to end a transaction before it is replaced. A read that its caller has left may still be executed.
@@ -132,7 +132,7 @@ impl Pool {
             .max_size(connections.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT))
-            .create_timeout(Some(WAIT))
+            .create_timeout(Some(shared.connecting()))
             .build()
             .map_err(Error::internal)?;
         Ok(Self { pool, shared, runtime: Handle::current(), damaged: AtomicU64::new(0) })

@@ -1,6 +1,9 @@
 //! What the lanes, the reads and the listener of one store share.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, watch};
 
@@ -40,6 +43,11 @@ impl Shared {
             refused: AtomicU64::new(0),
             options,
         })
+    }
+
+    /// Time that connecting may take.
+    pub(super) fn connecting(&self) -> Duration {
+        self.address.connecting()
     }
 
     /// Connects to the database.

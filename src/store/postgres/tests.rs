@@ -2,6 +2,7 @@
 
 mod cache;
 mod groups;
+mod hosts;
 mod lanes;
 mod measured;
 mod migrations;

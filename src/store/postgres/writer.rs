@@ -48,9 +48,6 @@ const CACHE_BYTES: usize = 64 << 20;
 /// Time for which a group waits for a connection.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 
-/// Time that connecting may take.
-const CONNECTING: Duration = Duration::from_secs(5);
-
 /// Time before another attempt to connect: the first, and the longest. It doubles in between.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
@@ -146,7 +143,7 @@ impl Writer {
             // A standby that was promoted may lack the commit that took these numbers.
             self.numbers_end = 0;
             sleep(self.backoff).await;
-            let connected = match timeout(CONNECTING, self.shared.connect()).await {
+            let connected = match timeout(self.shared.connecting(), self.shared.connect()).await {
                 Ok(connected) => connected.map_err(Cause::new),
                 Err(elapsed) => Err(Cause::new(elapsed)),
             };
@@ -179,8 +176,11 @@ impl Writer {
         let Some(connection) = &self.connection else {
             return Err(Failure::Again(Cause::new("no connection")));
         };
-        if self.numbers_end.saturating_sub(next_id) < needs.len() as u64 {
-            let block = NUMBERS.max(needs.len() as u64);
+        let numbers = needs.iter().filter(|needs| needs.number).count() as u64;
+        // Behind a pooler the server may be another one by now, which has not heard of the block.
+        let is_pooled = self.shared.options.settings.unnamed_statements;
+        if numbers > 0 && (is_pooled || self.numbers_end.saturating_sub(next_id) < numbers) {
+            let block = if is_pooled { numbers } else { NUMBERS.max(numbers) };
             self.loaded.next_id = take_numbers(connection, block).await?;
             self.numbers_end = self.loaded.next_id + block;
         }

@@ -34,10 +34,17 @@ fn a_socket_is_named_in_either_way_and_has_no_tls() {
 }
 
 #[test]
+fn connecting_may_take_as_long_as_every_host_is_silent() {
+    let connecting = |url| parse(url).unwrap().connecting().as_secs();
+    assert_eq!(connecting("postgres://me@a,b,c/x"), 5 + 3 * 2 * 2);
+    assert_eq!(connecting("postgres://me@a/x?connect_timeout=7"), 5 + 2 * 7);
+}
+
+#[test]
 fn defaults_can_be_changed() {
     let given = config("postgres://h");
     assert_eq!(given.get_application_name(), Some("sessiond"));
-    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(5)));
+    assert_eq!(given.get_connect_timeout(), Some(&Duration::from_secs(2)));
     assert_eq!(given.get_tcp_user_timeout(), Some(&Duration::from_secs(30)));
     assert_eq!(given.get_keepalives_idle(), Duration::from_secs(15));
     assert_eq!(given.get_keepalives_retries(), Some(3));

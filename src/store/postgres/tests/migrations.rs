@@ -152,3 +152,25 @@ async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     old.create_session(&call(), creation("s")).await.unwrap();
     old.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_may_create_nothing_opens_tables_of_this_version() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let (schema, role) = (&fixture.schema, format!("{}_writer", fixture.schema));
+    let grants = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}"
+    );
+    execute_at(&fixture.server, &grants).await;
+    let mut options = fixture.shared.options.clone();
+    options.url = options.url.replace("postgres@", &format!("{role}@"));
+    assert_ne!(options.url, fixture.shared.options.url);
+    let opened = open_with(options.clone(), MIGRATIONS).await.unwrap();
+    let opened: Arc<dyn Store> = Arc::new(opened);
+    opened.create_session(&call(), creation("s")).await.unwrap();
+    opened.close().await;
+    let shared = Shared::new(options).unwrap();
+    let steps = try_out(&shared.connect().await.unwrap(), MIGRATIONS).await.unwrap();
+    assert_eq!(steps, Vec::<&str>::new());
+    execute_at(&fixture.server, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
