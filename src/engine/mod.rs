@@ -68,6 +68,9 @@ const SWEEP_SECS: u64 = 5;
 /// How long the sweep rests after a piece, in multiples of the time that the piece took: it gets at most a quarter of the writer's time.
 const SWEEP_PAUSE: u32 = 3;
 
+/// Reads of watches at the same time. A change of an application wakes every watch in it, and the queue of reads is for others as well.
+const WATCH_READS: usize = 256;
+
 /// The use cases, over one store.
 pub struct Engine {
     store: Arc<Gate>,
@@ -112,7 +115,7 @@ impl Engine {
                 of_invocations,
             ),
             watches: Arc::new(Semaphore::new(watches)),
-            watch_reads: Semaphore::new(watch::WATCH_READS),
+            watch_reads: Semaphore::new(WATCH_READS),
             lags: Lags::measured(&metrics),
             metrics,
             draining: CancellationToken::new(),

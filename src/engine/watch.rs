@@ -34,9 +34,6 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Reads of watches at the same time. A change of an application wakes every watch in it, and the queue of reads is for others as well.
-pub(super) const WATCH_READS: usize = 256;
-
 /// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {

@@ -21,6 +21,12 @@ use crate::{
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: i64 = 64;
 
+/// Sessions of one id that are enough to know that it means more than one, also if some of them are deleted meanwhile.
+const BARE_SESSIONS: usize = 8;
+
+/// Seconds for which a session has to live to be one of them: longer than a group takes.
+const LIVES_SECS: i64 = 60;
+
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
 
@@ -30,24 +36,7 @@ pub(super) async fn look_up(
     needs: &[Needs<'_>],
     about: Time,
 ) -> Result<(Bare, Vec<SessionKey>)> {
-    let mut bare = Bare::default();
-    for needs in needs {
-        // Nobody without rights may have all sessions of this id read.
-        if let Some(Address::Bare(id, sight)) = needs.address
-            && !sight.is_blind()
-        {
-            bare.entry(id.clone()).or_default();
-        }
-    }
-    if !bare.is_empty() {
-        let sql = "SELECT app_name, user_id, session_id FROM session_name
-            WHERE session_id = ANY($1) ORDER BY session_id, app_name, user_id";
-        let ids: Vec<&SessionId> = bare.keys().collect();
-        for row in connection.all(sql, &[(&ids, Type::TEXT_ARRAY)]).await? {
-            let key = address(&row)?;
-            bare.entry(key.session_id.clone()).or_default().push(key);
-        }
-    }
+    let bare = look_up_bare(connection, needs, about).await?;
     let mut expired = Vec::new();
     if needs.iter().any(|needs| needs.sweep) {
         let sql = "SELECT app_name, user_id, session_id FROM session_expiry
@@ -65,6 +54,50 @@ pub(super) async fn look_up(
         connection.run(sql, &[(&unused, Type::INT8)]).await?;
     }
     Ok((bare, expired))
+}
+
+/// The sessions that bare ids may mean. Where an id means many of them, a few that tell so: their rows are locked, and those of their
+/// users.
+async fn look_up_bare(connection: &Connection, needs: &[Needs<'_>], about: Time) -> Result<Bare> {
+    let asked = needs.iter().filter_map(|needs| match needs.address {
+        // Nobody without rights may have all sessions of this id read.
+        Some(Address::Bare(id, sight)) if !sight.is_blind() => Some((id, sight)),
+        _ => None,
+    });
+    let mut found: BTreeMap<&SessionId, Vec<(SessionKey, bool)>> = BTreeMap::new();
+    found.extend(asked.clone().map(|(id, _)| (id, Vec::new())));
+    if found.is_empty() {
+        return Ok(Bare::default());
+    }
+    let sql = "SELECT n.app_name, n.user_id, n.session_id, coalesce(s.expire_secs > $2, TRUE)
+        FROM session_name n JOIN session s ON s.app_name = n.app_name AND s.user_id = n.user_id
+            AND s.session_id = n.session_id
+        WHERE n.session_id = ANY($1) ORDER BY n.session_id, n.app_name, n.user_id";
+    let ids: Vec<&SessionId> = found.keys().copied().collect();
+    let lives_until = about.secs().saturating_add(LIVES_SECS);
+    let parameters = [(&ids as _, Type::TEXT_ARRAY), (&lives_until as _, Type::INT8)];
+    for row in connection.all(sql, &parameters).await? {
+        let key = address(&row)?;
+        let lives = row.try_get(3)?;
+        if let Some(keys) = found.get_mut(&key.session_id) {
+            keys.push((key, lives));
+        }
+    }
+    let mut bare = Bare::default();
+    for (id, sight) in asked {
+        let seen = found.get(id).into_iter().flatten().filter(|(key, _)| key.is_seen(sight));
+        let living = || seen.clone().filter(|(_, lives)| *lives).take(BARE_SESSIONS);
+        let keys = bare.entry(id.clone()).or_default();
+        match living().count() == BARE_SESSIONS {
+            true => keys.extend(living().map(|(key, _)| key.clone())),
+            false => keys.extend(seen.map(|(key, _)| key.clone())),
+        }
+    }
+    for keys in bare.values_mut() {
+        keys.sort();
+        keys.dedup();
+    }
+    Ok(bare)
 }
 
 fn address(row: &Row) -> Result<SessionKey> {
