@@ -8,6 +8,9 @@ from contextlib import suppress
 
 Meanwhile = Callable[[], Awaitable[None]]
 
+_HEADERS = 1
+_PING = 6
+
 
 class Proxy:
     """Forwards bytes between clients and a server, and counts connections."""
@@ -18,7 +21,10 @@ class Proxy:
         self._writers: list[asyncio.StreamWriter] = []
         self._losing = 0
         self._meanwhile: Meanwhile | None = None
+        self._dead: set[asyncio.StreamReader] = set()
+        self._sources: set[asyncio.StreamReader] = set()
         self.connections = 0
+        self.pings = 0
         self.lost = 0
         self.address = ""
 
@@ -50,6 +56,10 @@ class Proxy:
                 writer.transport.abort()
         self._writers.clear()
 
+    def lose_everything(self) -> None:
+        """Forwards nothing more on the present connections, which stay open."""
+        self._dead |= self._sources
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         host, _, port = self._server.rpartition(":")
@@ -60,6 +70,7 @@ class Proxy:
             return
         pair = (writer, server_writer)
         self._writers += pair
+        self._sources |= {reader, server_reader}
         for source, sink, from_server in ((reader, server_writer, False), (server_reader, writer, True)):
             task = asyncio.create_task(self._forward(source, sink, pair, from_server))
             self._tasks.add(task)
@@ -74,7 +85,11 @@ class Proxy:
     ) -> None:
         with suppress(ConnectionError):
             while data := await source.read(65536):
-                if from_server and self._losing and _has_headers_frame(data):
+                if not from_server:
+                    self.pings += _frames(data).count(_PING)
+                if source in self._dead:
+                    continue
+                if from_server and self._losing and _HEADERS in _frames(data):
                     self._losing -= 1
                     self.lost += 1
                     if self._meanwhile is not None:
@@ -86,11 +101,12 @@ class Proxy:
             writer.transport.abort()
 
 
-def _has_headers_frame(data: bytes) -> bool:
-    """Whether HTTP/2 frames of a server begin a response. All other frames belong to the connection."""
+def _frames(data: bytes) -> list[int]:
+    """The types of the HTTP/2 frames, without acknowledgements. Only a HEADERS frame of a server begins a response."""
+    kinds = []
     while len(data) >= 9:
-        length, kind = int.from_bytes(data[:3]), data[3]
-        if kind == 1:
-            return True
+        length, kind, flags = int.from_bytes(data[:3]), data[3], data[4]
+        if kind != _PING or not flags & 1:
+            kinds.append(kind)
         data = data[9 + length :]
-    return False
+    return kinds

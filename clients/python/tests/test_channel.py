@@ -11,15 +11,18 @@ import grpc
 import pytest
 from conftest import Server
 from grpc import StatusCode, aio
-from support import KEY
+from proxy import Proxy
+from support import KEY, text_event
 
 from sessiond_adk import (
+    Appended,
     Delta,
     RetryPolicy,
     SessiondSessionService,
     SessiondUnauthenticatedError,
     SessiondUnavailableError,
 )
+from sessiond_adk.channel import DEFAULT_OPTIONS
 from sessiond_adk.proto import session_service_pb2, state_service_pb2, state_service_pb2_grpc, types_pb2
 
 SECRET = "Bearer secret"
@@ -134,6 +137,52 @@ async def test_channel_of_ones_own_is_made_once_per_event_loop(server: Server) -
     for wrong in wrongs:
         with pytest.raises(ValueError, match="channel excludes credentials, files and channel_options"):
             SessiondSessionService("h:1", channel=channel, **wrong)
+
+
+# The defaults, a hundred times as fast. gRPC sends at most one ping per second.
+QUICK_KEEPALIVE = [(name, value // 100) for name, value in DEFAULT_OPTIONS if value == 20_000]
+
+
+async def test_call_leaves_a_dead_connection(server: Server) -> None:
+    assert {"grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms"} < dict(QUICK_KEEPALIVE).keys()
+    async with (
+        Proxy(server.address) as proxy,
+        SessiondSessionService(proxy.address, timeout=60, channel_options=QUICK_KEEPALIVE) as service,
+    ):
+        await service.create_session(**KEY, state={"n": 1})
+        # No ping without calls, except those that follow data at once.
+        await asyncio.sleep(0.5)
+        pings = proxy.pings
+        await asyncio.sleep(1.5)
+        assert (proxy.pings, proxy.connections) == (pings, 1)
+        proxy.lose_everything()
+        session = await asyncio.wait_for(service.get_session(**KEY), 30)
+        assert session is not None
+        assert session.state == {"n": 1}
+        assert proxy.connections == 2
+
+
+async def test_quiet_watch_leaves_a_dead_connection(server: Server) -> None:
+    async with (
+        Proxy(server.address) as proxy,
+        SessiondSessionService(proxy.address, channel_options=QUICK_KEEPALIVE) as service,
+        SessiondSessionService(server.address) as writer,
+    ):
+        session = await writer.create_session(**KEY)
+        async with service.watch(**KEY, start="now") as watch:
+            await anext(watch)
+            pings = proxy.pings
+            async with asyncio.timeout(30):
+                # The server accepts any number of pings, and gRPC sends more than two.
+                while proxy.pings < pings + 4:
+                    await asyncio.sleep(0.01)
+                assert proxy.connections == 1
+                proxy.lose_everything()
+                event = await writer.append_event(session, text_event("x"))
+                item = await anext(watch)
+            assert isinstance(item, Appended)
+            assert item.event.id == event.id
+            assert proxy.connections == 2
 
 
 async def test_public_stubs_call_what_the_service_has_no_method_for(server: Server) -> None:

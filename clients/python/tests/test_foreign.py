@@ -165,6 +165,37 @@ def test_members_that_kits_write_differently(
 
 
 @pytest.mark.parametrize(
+    ("timestamp", "times", "seconds"),
+    [
+        pytest.param(
+            1_700_000_000_000, (1_699_999_000_123, 1_699_999_999_999), (1_699_999_000.123, 1_699_999_999.999), id="Java"
+        ),
+        pytest.param(1_700_000_000_000, (1, 2_500), (0.001, 2.5), id="Java, of 1970"),
+        pytest.param(
+            None, (1_699_999_000_123, 1_699_999_999_999), (1_699_999_000.123, 1_699_999_999.999), id="Java's magnitude"
+        ),
+        pytest.param("x", (1_699_999_000_123, 9.5), (1_699_999_000.123, 9.5), id="text"),
+        pytest.param(1_700_000_000.0, (1.5, 1_699_999_999.25), (1.5, 1_699_999_999.25), id="Python"),
+        pytest.param(1_700_000_000.0, (1e12, 2e12), (1e12, 2e12), id="Python, of a distant year"),
+        pytest.param(None, (1.5, 1_699_999_999.25), (1.5, 1_699_999_999.25), id="Python's magnitude"),
+    ],
+)
+def test_times_of_a_compaction_are_seconds(
+    timestamp: object, times: tuple[float, float], seconds: tuple[float, float]
+) -> None:
+    content = {"role": "model", "parts": [{"text": "summary"}]}
+    compaction = {"startTimestamp": times[0], "endTimestamp": times[1], "compactedContent": content}
+    body: dict[str, Any] = {"actions": {"compaction": compaction}}
+    if timestamp is not None:
+        body["timestamp"] = timestamp
+    event = decode_event(stored_event(body))
+    read = event.actions.compaction
+    assert read is not None
+    assert (read.start_timestamp, read.end_timestamp) == seconds
+    assert event.timestamp == 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
     ("body", "omitted"),
     [
         ({"actions": {"endInvocation": True}, "timestamp": "x"}, "actions.endInvocation"),

@@ -39,6 +39,14 @@ DEFAULT_OPTIONS: ChannelOptions = (
     ("grpc.enable_retries", 0),
     # Otherwise the channels of one process to one target share a connection and its backoff.
     ("grpc.use_local_subchannel_pool", 1),
+    # A connection with calls in flight is pinged after this long without data, and closed if it stays silent as long
+    # again.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # The same for the pings by which gRPC measures the bandwidth: no other is sent until they are answered.
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    # Otherwise a watch, which sends nothing after its request, is pinged twice only.
+    ("grpc.http2.max_pings_without_data", 0),
     # The server is local; HTTP proxies of the environment are meant for other hosts.
     ("grpc.enable_http_proxy", 0),
 )
@@ -50,13 +58,15 @@ UNIX_OPTIONS: ChannelOptions = (("grpc.default_authority", "localhost"),)
 def connect_to(
     target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
 ) -> Callable[[], aio.Channel]:
-    """Makes channels to `target`, with TLS if there are credentials. `options` are added to the defaults."""
+    """Makes channels to `target`, with TLS if there are credentials. `options` override the defaults."""
     defaults = [*DEFAULT_OPTIONS, *UNIX_OPTIONS] if target.startswith("unix:") else DEFAULT_OPTIONS
+    # gRPC would use the first of two options with the same name.
+    merged = list(dict([*defaults, *options]).items())
 
     def connect() -> aio.Channel:
         if credentials is None:
-            return aio.insecure_channel(target, options=[*defaults, *options])
-        return aio.secure_channel(target, credentials, options=[*defaults, *options])
+            return aio.insecure_channel(target, options=merged)
+        return aio.secure_channel(target, credentials, options=merged)
 
     return connect
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from ._proto import types_pb2
-from .foreign import convert_body
+from .foreign import convert_body, convert_compaction
 from .operations import Operation, write_delta
 from .state import encode_values, is_temp
 from .times import to_nanos, to_seconds
@@ -73,6 +73,7 @@ def decode_event(stored: types_pb2.Event) -> Event:
     if stored.branch:
         event.branch = stored.branch
     nanos = stored.event_time.ToNanoseconds()
+    convert_compaction(event, to_seconds(nanos))
     if _nanos_or_none(event.timestamp) != nanos:
         event.timestamp = to_seconds(nanos)
     return event

@@ -9,7 +9,15 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from google.adk.events.event import Event
+
 Json = dict[str, Any]
+
+# Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since 1973.
+_LEAST_MILLIS = 1e11
+
+# The kits round an event's time to their own precision.
+_ROUNDING_SECONDS = 0.002
 
 
 def convert_body(body: Json) -> None:
@@ -24,6 +32,31 @@ def convert_body(body: Json) -> None:
     content = body.get("content")
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         content["parts"] = [_convert_part(part) if isinstance(part, dict) else part for part in content["parts"]]
+
+
+def convert_compaction(event: Event, seconds: float) -> None:
+    """Converts the times of a compaction from Java's milliseconds to seconds.
+
+    `event` still has the time of the body; `seconds` is that of the envelope.
+    """
+    compaction = event.actions.compaction
+    if compaction is None:
+        return
+    written = event.timestamp if "timestamp" in event.model_fields_set else None
+    if _is_millis(compaction.start_timestamp, written, seconds):
+        compaction.start_timestamp /= 1000
+    if _is_millis(compaction.end_timestamp, written, seconds):
+        compaction.end_timestamp /= 1000
+
+
+def _is_millis(time: float, written: float | None, seconds: float) -> bool:
+    """Whether a time of a body is in milliseconds. The body's `timestamp` tells the unit; without it, the magnitude."""
+    if written is not None:
+        if abs(written - seconds) < _ROUNDING_SECONDS:
+            return False
+        if abs(written / 1000 - seconds) < _ROUNDING_SECONDS:
+            return True
+    return abs(time) >= _LEAST_MILLIS
 
 
 def _objects(items: list[Any]) -> list[Json]:

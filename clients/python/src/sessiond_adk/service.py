@@ -86,7 +86,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
           share_temp: also sends `temp:` keys, for other processes that work on the same invocation. They are never
             stored. By default they stay in this process.
           close_grace: seconds that `close` waits for in-flight calls.
-          channel_options: gRPC channel options, added to the defaults.
+          channel_options: gRPC channel options. They override the defaults.
           tls_ca: PEM file with the authority of the server's certificate, for an https address. By default those that
             gRPC comes with are trusted. The default of this argument and of the next three is an environment
             variable: SESSIOND_TLS_CA, SESSIOND_CLIENT_TLS_CERT, SESSIOND_CLIENT_TLS_KEY and SESSIOND_TOKEN_FILE.

@@ -19,6 +19,12 @@ import org.jspecify.annotations.Nullable;
 /** The channel of a service. It connects at the first call, and ends with {@link #close}. */
 final class Connection {
 
+  /**
+   * A connection with calls in flight is pinged after this long without data, and closed if it
+   * stays silent as long again.
+   */
+  private static final Duration KEEP_ALIVE = Duration.ofSeconds(20);
+
   private final ManagedChannel channel;
   private final CallOptions options;
   private final CompletableSubject closed = CompletableSubject.create();
@@ -33,7 +39,9 @@ final class Connection {
             // Runs after interceptors that are added later, and keeps what they have set.
             .intercept(new TraceContext())
             // Calls does the retries, as it knows which calls may be sent again.
-            .disableRetry();
+            .disableRetry()
+            .keepAliveTime(KEEP_ALIVE.toSeconds(), TimeUnit.SECONDS)
+            .keepAliveTimeout(KEEP_ALIVE.toSeconds(), TimeUnit.SECONDS);
     if (!address.isUnix()) {
       // The server is local; the proxies of the environment are meant for other hosts.
       builder.proxyDetector(server -> null);

@@ -4,6 +4,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.google.common.base.CaseFormat;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.RoundingMode;
 import java.util.List;
 import java.util.Map;
 
@@ -13,6 +16,12 @@ final class ForeignBody {
   /** Maps of ADK that hold fewer values than JSON. */
   private static final List<String> STRICT_MAPS =
       List.of("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations");
+
+  /**
+   * Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since
+   * 1973.
+   */
+  private static final double LEAST_MILLIS = 1e11;
 
   private ForeignBody() {}
 
@@ -24,6 +33,15 @@ final class ForeignBody {
     }
     for (JsonNode part : body.path("content").path("parts")) {
       repairPart(part);
+    }
+    if (body.path("actions").get("compaction") instanceof ObjectNode compaction) {
+      JsonNode written = body.path("timestamp");
+      double millis = envelope.path("timestamp").doubleValue();
+      for (String name : List.of("startTimestamp", "endTimestamp")) {
+        if (isSeconds(compaction.path(name), written, millis)) {
+          compaction.put(name, toMillis(compaction.get(name).doubleValue()));
+        }
+      }
     }
     body.setAll(envelope);
     if (body.get("customMetadata") instanceof ObjectNode metadata) {
@@ -54,6 +72,35 @@ final class ForeignBody {
         : !value.isNull();
   }
 
+  /**
+   * Whether a time of a body is in seconds, as Python's are. The body's {@code timestamp} tells the
+   * unit; without it, the magnitude.
+   */
+  private static boolean isSeconds(JsonNode time, JsonNode written, double eventMillis) {
+    if (!time.isNumber()) {
+      return false;
+    }
+    if (written.isNumber()) {
+      // The kits round an event's time to their own precision.
+      if (Math.abs(written.doubleValue() - eventMillis) < 2) {
+        return false;
+      }
+      if (Math.abs(written.doubleValue() * 1000 - eventMillis) < 2) {
+        return true;
+      }
+    }
+    return Math.abs(time.doubleValue()) < LEAST_MILLIS;
+  }
+
+  /** Rounds as the time of an event: to the nearest nanosecond, then down. Keeps the order. */
+  private static BigInteger toMillis(double seconds) {
+    return new BigDecimal(seconds)
+        .setScale(9, RoundingMode.HALF_UP)
+        .movePointRight(3)
+        .setScale(0, RoundingMode.FLOOR)
+        .toBigInteger();
+  }
+
   /** Rust writes its own fields in snake case. A member in camel case stays as it is. */
   private static void camelCase(ObjectNode node) {
     List<String> names =
@@ -70,25 +117,59 @@ final class ForeignBody {
     }
   }
 
-  /** Rust writes the members of a function call into the part itself. */
+  /** Rust's parts are objects of their own, told apart by their members. */
   private static void repairPart(JsonNode part) {
     if (!(part instanceof ObjectNode object)) {
       return;
     }
+    camelCase(object);
     if (object.has("name") && object.has("args")) {
-      ObjectNode call = object.objectNode();
-      for (String name : List.of("id", "name", "args")) {
-        if (object.has(name)) {
-          call.set(name, object.remove(name));
-        }
-      }
-      object.set("functionCall", call);
+      wrap(object, "functionCall", List.of("id", "name", "args"));
+    } else if (object.has("mimeType") && isBytes(object.path("data"))) {
+      object.put("data", bytes(object.get("data")));
+      wrap(object, "inlineData", List.of("mimeType", "data"));
+    } else if (object.has("fileUri")) {
+      wrap(object, "fileData", List.of("mimeType", "fileUri"));
     } else if (object.get("functionResponse") instanceof ObjectNode response && object.has("id")) {
       response.set("id", object.remove("id"));
     } else if (object.has("thinking")) {
       object.set("text", object.remove("thinking"));
       object.put("thought", true);
+      if (object.has("signature")) {
+        object.set("thoughtSignature", object.remove("signature"));
+      }
     }
+  }
+
+  /** Moves members of a part into an object of its own. */
+  private static void wrap(ObjectNode part, String name, List<String> members) {
+    ObjectNode inner = part.objectNode();
+    for (String member : members) {
+      if (part.has(member)) {
+        inner.set(member, part.remove(member));
+      }
+    }
+    part.set(name, inner);
+  }
+
+  private static boolean isBytes(JsonNode list) {
+    if (!list.isArray()) {
+      return false;
+    }
+    for (JsonNode item : list) {
+      if (!item.isInt() || item.intValue() < 0 || item.intValue() > 255) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private static byte[] bytes(JsonNode list) {
+    byte[] bytes = new byte[list.size()];
+    for (int i = 0; i < bytes.length; i++) {
+      bytes[i] = (byte) list.get(i).intValue();
+    }
+    return bytes;
   }
 
   /**

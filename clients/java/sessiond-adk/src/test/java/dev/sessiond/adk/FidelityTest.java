@@ -6,8 +6,10 @@ import static com.google.common.truth.Truth.assertWithMessage;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.google.adk.events.Event;
 import com.google.adk.events.EventActions;
+import com.google.adk.events.EventCompaction;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
+import com.google.genai.types.Part;
 import com.google.protobuf.Timestamp;
 import dev.sessiond.v1.AppendEventRequest;
 import dev.sessiond.v1.EventServiceGrpc;
@@ -28,8 +30,10 @@ import java.util.Optional;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Events come back as they went in, and events of other ADKs as far as this one can hold them. */
@@ -221,9 +225,50 @@ final class FidelityTest extends ServerTest {
     assertThat(read.functionCalls().get(0).name()).hasValue("f");
     assertThat(read.functionCalls().get(0).id()).hasValue("c1");
     assertThat(read.functionResponses().get(0).name()).hasValue("f");
+    List<Part> parts = read.content().orElseThrow().parts().orElseThrow();
+    assertThat(parts).hasSize(6);
+    assertThat(parts.get(1).thoughtSignature())
+        .hasValue(new byte[] {(byte) 0xfb, (byte) 0xff, (byte) 0xfe});
+    assertThat(parts.get(3).text()).hasValue("hm");
+    assertThat(parts.get(3).thought()).hasValue(true);
+    assertThat(parts.get(3).thoughtSignature()).hasValue(new byte[] {'s', 'i', 'g'});
+    assertThat(parts.get(4).inlineData().orElseThrow().mimeType()).hasValue("image/png");
+    assertThat(parts.get(4).inlineData().orElseThrow().data())
+        .hasValue(new byte[] {0, 127, (byte) 0xff});
+    assertThat(parts.get(5).fileData().orElseThrow().mimeType()).hasValue("text/plain");
+    assertThat(parts.get(5).fileData().orElseThrow().fileUri()).hasValue("gs://b/f");
     assertThat(read.turnComplete()).hasValue(true);
     assertThat(read.errorMessage()).hasValue("none");
     assertThat(read.actions().artifactDelta()).containsExactly("a", 1);
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    // Python. ADK compares these times with those of events, so both are rounded alike.
+    "1700000000.0, 1699999000.25, 1741218714.258, 1699999000250, 1741218714257",
+    "1700000000.0, 0.001, 2e12, 1, 2000000000000000",
+    ", 1699999000.25, 1699999999, 1699999000250, 1699999999000",
+    "'\"x\"', 1699999000.25, 1699999999, 1699999000250, 1699999999000",
+    // Java.
+    "1700000000000, 1, 1699999999999, 1, 1699999999999",
+    ", 1699999000250, 1699999999999, 1699999000250, 1699999999999",
+  })
+  void timesOfACompactionAreMilliseconds(
+      @Nullable String timestamp, String start, String end, long startMillis, long endMillis) {
+    String body =
+        """
+        {"timestamp": %s, "actions": {"compaction": {"startTimestamp": %s, "endTimestamp": %s,
+        "compactedContent": {"role": "model", "parts": [{"text": "summary"}]}}}}
+        """;
+    dev.sessiond.v1.Event stored =
+        dev.sessiond.v1.Event.newBuilder()
+            .setEventTime(Timestamp.newBuilder().setSeconds(1_700_000_000))
+            .setBodyJson(body.formatted(timestamp, start, end))
+            .build();
+    EventCompaction read = new EventDecoder().decode(stored).actions().compaction().orElseThrow();
+    assertThat(read.startTimestamp()).isEqualTo(startMillis);
+    assertThat(read.endTimestamp()).isEqualTo(endMillis);
+    assertThat(read.compactedContent().text()).isEqualTo("summary");
   }
 
   @ParameterizedTest
@@ -233,6 +278,9 @@ final class FidelityTest extends ServerTest {
         "{\"content\":\"a mere text\"}",
         "{\"content\":{\"parts\":[{\"text\":[1]},{\"inlineData\":{\"data\":\"*\"}}]}}",
         "{\"actions\":[1]}",
+        "{\"timestamp\":1700000000.005,\"actions\":{\"compaction\":{\"startTimestamp\":\"x\"}}}",
+        "{\"timestamp\":1700000000.005,\"actions\":{\"compaction\":{\"endTimestamp\":1e300}}}",
+        "{\"content\":{\"parts\":[{\"mime_type\":\"x\",\"data\":[256]},{\"thinking\":1,\"signature\":2}]}}",
         "{\"actions\":null,\"customMetadata\":7,\"timestamp\":\"yesterday\"}",
         "{\"usageMetadata\":{\"totalTokenCount\":99999999999999},\"avgLogprobs\":\"NaN\"}",
         "{\"actions\":{\"artifactDelta\":{\"a\":null,\"b\":1e300}},\"future\":{\"x\":[{}]}}",

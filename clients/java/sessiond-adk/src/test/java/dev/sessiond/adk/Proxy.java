@@ -17,6 +17,7 @@ final class Proxy implements AutoCloseable {
   private final String server;
   private final ServerSocket listener;
   private final Set<Socket> sockets = ConcurrentHashMap.newKeySet();
+  private final Set<Socket> dead = ConcurrentHashMap.newKeySet();
   private final AtomicInteger losing = new AtomicInteger();
   final AtomicInteger lost = new AtomicInteger();
   final AtomicInteger connections = new AtomicInteger();
@@ -34,6 +35,11 @@ final class Proxy implements AutoCloseable {
   /** Loses the next responses, each with its connection, after the server has applied the calls. */
   void loseResponses(int count) {
     losing.set(count);
+  }
+
+  /** Forwards nothing more on the present connections, which stay open. */
+  void loseEverything() {
+    dead.addAll(sockets);
   }
 
   void cut() {
@@ -84,6 +90,9 @@ final class Proxy implements AutoCloseable {
       InputStream in = source.getInputStream();
       OutputStream out = sink.getOutputStream();
       for (int count = in.read(buffer); count >= 0; count = in.read(buffer)) {
+        if (dead.contains(source)) {
+          continue;
+        }
         if (fromServer && losing.get() > 0 && hasHeadersFrame(buffer, count)) {
           losing.decrementAndGet();
           lost.incrementAndGet();

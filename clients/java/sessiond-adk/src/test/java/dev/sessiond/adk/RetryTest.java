@@ -83,6 +83,25 @@ final class RetryTest extends ServerTest {
   }
 
   @Test
+  void aCallLeavesADeadConnection() throws Exception {
+    Proxy proxy = closing(new Proxy(serve(MEMORY).address()));
+    SessiondSessionService service =
+        closing(
+            SessiondSessionService.builder(proxy.address())
+                // Before the server's own keepalive ends the connection.
+                .timeout(Duration.ofSeconds(50))
+                // The interval is the default; gRPC allows none below 10 s.
+                .configureChannel(channel -> channel.keepAliveTimeout(1, TimeUnit.SECONDS))
+                .build());
+    Session session = create(service, Map.of("k", 1));
+    proxy.loseEverything();
+    long start = System.nanoTime();
+    assertThat(get(service, session.id()).state()).containsExactly("k", 1);
+    assertThat(Duration.ofNanos(System.nanoTime() - start)).isGreaterThan(Duration.ofSeconds(15));
+    assertThat(proxy.connections.get()).isEqualTo(2);
+  }
+
+  @Test
   void aServerThatIsAwayIsUnavailable() throws Exception {
     int port;
     try (ServerSocket socket = new ServerSocket(0)) {
