@@ -26,6 +26,8 @@ pub struct Loaded {
     pub created: HashSet<Incarnation>,
     /// Of this group: every address with a session id, unless the group has made a session with it.
     pub bare: HashMap<SessionId, Vec<SessionKey>>,
+    /// Of this group: addresses with session ids that mean more sessions than were loaded, [`MANY_SESSIONS`] of those that a caller sees.
+    pub many: HashMap<SessionId, Vec<SessionKey>>,
     /// Of this group; `None`: the session has no such event.
     pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,
     /// Of this group; `None`: the scope has seen no such request.
@@ -87,6 +89,7 @@ impl Loaded {
     pub fn end_group(&mut self) {
         self.created.clear();
         self.bare.clear();
+        self.many.clear();
         self.events.clear();
         self.requests.clear();
         self.past.clear();
@@ -130,7 +133,12 @@ impl Loaded {
         }
         let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
         let seen = keys.iter().filter(|key| key.is_seen(sight));
-        let found = only_live(id, seen.filter_map(|key| self.live(key)))?;
+        let mut live = seen.filter_map(|key| self.live(key));
+        if self.means_many(id, sight) && live.clone().nth(1).is_none() {
+            // Most of the few have gone since, and there are others.
+            return Err(Refusal::LoadAgain);
+        }
+        let found = only_live(id, live.by_ref())?;
         session.require(&found.info.key).map_err(Error::from)?;
         Ok(found)
     }
@@ -139,7 +147,13 @@ impl Loaded {
     pub fn meant_by(&self, id: &SessionId, sight: &Sight) -> Option<&SessionKey> {
         let keys = self.bare.get(id)?.iter();
         let mut live = keys.filter(|key| key.is_seen(sight) && self.live(key).is_some());
-        live.next().filter(|_| live.next().is_none())
+        live.next().filter(|_| live.next().is_none() && !self.means_many(id, sight))
+    }
+
+    /// Whether a bare id meant so many sessions when it was looked up that only some of them were loaded.
+    fn means_many(&self, id: &SessionId, sight: &Sight) -> bool {
+        let few = self.many.get(id).into_iter().flatten();
+        few.filter(|key| key.is_seen(sight)).count() >= MANY_SESSIONS
     }
 
     /// The event that a session has under an id.
@@ -244,6 +258,9 @@ impl ScopeState {
         })
     }
 }
+
+/// Live sessions of one id that are enough to know that it means more than one, also if some of them are deleted meanwhile.
+pub const MANY_SESSIONS: usize = 8;
 
 /// What a bare id means, of the live sessions that have it. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
 pub fn only_live<T>(id: &SessionId, mut live: impl Iterator<Item = T>) -> Result<T, Error> {

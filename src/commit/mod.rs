@@ -23,7 +23,9 @@ pub use changes::{
     Source,
 };
 pub use fork::FORK_LEASE_SECS;
-pub use loaded::{KEY_BYTES, Loaded, PastState, ScopeState, SessionState, entry_bytes, only_live};
+pub use loaded::{
+    KEY_BYTES, Loaded, MANY_SESSIONS, PastState, ScopeState, SessionState, entry_bytes, only_live,
+};
 pub use needs::{Address, Mode, Needs, needs};
 use overlay::Transaction;
 pub use request::{

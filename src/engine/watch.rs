@@ -105,6 +105,15 @@ enum Wake {
     Heartbeat,
 }
 
+/// What came of a read.
+enum Looked {
+    /// Perhaps of no items.
+    Page,
+    Deleted,
+    /// Others read, for a while already.
+    Heartbeat,
+}
+
 impl Engine {
     /// Starts a watch. Errors here are those of the call. Later ones end the stream.
     pub async fn watch(
@@ -246,27 +255,41 @@ impl Watch {
                     }
                 }
             }
-            if !self.read().await? {
-                return Ok((WatchItem::SessionDeleted, self.position));
+            match self.read(heartbeat.as_mut()).await? {
+                Looked::Page => {}
+                Looked::Deleted => return Ok((WatchItem::SessionDeleted, self.position)),
+                Looked::Heartbeat => {
+                    self.check()?;
+                    return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
+                }
             }
         }
     }
 
-    /// Reads the next page. Returns whether the session still exists.
-    async fn read(&mut self) -> Result<bool, Error> {
+    /// Reads the next page, when it is this watch's turn.
+    async fn read(&mut self, mut heartbeat: Pin<&mut Sleep>) -> Result<Looked, Error> {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
         let page = {
-            let _turn = self.engine.watch_reads.acquire().await.map_err(Error::internal)?;
+            let _turn = tokio::select! {
+                biased;
+                turn = self.engine.watch_reads.acquire() => turn.map_err(Error::internal)?,
+                () = self.engine.draining.cancelled() => return Err(Error::Draining),
+                () = heartbeat.as_mut() => return Ok(Looked::Heartbeat),
+            };
             self.engine.store.read_changes(&self.context, self.query()).await
         };
         let page = match page {
-            Err(Error::SessionNotFound(_)) => return Ok(false),
+            Err(Error::SessionNotFound(_)) => return Ok(Looked::Deleted),
             // What there is to read does not go away. Not all watches come back together.
             Err(Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: millis }) => {
-                sleep(Duration::from_millis(fastrand::u64(millis..=2 * millis))).await;
-                return Ok(true);
+                let pause = Duration::from_millis(fastrand::u64(millis..=2 * millis));
+                return tokio::select! {
+                    () = sleep(pause) => Ok(Looked::Page),
+                    () = self.engine.draining.cancelled() => Err(Error::Draining),
+                    () = heartbeat => Ok(Looked::Heartbeat),
+                };
             }
             page => page?,
         };
@@ -289,7 +312,7 @@ impl Watch {
         if let Some((_, position)) = self.ready.back_mut() {
             *position = page.position;
         }
-        Ok(true)
+        Ok(Looked::Page)
     }
 
     /// Whether the caller may still read what it watches.

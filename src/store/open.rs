@@ -53,10 +53,12 @@ fn kind(url: &str) -> Result<Kind<'_>, String> {
     match (url, url.strip_prefix("sqlite:")) {
         ("memory:", _) => Ok(Kind::Memory),
         (_, Some(":memory:")) => Err("Pass memory: to store nothing on disk. 'sqlite::memory:' would be a file of this name.".to_owned()),
-        (_, Some(path)) if path.starts_with("//") && !path.starts_with("///") => Err(format!(
-            "'{url}' has a host, which a file does not. Pass sqlite:{} for a file in this folder, or sqlite:///PATH.",
-            path.trim_start_matches('/')
-        )),
+        (_, Some(path)) if path.len() > 2 && path.starts_with("//") && !path.starts_with("///") => {
+            let path = &path[2..];
+            Err(format!(
+                "'{url}' has a host, which a file does not. Pass sqlite:{path} for a file in this folder, or sqlite:/{path}."
+            ))
+        }
         (_, Some(path)) if !path.is_empty() => Ok(Kind::Sqlite(path)),
         _ if ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) => {
             Ok(Kind::Postgres(url))

@@ -106,7 +106,7 @@ async fn a_watch_that_cannot_begin_is_refused_by_the_call() {
 #[tokio::test]
 async fn a_watch_waits_while_the_queue_of_reads_is_full() {
     let store = Arc::new(GatedStore::new());
-    store.open(1);
+    store.open(2);
     let server = serve(store.clone(), BareIds::Allowed).await;
     let session = server.create("s", "{}").await;
     let start = WatchStart::Now.into();
@@ -116,4 +116,10 @@ async fn a_watch_waits_while_the_queue_of_reads_is_full() {
     server.append(&session, "e1", "{}").await;
     assert_eq!(sequence(&next(&mut stream).await.0), 1);
     assert_eq!(store.busy.load(Ordering::SeqCst), 0);
+    // It says that it lives meanwhile.
+    store.busy.store(u64::MAX, Ordering::SeqCst);
+    server.append(&session, "e2", "{}").await;
+    assert!(matches!(next(&mut stream).await.0, Kind::Heartbeat(_)));
+    store.busy.store(0, Ordering::SeqCst);
+    assert_eq!(sequence(&next(&mut stream).await.0), 2);
 }

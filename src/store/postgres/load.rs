@@ -114,10 +114,11 @@ pub(super) async fn load(
     loaded: &mut Loaded,
 ) -> Result<Stored, Failure> {
     let Opening { record, set_time, about } = opening;
-    let (bare, expired) = rare::look_up(connection, needs, about).await?;
+    let ((bare, many), expired) = rare::look_up(connection, needs, about).await?;
     let mut locks = Locks::of(needs, &bare, cache);
     locks.sessions.extend(expired.iter().cloned());
     loaded.bare.extend(bare);
+    loaded.many.extend(many);
     let mut stored = Stored::default();
     let locked = lock(connection, record, &locks).await?;
     loaded.now = match set_time {

@@ -83,8 +83,10 @@ async fn make_meta(connection: &Connection) -> Result<(), OpenError> {
     }
 }
 
+/// Of the schema in which tables are made. Another of the search path may be another store's.
 async fn has_meta(connection: &Connection) -> Result<bool> {
-    let row = connection.one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?;
+    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.meta') IS NOT NULL";
+    let row = connection.one(sql, &[]).await?;
     row.map_or(Ok(false), |row| row.try_get(0))
 }
 

@@ -14,15 +14,12 @@ use super::{
     stored::Stored,
 };
 use crate::{
-    commit::{Address, Loaded, Needs, PastState},
+    commit::{Address, Loaded, MANY_SESSIONS, Needs, PastState},
     store::group::Failure,
 };
 
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: i64 = 64;
-
-/// Sessions of one id that are enough to know that it means more than one, also if some of them are deleted meanwhile.
-const BARE_SESSIONS: usize = 8;
 
 /// Seconds for which a session has to live to be one of them: longer than a group takes.
 const LIVES_SECS: i64 = 60;
@@ -35,7 +32,7 @@ pub(super) async fn look_up(
     connection: &Connection,
     needs: &[Needs<'_>],
     about: Time,
-) -> Result<(Bare, Vec<SessionKey>)> {
+) -> Result<((Bare, Bare), Vec<SessionKey>)> {
     let bare = look_up_bare(connection, needs, about).await?;
     let mut expired = Vec::new();
     if needs.iter().any(|needs| needs.sweep) {
@@ -57,8 +54,12 @@ pub(super) async fn look_up(
 }
 
 /// The sessions that bare ids may mean. Where an id means many of them, a few that tell so: their rows are locked, and those of their
-/// users.
-async fn look_up_bare(connection: &Connection, needs: &[Needs<'_>], about: Time) -> Result<Bare> {
+/// users. The second are these few.
+async fn look_up_bare(
+    connection: &Connection,
+    needs: &[Needs<'_>],
+    about: Time,
+) -> Result<(Bare, Bare)> {
     let asked = needs.iter().filter_map(|needs| match needs.address {
         // Nobody without rights may have all sessions of this id read.
         Some(Address::Bare(id, sight)) if !sight.is_blind() => Some((id, sight)),
@@ -67,7 +68,7 @@ async fn look_up_bare(connection: &Connection, needs: &[Needs<'_>], about: Time)
     let mut found: BTreeMap<&SessionId, Vec<(SessionKey, bool)>> = BTreeMap::new();
     found.extend(asked.clone().map(|(id, _)| (id, Vec::new())));
     if found.is_empty() {
-        return Ok(Bare::default());
+        return Ok((Bare::default(), Bare::default()));
     }
     let sql = "SELECT n.app_name, n.user_id, n.session_id, coalesce(s.expire_secs > $2, TRUE)
         FROM session_name n JOIN session s ON s.app_name = n.app_name AND s.user_id = n.user_id
@@ -83,21 +84,25 @@ async fn look_up_bare(connection: &Connection, needs: &[Needs<'_>], about: Time)
             keys.push((key, lives));
         }
     }
-    let mut bare = Bare::default();
+    let (mut bare, mut many) = (Bare::default(), Bare::default());
     for (id, sight) in asked {
         let seen = found.get(id).into_iter().flatten().filter(|(key, _)| key.is_seen(sight));
-        let living = || seen.clone().filter(|(_, lives)| *lives).take(BARE_SESSIONS);
+        let living = || seen.clone().filter(|(_, lives)| *lives).take(MANY_SESSIONS);
         let keys = bare.entry(id.clone()).or_default();
-        match living().count() == BARE_SESSIONS {
-            true => keys.extend(living().map(|(key, _)| key.clone())),
+        match living().count() == MANY_SESSIONS {
+            true => {
+                let living = living().map(|(key, _)| key);
+                many.entry(id.clone()).or_default().extend(living.clone().cloned());
+                keys.extend(living.cloned());
+            }
             false => keys.extend(seen.map(|(key, _)| key.clone())),
         }
     }
-    for keys in bare.values_mut() {
+    for keys in bare.values_mut().chain(many.values_mut()) {
         keys.sort();
         keys.dedup();
     }
-    Ok(bare)
+    Ok((bare, many))
 }
 
 fn address(row: &Row) -> Result<SessionKey> {

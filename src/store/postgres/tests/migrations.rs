@@ -174,3 +174,20 @@ async fn a_role_that_may_create_nothing_opens_tables_of_this_version() {
     assert_eq!(steps, Vec::<&str>::new());
     execute_at(&fixture.server, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tables_of_another_schema_of_the_path_are_another_store() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let (schema, own) = (&fixture.schema, format!("{}_own", fixture.schema));
+    execute_at(&fixture.server, &format!("CREATE SCHEMA {own}")).await;
+    let mut options = fixture.shared.options.clone();
+    let path = format!("search_path%3D{own}%2C{schema}");
+    options.url = options.url.replace(&format!("search_path%3D{schema}"), &path);
+    assert_ne!(options.url, fixture.shared.options.url);
+    let opened: Arc<dyn Store> = Arc::new(open_with(options, MIGRATIONS).await.unwrap());
+    opened.create_session(&call(), creation("s")).await.unwrap();
+    opened.close().await;
+    assert_eq!(fixture.count("SELECT count(*) FROM session").await, 0);
+    assert_eq!(fixture.count(&format!("SELECT count(*) FROM {own}.session")).await, 1);
+    execute_at(&fixture.server, &format!("DROP SCHEMA {own} CASCADE")).await;
+}
