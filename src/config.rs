@@ -33,16 +33,8 @@ pub struct Config {
     )]
     pub listen: Listen,
 
-    /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
-    // The variable's value may have a password, which a help text would show.
-    #[arg(
-        long,
-        env = "SESSIOND_STORE",
-        hide_env_values = true,
-        default_value = "sqlite:sessiond.db",
-        value_name = "URL"
-    )]
-    pub store: String,
+    #[command(flatten)]
+    pub store: StoreArgs,
 
     /// Address of the admin listener, HOST:PORT or unix:PATH, which needs TLS beyond loopback: /livez, /readyz, /version, /metrics and /log over HTTP
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
@@ -140,6 +132,21 @@ impl Config {
     pub fn takes_tokens(&self) -> bool {
         self.identity.token_hashes.is_some() || self.identity.jwt_keys.is_some()
     }
+}
+
+/// The store of `serve`, and of `migrate`.
+#[derive(Args, Clone, Debug)]
+pub struct StoreArgs {
+    /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory:
+    // The variable's value may have a password, which a help text would show.
+    #[arg(
+        long = "store",
+        env = "SESSIOND_STORE",
+        hide_env_values = true,
+        default_value = "sqlite:sessiond.db",
+        value_name = "URL"
+    )]
+    pub url: String,
 }
 
 /// TLS of a TCP address.
@@ -316,7 +323,7 @@ mod tests {
     fn the_defaults_are_loopback_and_an_embedded_file() {
         let config = Program::parse_from(["serve"]).config;
         assert_eq!(config.listen, Listen::Tcp("127.0.0.1:50051".into()));
-        assert_eq!(config.store, "sqlite:sessiond.db");
+        assert_eq!(config.store.url, "sqlite:sessiond.db");
         assert!(!config.insecure);
     }
 

@@ -113,7 +113,7 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
 /// Prints the address, the store and what to try: one command, on a terminal three that build on each other. A closed
 /// standard output does not stop the server.
 fn greet(running: &Running, config: &Config) {
-    let (address, store) = (running.address(), store::public_url(&config.store));
+    let (address, store) = (running.address(), store::public_url(&config.store.url));
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
     {

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cli::{progress::Progress as Bar, tell},
-    config::PostgresArgs,
+    config::{PostgresArgs, StoreArgs},
     engine::new_store_id,
     store::{
         self,
@@ -78,16 +78,8 @@ pub struct CompactArgs {
 applies them in a transaction that it rolls back. A file is copied before it is changed. Replicas
 of the version before may go on while a PostgreSQL database is migrated.")]
 pub struct MigrateArgs {
-    /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
-    // The variable's value may have a password, which a help text would show.
-    #[arg(
-        long,
-        env = "SESSIOND_STORE",
-        hide_env_values = true,
-        default_value = "sqlite:sessiond.db",
-        value_name = "URL"
-    )]
-    store: String,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Only say what would be done
     #[arg(long)]
@@ -130,16 +122,15 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             told(print(&serde_json::json!({ "bytes_before": before, "bytes_after": after })))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Migrate(MigrateArgs { store, dry_run, postgres }) => {
-            if let Some(path) = store.strip_prefix("sqlite:").map(Path::new)
+        Command::Migrate(MigrateArgs { store: StoreArgs { url }, dry_run, postgres }) => {
+            if let Some(path) = url.strip_prefix("sqlite:").map(Path::new)
                 && !path.exists()
             {
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
                 let path = path.display();
                 tell(&format!("note: there is no file '{path}', and `sessiond serve` makes it"));
             }
-            let steps =
-                store::migrate(store, new_store_id(), postgres.settings(), *dry_run).await?;
+            let steps = store::migrate(url, new_store_id(), postgres.settings(), *dry_run).await?;
             told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;
             Ok(ExitCode::SUCCESS)
         }

@@ -93,7 +93,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     );
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
-    let descriptors = store::descriptors(&config.store, readers, writers);
+    let descriptors = store::descriptors(&config.store.url, readers, writers);
     let most = within_descriptors(config.max_connections, descriptors);
     let limit = ConnectionLimit::new(most, metrics.connections.clone());
     let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
@@ -122,7 +122,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         postgres: config.postgres.settings(),
         metrics: Arc::clone(&metrics),
     };
-    let store = store::open(&config.store, options).await?;
+    let store = store::open(&config.store.url, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
         temp_bytes: config.max_temp_bytes as usize,

@@ -133,12 +133,12 @@ impl Loaded {
         }
         let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
         let seen = keys.iter().filter(|key| key.is_seen(sight));
-        let mut live = seen.filter_map(|key| self.live(key));
+        let live = seen.filter_map(|key| self.live(key));
         if self.means_many(id, sight) && live.clone().nth(1).is_none() {
             // Most of the few have gone since, and there are others.
             return Err(Refusal::LoadAgain);
         }
-        let found = only_live(id, live.by_ref())?;
+        let found = only_live(id, live)?;
         session.require(&found.info.key).map_err(Error::from)?;
         Ok(found)
     }
@@ -150,7 +150,7 @@ impl Loaded {
         live.next().filter(|_| live.next().is_none() && !self.means_many(id, sight))
     }
 
-    /// Whether a bare id meant so many sessions when it was looked up that only some of them were loaded.
+    /// Whether the group has loaded only some of the sessions with a bare id, because there are many.
     fn means_many(&self, id: &SessionId, sight: &Sight) -> bool {
         let few = self.many.get(id).into_iter().flatten();
         few.filter(|key| key.is_seen(sight)).count() >= MANY_SESSIONS

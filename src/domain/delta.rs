@@ -107,8 +107,10 @@ impl Delta {
 
     /// Computes what each key becomes, given what it is, and reports every violation.
     ///
-    /// `field` is the path of this delta in the request, and `written` the bytes that operations of its request have written. A key that ends as it was without having been set (removed where it was
-    /// absent, a default that was not needed, a sum with zero) is not in the result. A key that was set is, also to an equal value.
+    /// `field` is the path of this delta in the request, and `written` the bytes that operations of its request have written.
+    ///
+    /// A key that ends as it was without having been set (removed where it was absent, a default that was not needed, a sum with zero) is
+    /// not in the result. A key that was set is, also to an equal value.
     pub fn resolve<'s>(
         &self,
         field: &FieldPath,
