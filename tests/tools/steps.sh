@@ -1,21 +1,27 @@
 # shellcheck shell=bash
-# Steps of a check: each runs under a headline, and the summary lists how they ended. Sourced by tests/run.
+# Steps of a check: each runs under a headline, and the summary lists how they ended and what the failed ones said. Sourced by
+# tests/run.
 
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
 summary=()
+complaints=()
 passed=0
 failed=0
 
 # step NAME COMMAND...: runs COMMAND and records its outcome and duration. Exit code 77 means skipped.
 step() {
-  local name=$1 started=$SECONDS status outcome reason=''
+  local name=$1 started=$SECONDS status outcome reason='' printer
   shift
   printf '\n== %s\n' "$name"
-  rm -f "$tmp/reason" "$tmp/counts"
-  "$@"
+  rm -f "$tmp/reason" "$tmp/counts" "$tmp/output"
+  mkfifo "$tmp/output" || return
+  tee "$tmp/step.log" <"$tmp/output" &
+  printer=$!
+  "$@" >"$tmp/output" 2>&1
   status=$?
+  wait $printer
   [[ ! -f $tmp/reason ]] || reason=": $(<"$tmp/reason")"
   local step_passed=0 step_failed=0 tests_failed
   case $status in
@@ -31,6 +37,23 @@ step() {
   passed=$((passed + step_passed))
   failed=$((failed + step_failed))
   summary+=("$(printf '%-7s %5ds  %s%s' "$outcome" $((SECONDS - started)) "$name" "$reason")")
+  [[ $outcome != FAILED ]] || complaints+=("$(printf '\n-- %s\n' "$name"; complaint "$tmp/step.log")")
+}
+
+# complaint LOG: the lines that name failures, and the last ones, in the order of the log.
+complaint() {
+  awk '
+    FNR == NR { lines = FNR; next }
+    FNR > lines - 20 { print; next }
+    found < 20 && /(^|[ \t])([Ee]rror|ERROR|[Ff]atal)(:|\[)|FAILED|panicked|No space left/ { print; found++ }
+  ' "$1" "$1"
+}
+
+# summarize: how the steps ended, and what the failed ones said.
+summarize() {
+  printf '\n== summary\n'
+  printf '%s\n' "${summary[@]}"
+  [[ ${#complaints[@]} == 0 ]] || printf '%s\n' "${complaints[@]}"
 }
 
 # skip REASON: ends a step that has nothing to do.
