@@ -182,8 +182,8 @@ async fn execute_once<B: Backend>(
     let loaded = backend.load(&needed).await;
     drop(needed);
     if matches!(loaded, Err(Failure::Error(Error::Damaged(..)))) && group.len() > 1 {
-        execute_alone(backend, std::mem::take(group), notifier, metrics).await;
-        return Ok(());
+        let together = group.len();
+        return execute_alone(backend, group, together, notifier, metrics).await;
     }
     if let Err(Failure::Error(error)) = &loaded {
         refuse(metrics, group.drain(..), error);
@@ -240,9 +240,9 @@ async fn execute_once<B: Backend>(
             return Err(Failure::Again(cause));
         }
         Err(Failure::Error(Error::Damaged(..))) if decided.len() > 1 => {
-            let alone = decided.into_iter().map(|(submission, _)| submission);
-            execute_alone(backend, alone.collect(), notifier, metrics).await;
-            return Ok(());
+            let together = decided.len();
+            group.splice(..0, decided.into_iter().map(|(submission, _)| submission));
+            return execute_alone(backend, group, together, notifier, metrics).await;
         }
         Err(Failure::Error(error)) => Err(error),
         Ok(_) => {
@@ -262,19 +262,24 @@ async fn execute_once<B: Backend>(
     Ok(committed?)
 }
 
-/// Executes requests one by one, in their order: the damage that one of them has met is not the others'.
+/// Executes the first requests of a group one by one, in their order: the damage that one of them has met is not the others'. Another
+/// failure may be that of the database, so that those behind it are left.
 async fn execute_alone<B: Backend>(
     backend: &mut B,
-    submissions: Vec<Submission>,
+    group: &mut Vec<Submission>,
+    count: usize,
     notifier: &Notifier,
     metrics: &WriteMetrics,
-) {
-    for submission in submissions {
-        let executed = Box::pin(execute(backend, &mut vec![submission], notifier, metrics)).await;
-        if let Err(error) = executed {
-            error!(%error, "a write failed");
+) -> Result<(), Failure> {
+    for _ in 0..count {
+        let mut alone = vec![group.remove(0)];
+        match Box::pin(execute(backend, &mut alone, notifier, metrics)).await {
+            Ok(()) => {}
+            Err(error @ Error::Damaged(..)) => error!(%error, "a write failed"),
+            Err(error) => return Err(error.into()),
         }
     }
+    Ok(())
 }
 
 /// Notes that the sampled calls of a group no longer wait. The time, if there are any.

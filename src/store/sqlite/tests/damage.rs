@@ -1,6 +1,7 @@
 //! Failures of the disk, of a commit and of the code: callers get an error, and the store goes on.
 
 use std::{
+    collections::VecDeque,
     fs::{self, File},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::{Duration, Instant},
@@ -172,6 +173,54 @@ fn a_decision_that_panics_refuses_what_came_before_it_and_not_what_follows() {
     assert_eq!(group.len(), 1);
     assert_eq!(execute_group(&mut panicking, &mut group), Ok(()));
     assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(1));
+}
+
+/// A writer whose first commits fail, each with an error of its own.
+struct FailingWriter<'w> {
+    writer: &'w mut Writer,
+    errors: VecDeque<Option<Error>>,
+}
+
+impl group::Backend for FailingWriter<'_> {
+    fn loaded(&mut self) -> &mut Loaded {
+        self.writer.loaded()
+    }
+
+    async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), group::Failure> {
+        self.writer.load(needs).await
+    }
+
+    async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<Instant>, group::Failure> {
+        match self.errors.pop_front().flatten() {
+            Some(error) => Err(error.into()),
+            None => self.writer.commit(changes).await,
+        }
+    }
+
+    async fn roll_back(&mut self, changed: bool) {
+        self.writer.roll_back(changed).await;
+    }
+}
+
+#[test]
+fn damage_costs_its_request_alone_and_another_failure_leaves_those_behind_it() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let mut writer = direct.writer();
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    let damaged = || Some(Error::Damaged(Damage::Pages, Cause::new("a page")));
+    // The group's, and then those of its requests.
+    let errors = [damaged(), None, damaged(), None, Some(Error::DiskFull)];
+    let mut failing = FailingWriter { writer: &mut writer, errors: errors.into() };
+    let (mut group, mut answers) = submissions(["1", "2", "3", "4", "5"].map(|id| append(id, id)));
+    assert_eq!(execute_group(&mut failing, &mut group), Err(Error::DiskFull));
+    assert_eq!(sequence(&answers[0].try_recv().unwrap()), Ok(1));
+    assert!(matches!(answers[1].try_recv().unwrap(), Err(Error::Damaged(..))));
+    assert_eq!(sequence(&answers[2].try_recv().unwrap()), Ok(2));
+    assert_eq!(sequence(&answers[3].try_recv().unwrap()), Err(Error::DiskFull));
+    assert_eq!(group.len(), 1);
+    assert_eq!(execute_group(&mut failing, &mut group), Ok(()));
+    assert_eq!(sequence(&answers[4].try_recv().unwrap()), Ok(3));
 }
 
 /// A clock that panics when it is asked for the n-th time.
