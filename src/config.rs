@@ -45,11 +45,11 @@ pub struct Config {
           value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub metrics_applications: u16,
 
-    /// Verify the store before serving, and refuse to serve a damaged one
+    /// Verify a SQLite file before serving it, and refuse to serve a damaged one
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
     pub verify: bool,
 
-    /// Listen beyond loopback without TLS: every client that reaches the port can read and write everything
+    /// Listen beyond loopback without TLS: everything crosses the network as plain text, and without tokens every client can read and write everything
     #[arg(long, env = "SESSIOND_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
@@ -165,7 +165,7 @@ pub struct TlsArgs {
     #[arg(long, env = "SESSIOND_TLS_CLIENT_CA", value_name = "PATH", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// Interval in seconds at which these files, and those of tokens, are read again
+    /// Interval in seconds at which the files of TLS, tokens, JWT keys and the policy are read again
     #[arg(long, env = "SESSIOND_RELOAD_INTERVAL", default_value_t = 10, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub reload_interval: u64,

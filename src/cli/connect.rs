@@ -48,7 +48,7 @@ pub struct ConnectArgs {
     pub tls: TlsArgs,
     #[command(flatten)]
     pub token: TokenArgs,
-    /// Output format: json, table or yaml; by default table on a terminal and json otherwise.
+    /// Output format: json, table or yaml; by default table on a terminal and json otherwise, but text for show and bench.
     #[arg(
         long,
         short,

@@ -162,7 +162,7 @@ fn hint(reason: &str) -> Option<&'static str> {
         "AMBIGUOUS_SESSION_ID" => "pass --app and --user",
         "CREDENTIAL_MISSING" => "pass --token-file, or --tls-cert and --tls-key",
         "KEY_OUTSIDE_SCOPE" => {
-            "app: keys need --app, user: keys also --user, and all others also --session"
+            "app: keys need --app, user: keys also --user, and all others also --session; temp: keys need `event append --invocation`"
         }
         "SESSION_EXISTS" => "`session create` takes --allow-existing",
         "SESSION_NOT_FOUND" => "check --app, --user and --session",

@@ -18,7 +18,8 @@ use super::{
   sessiond health --server unix:/run/sessiond.sock \\
       --service sessiond.v1.EventService
 
-Exits with 0 when the server is SERVING, with 1 otherwise.")]
+Exits with 0 if the server is SERVING, with 3 if it cannot be reached, and with
+1 otherwise.")]
 pub struct HealthArgs {
     #[command(flatten)]
     connect: ConnectArgs,

@@ -58,7 +58,7 @@ temp:. The change of a session is an event of its log.")]
   sessiond state end-invocation --app shop --user alice --session s1 \\
       --invocation turn-7
 
-Happens by itself an hour after the keys were last written or read.")]
+Happens by itself after the server's --temp-idle (an hour) without use.")]
     EndInvocation {
         #[command(flatten)]
         key: KeyArgs,

@@ -59,7 +59,7 @@ pub struct WatchArgs {
 enum Start {
     /// The current state, then its changes without a gap.
     Snapshot = WatchStart::Snapshot as i32,
-    /// The first event of the session.
+    /// The first event of the session, or the first change of the user or the application.
     Beginning = WatchStart::Beginning as i32,
     /// The next change.
     Now = WatchStart::Now as i32,

@@ -41,11 +41,11 @@ impl PostgresMetrics {
         let metrics = Self {
             statements: register.counter(
                 "sessiond_postgres_statements_total",
-                "Statements sent to the database. Several of them share a round trip.",
+                "Statements that the database answered. Several of them share a round trip.",
             ),
             errors: register.counters(
                 "sessiond_postgres_errors_total",
-                "Statements that failed. A group of writes that met 40001, 40P01 or 23505 is decided again.",
+                "Statements that failed. A group of writes that met 40001, 40P01, 23505 or a lost connection is decided again.",
                 &["sqlstate"],
             ),
             connects: connects.with_label_values(&["connected"]),

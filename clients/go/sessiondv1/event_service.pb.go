@@ -282,9 +282,11 @@ func (x *AppendEventsRequest) GetIncludeVersions() bool {
 // Response of AppendEvents.
 type AppendEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The events as stored, in the request's order.
+	// The events as stored, in the request's order. Bodies and deltas of the last
+	// ones are missing if the answer would be too large.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// As AppendEventResponse.session.
+	// As AppendEventResponse.session, with the `temp:` keys of the last event's
+	// invocation.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// For each event, whether it had been stored before.
 	Replayed []bool `protobuf:"varint,3,rep,packed,name=replayed,proto3" json:"replayed,omitempty"`
@@ -499,7 +501,7 @@ type AppendFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// google.rpc.Code.
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// ErrorInfo.reason, which also tells whether the item may be retried.
+	// ErrorInfo.reason.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A message for people.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`

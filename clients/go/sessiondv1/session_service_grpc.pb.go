@@ -38,6 +38,7 @@ const (
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.
+// Calls list the errors that their callers act on; docs/errors.md has all.
 //
 // A server with a policy refuses every call that its rules do not allow with
 // PERMISSION_DENIED, before anything is read, and calls without a valid
@@ -173,6 +174,7 @@ func (c *sessionServiceClient) RewindSession(ctx context.Context, in *RewindSess
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.
+// Calls list the errors that their callers act on; docs/errors.md has all.
 //
 // A server with a policy refuses every call that its rules do not allow with
 // PERMISSION_DENIED, before anything is read, and calls without a valid

@@ -38,11 +38,14 @@ type StateServiceClient interface {
 	// Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
 	// never written to has empty state.
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error)
-	// Changes state outside of an agent's turn. An application's scope takes
+	// Changes state outside of an invocation. An application's scope takes
 	// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
 	// `temp:`. Through a session's scope it is recorded in its log as an event.
 	//
-	// Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+	// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+	// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+	// (KEY_OUTSIDE_SCOPE and others).
 	UpdateState(ctx context.Context, in *UpdateStateRequest, opts ...grpc.CallOption) (*UpdateStateResponse, error)
 	// Lists how a key came to its value, newest first.
 	ListKeyChanges(ctx context.Context, in *ListKeyChangesRequest, opts ...grpc.CallOption) (*ListKeyChangesResponse, error)
@@ -59,8 +62,8 @@ type StateServiceClient interface {
 	// Errors: FAILED_PRECONDITION (MISSING_STATE_KEY), which names the missing
 	// keys.
 	RenderTemplate(ctx context.Context, in *RenderTemplateRequest, opts ...grpc.CallOption) (*RenderTemplateResponse, error)
-	// Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-	// hour after they were last written or read.
+	// Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+	// they have not been written or read for an hour (`serve --temp-idle`).
 	EndInvocation(ctx context.Context, in *EndInvocationRequest, opts ...grpc.CallOption) (*EndInvocationResponse, error)
 }
 
@@ -134,11 +137,14 @@ type StateServiceServer interface {
 	// Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
 	// never written to has empty state.
 	GetState(context.Context, *GetStateRequest) (*GetStateResponse, error)
-	// Changes state outside of an agent's turn. An application's scope takes
+	// Changes state outside of an invocation. An application's scope takes
 	// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
 	// `temp:`. Through a session's scope it is recorded in its log as an event.
 	//
-	// Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+	// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+	// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+	// (KEY_OUTSIDE_SCOPE and others).
 	UpdateState(context.Context, *UpdateStateRequest) (*UpdateStateResponse, error)
 	// Lists how a key came to its value, newest first.
 	ListKeyChanges(context.Context, *ListKeyChangesRequest) (*ListKeyChangesResponse, error)
@@ -155,8 +161,8 @@ type StateServiceServer interface {
 	// Errors: FAILED_PRECONDITION (MISSING_STATE_KEY), which names the missing
 	// keys.
 	RenderTemplate(context.Context, *RenderTemplateRequest) (*RenderTemplateResponse, error)
-	// Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-	// hour after they were last written or read.
+	// Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+	// they have not been written or read for an hour (`serve --temp-idle`).
 	EndInvocation(context.Context, *EndInvocationRequest) (*EndInvocationResponse, error)
 	mustEmbedUnimplementedStateServiceServer()
 }

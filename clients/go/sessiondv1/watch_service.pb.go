@@ -31,7 +31,8 @@ const (
 	WatchStart_WATCH_START_UNSPECIFIED WatchStart = 0
 	// With the current state, then what follows it without a gap.
 	WatchStart_WATCH_START_SNAPSHOT WatchStart = 1
-	// With the first event of the session.
+	// With the first event of the session. Of a user or an application: with the
+	// first change, where a key that changed again comes with its newest value.
 	WatchStart_WATCH_START_BEGINNING WatchStart = 2
 	// With the next change.
 	WatchStart_WATCH_START_NOW WatchStart = 3

@@ -69,10 +69,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value = "32", value_parser = parse::positive)]
     outstanding: usize,
     /// length: events in the session.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [100, 100_000])]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100,100000")]
     events: Vec<usize>,
     /// sessions: sessions in the application.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [100, 10_000], value_parser = parse::positive)]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100,10000", value_parser = parse::positive)]
     sessions: Vec<usize>,
     /// spread: sessions in the application.
     #[arg(long, value_name = "N", default_value = "100000", value_parser = parse::positive)]

@@ -22,8 +22,8 @@ use crate::domain::limits;
       --store sqlite:/var/lib/sessiond/sessiond.db
   sessiond doctor -o json | jq 'select(.result != \"ok\")'
 
-Changes nothing. Exits with 0 if nothing is wrong, with 1 if something is, and
-with 3 if the server cannot be reached.")]
+Changes nothing. Exits with 0 if there is no error (there may be warnings), with
+1 if there is one, and with 3 if the server cannot be reached.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     connect: ConnectArgs,

@@ -104,7 +104,7 @@ pub enum OpenError {
     Newer { path: PathBuf, version: i32 },
     /// The file has a version that was never released.
     #[error(
-        "The database '{path}' has version {version}, which was never released, and this sessiond reads version {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
+        "The database '{path}' has version {version}, which was never released, and this sessiond reads versions {FIRST_RELEASED} to {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
     )]
     Older { path: PathBuf, version: i32 },
     /// Of work on a file that does not migrate it.

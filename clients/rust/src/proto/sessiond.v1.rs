@@ -714,6 +714,7 @@ pub mod session_service_client {
     /// `retryable`: `yes` if the same call may be repeated later (it was certainly
     /// not applied), `same_id` if it may be repeated with the same event or request
     /// id only (it may have been applied), `no` if the caller has to decide again.
+    /// Calls list the errors that their callers act on; docs/errors.md has all.
     ///
     /// A server with a policy refuses every call that its rules do not allow with
     /// PERMISSION_DENIED, before anything is read, and calls without a valid
@@ -1055,10 +1056,12 @@ pub struct AppendEventsRequest {
 /// Response of AppendEvents.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AppendEventsResponse {
-    /// The events as stored, in the request's order.
+    /// The events as stored, in the request's order. Bodies and deltas of the last
+    /// ones are missing if the answer would be too large.
     #[prost(message, repeated, tag = "1")]
     pub events: ::prost::alloc::vec::Vec<Event>,
-    /// As AppendEventResponse.session.
+    /// As AppendEventResponse.session, with the `temp:` keys of the last event's
+    /// invocation.
     #[prost(message, optional, tag = "2")]
     pub session: ::core::option::Option<Session>,
     /// For each event, whether it had been stored before.
@@ -1104,7 +1107,7 @@ pub struct AppendFailure {
     /// google.rpc.Code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// ErrorInfo.reason, which also tells whether the item may be retried.
+    /// ErrorInfo.reason.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
     /// A message for people.
@@ -1264,11 +1267,13 @@ pub mod event_service_client {
         ///
         /// A write never fails because of its answer: state or an event that does not
         /// fit the requested form (too deep, too large) comes as text instead, and
-        /// the state is left out if even that is too large.
+        /// the state is left out if even that is too large, and after it the bodies and
+        /// deltas of the last events.
         ///
         /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
         /// KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-        /// (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
+        /// (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
+        /// (STATE_TOO_LARGE), INVALID_ARGUMENT.
         pub async fn append_event(
             &mut self,
             request: impl tonic::IntoRequest<super::AppendEventRequest>,
@@ -1685,11 +1690,14 @@ pub mod state_service_client {
                 .insert(GrpcMethod::new("sessiond.v1.StateService", "GetState"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes state outside of an agent's turn. An application's scope takes
+        /// Changes state outside of an invocation. An application's scope takes
         /// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         /// `temp:`. Through a session's scope it is recorded in its log as an event.
         ///
-        /// Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+        /// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+        /// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+        /// (KEY_OUTSIDE_SCOPE and others).
         pub async fn update_state(
             &mut self,
             request: impl tonic::IntoRequest<super::UpdateStateRequest>,
@@ -1775,8 +1783,8 @@ pub mod state_service_client {
                 .insert(GrpcMethod::new("sessiond.v1.StateService", "RenderTemplate"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-        /// hour after they were last written or read.
+        /// Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+        /// they have not been written or read for an hour (`serve --temp-idle`).
         pub async fn end_invocation(
             &mut self,
             request: impl tonic::IntoRequest<super::EndInvocationRequest>,
@@ -1912,7 +1920,8 @@ pub enum WatchStart {
     Unspecified = 0,
     /// With the current state, then what follows it without a gap.
     Snapshot = 1,
-    /// With the first event of the session.
+    /// With the first event of the session. Of a user or an application: with the
+    /// first change, where a key that changed again comes with its newest value.
     Beginning = 2,
     /// With the next change.
     Now = 3,

@@ -201,11 +201,15 @@ class AppendEventsResponse(_message.Message):
     DROPPED_TEMP_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Event]:
-        """The events as stored, in the request's order."""
+        """The events as stored, in the request's order. Bodies and deltas of the last
+        ones are missing if the answer would be too large.
+        """
 
     @_builtins.property
     def session(self) -> _types_pb2.Session:
-        """As AppendEventResponse.session."""
+        """As AppendEventResponse.session, with the `temp:` keys of the last event's
+        invocation.
+        """
 
     @_builtins.property
     def replayed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
@@ -332,7 +336,7 @@ class AppendFailure(_message.Message):
     code: _builtins.int
     """google.rpc.Code."""
     reason: _builtins.str
-    """ErrorInfo.reason, which also tells whether the item may be retried."""
+    """ErrorInfo.reason."""
     message: _builtins.str
     """A message for people."""
     @_builtins.property

@@ -43,11 +43,13 @@ class EventServiceStub:
 
     A write never fails because of its answer: state or an event that does not
     fit the requested form (too deep, too large) comes as text instead, and
-    the state is left out if even that is too large.
+    the state is left out if even that is too large, and after it the bodies and
+    deltas of the last events.
 
     Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
+    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
+    (STATE_TOO_LARGE), INVALID_ARGUMENT.
     """
     AppendEvents: _grpc.UnaryUnaryMultiCallable[
         _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
@@ -87,11 +89,13 @@ class EventServiceAsyncStub(EventServiceStub):
 
     A write never fails because of its answer: state or an event that does not
     fit the requested form (too deep, too large) comes as text instead, and
-    the state is left out if even that is too large.
+    the state is left out if even that is too large, and after it the bodies and
+    deltas of the last events.
 
     Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
     KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
+    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
+    (STATE_TOO_LARGE), INVALID_ARGUMENT.
     """
     AppendEvents: _aio.UnaryUnaryMultiCallable[
         _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
@@ -132,11 +136,13 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
 
         A write never fails because of its answer: state or an event that does not
         fit the requested form (too deep, too large) comes as text instead, and
-        the state is left out if even that is too large.
+        the state is left out if even that is too large, and after it the bodies and
+        deltas of the last events.
 
         Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
         KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-        (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
+        (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
+        (STATE_TOO_LARGE), INVALID_ARGUMENT.
         """
 
     @_abc_1.abstractmethod

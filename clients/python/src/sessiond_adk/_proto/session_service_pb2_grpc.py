@@ -34,6 +34,7 @@ class SessionServiceStub(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+    Calls list the errors that their callers act on; docs/errors.md has all.
 
     A server with a policy refuses every call that its rules do not allow with
     PERMISSION_DENIED, before anything is read, and calls without a valid
@@ -97,6 +98,7 @@ class SessionServiceServicer(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+    Calls list the errors that their callers act on; docs/errors.md has all.
 
     A server with a policy refuses every call that its rules do not allow with
     PERMISSION_DENIED, before anything is read, and calls without a valid
@@ -230,6 +232,7 @@ class SessionService(object):
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
+    Calls list the errors that their callers act on; docs/errors.md has all.
 
     A server with a policy refuses every call that its rules do not allow with
     PERMISSION_DENIED, before anything is read, and calls without a valid

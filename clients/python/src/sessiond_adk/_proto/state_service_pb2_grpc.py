@@ -83,11 +83,14 @@ class StateServiceServicer(object):
         raise NotImplementedError("Method not implemented!")
 
     def UpdateState(self, request, context):
-        """Changes state outside of an agent's turn. An application's scope takes
+        """Changes state outside of an invocation. An application's scope takes
         `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         `temp:`. Through a session's scope it is recorded in its log as an event.
 
-        Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+        KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+        (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+        (KEY_OUTSIDE_SCOPE and others).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -118,8 +121,8 @@ class StateServiceServicer(object):
         raise NotImplementedError("Method not implemented!")
 
     def EndInvocation(self, request, context):
-        """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-        hour after they were last written or read.
+        """Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+        they have not been written or read for an hour (`serve --temp-idle`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")

@@ -42,11 +42,14 @@ class StateServiceStub:
     UpdateState: _grpc.UnaryUnaryMultiCallable[
         _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
     ]
-    """Changes state outside of an agent's turn. An application's scope takes
+    """Changes state outside of an invocation. An application's scope takes
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
-    Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+    KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+    (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+    (KEY_OUTSIDE_SCOPE and others).
     """
     ListKeyChanges: _grpc.UnaryUnaryMultiCallable[
         _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
@@ -71,8 +74,8 @@ class StateServiceStub:
     EndInvocation: _grpc.UnaryUnaryMultiCallable[
         _state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse
     ]
-    """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-    hour after they were last written or read.
+    """Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+    they have not been written or read for an hour (`serve --temp-idle`).
     """
 
 @_typing.type_check_only
@@ -90,11 +93,14 @@ class StateServiceAsyncStub(StateServiceStub):
     UpdateState: _aio.UnaryUnaryMultiCallable[
         _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
     ]  # type: ignore[assignment]
-    """Changes state outside of an agent's turn. An application's scope takes
+    """Changes state outside of an invocation. An application's scope takes
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
-    Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+    KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+    (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+    (KEY_OUTSIDE_SCOPE and others).
     """
     ListKeyChanges: _aio.UnaryUnaryMultiCallable[
         _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
@@ -119,8 +125,8 @@ class StateServiceAsyncStub(StateServiceStub):
     EndInvocation: _aio.UnaryUnaryMultiCallable[
         _state_service_pb2.EndInvocationRequest, _state_service_pb2.EndInvocationResponse
     ]  # type: ignore[assignment]
-    """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-    hour after they were last written or read.
+    """Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+    they have not been written or read for an hour (`serve --temp-idle`).
     """
 
 class StateServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -145,11 +151,14 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _state_service_pb2.UpdateStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_state_service_pb2.UpdateStateResponse, _abc.Awaitable[_state_service_pb2.UpdateStateResponse]]:
-        """Changes state outside of an agent's turn. An application's scope takes
+        """Changes state outside of an invocation. An application's scope takes
         `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         `temp:`. Through a session's scope it is recorded in its log as an event.
 
-        Errors: as EventService.AppendEvent; INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE).
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
+        KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
+        (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
+        (KEY_OUTSIDE_SCOPE and others).
         """
 
     @_abc_1.abstractmethod
@@ -192,8 +201,8 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[
         _state_service_pb2.EndInvocationResponse, _abc.Awaitable[_state_service_pb2.EndInvocationResponse]
     ]:
-        """Ends an invocation: its `temp:` keys are gone. Also happens by itself, an
-        hour after they were last written or read.
+        """Ends an invocation: its `temp:` keys are gone. Also happens by itself once
+        they have not been written or read for an hour (`serve --temp-idle`).
         """
 
 def add_StateServiceServicer_to_server(

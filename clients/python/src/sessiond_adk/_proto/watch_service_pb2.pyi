@@ -31,7 +31,9 @@ class _WatchStartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WatchStart
     WATCH_START_SNAPSHOT: _WatchStart.ValueType  # 1
     """With the current state, then what follows it without a gap."""
     WATCH_START_BEGINNING: _WatchStart.ValueType  # 2
-    """With the first event of the session."""
+    """With the first event of the session. Of a user or an application: with the
+    first change, where a key that changed again comes with its newest value.
+    """
     WATCH_START_NOW: _WatchStart.ValueType  # 3
     """With the next change."""
 
@@ -43,7 +45,9 @@ WATCH_START_UNSPECIFIED: WatchStart.ValueType  # 0
 WATCH_START_SNAPSHOT: WatchStart.ValueType  # 1
 """With the current state, then what follows it without a gap."""
 WATCH_START_BEGINNING: WatchStart.ValueType  # 2
-"""With the first event of the session."""
+"""With the first event of the session. Of a user or an application: with the
+first change, where a key that changed again comes with its newest value.
+"""
 WATCH_START_NOW: WatchStart.ValueType  # 3
 """With the next change."""
 Global___WatchStart: _TypeAlias = WatchStart  # noqa: Y015

@@ -181,14 +181,16 @@ export const AppendEventsRequestSchema: GenMessage<AppendEventsRequest> = /*@__P
  */
 export type AppendEventsResponse = Message<"sessiond.v1.AppendEventsResponse"> & {
   /**
-   * The events as stored, in the request's order.
+   * The events as stored, in the request's order. Bodies and deltas of the last
+   * ones are missing if the answer would be too large.
    *
    * @generated from field: repeated sessiond.v1.Event events = 1;
    */
   events: Event[];
 
   /**
-   * As AppendEventResponse.session.
+   * As AppendEventResponse.session, with the `temp:` keys of the last event's
+   * invocation.
    *
    * @generated from field: sessiond.v1.Session session = 2;
    */
@@ -295,7 +297,7 @@ export type AppendFailure = Message<"sessiond.v1.AppendFailure"> & {
   code: number;
 
   /**
-   * ErrorInfo.reason, which also tells whether the item may be retried.
+   * ErrorInfo.reason.
    *
    * @generated from field: string reason = 2;
    */
@@ -486,11 +488,13 @@ export const EventService: GenService<{
    *
    * A write never fails because of its answer: state or an event that does not
    * fit the requested form (too deep, too large) comes as text instead, and
-   * the state is left out if even that is too large.
+   * the state is left out if even that is too large, and after it the bodies and
+   * deltas of the last events.
    *
    * Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
    * KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-   * (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), INVALID_ARGUMENT.
+   * (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
+   * (STATE_TOO_LARGE), INVALID_ARGUMENT.
    *
    * @generated from rpc sessiond.v1.EventService.AppendEvent
    */

@@ -286,7 +286,8 @@ export enum WatchStart {
   SNAPSHOT = 1,
 
   /**
-   * With the first event of the session.
+   * With the first event of the session. Of a user or an application: with the
+   * first change, where a key that changed again comes with its newest value.
    *
    * @generated from enum value: WATCH_START_BEGINNING = 2;
    */
