@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use mimalloc::MiMalloc;
 use sessiond::{
     cli,
-    config::Config,
+    config::{Config, LogFormat},
     offline,
     server::{self, Running},
     store, telemetry,
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("failed to start the async runtime: {error}")),
     };
-    match command {
+    let code = match command {
         Command::Serve(config) => {
             runtime.block_on(serve(&config)).unwrap_or_else(|text| fail(&text))
         }
@@ -75,7 +75,10 @@ fn main() -> ExitCode {
         Command::Offline(command) => {
             runtime.block_on(offline::run(&command)).unwrap_or_else(|text| fail(&text))
         }
-    }
+    };
+    // Does not wait for a store that is still being opened or closed: what it has committed is durable.
+    runtime.shutdown_background();
+    code
 }
 
 /// The terminal's width, within which the examples of the help are not broken.
@@ -94,18 +97,34 @@ fn complete(shell: Shell) -> ExitCode {
 
 async fn serve(config: &Config) -> Result<ExitCode, String> {
     telemetry::init(config)?;
-    // From here on a signal drains, so that it does not kill a server that is opening its store.
     let listen = |kind| signal(kind).map_err(|error| format!("failed to handle signals: {error}"));
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
-    let running = server::start(config).await?;
-    greet(&running, config);
     let stop = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
+    tokio::pin!(stop);
+    // The store may take long to open, or for ever: a database that does not answer.
+    let started = tokio::select! {
+        biased;
+        started = server::start(config) => started,
+        () = &mut stop => {
+            tracing::info!("stopped while the store was being opened");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let running = match started {
+        Ok(running) => running,
+        Err(text) if config.log_format == LogFormat::Json => {
+            tracing::error!("{text}");
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(text) => return Err(text),
+    };
+    greet(&running, config);
     let drained = running.serve_until(stop).await;
     Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

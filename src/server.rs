@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::watch, time::timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::{
@@ -174,6 +174,7 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
     }
     let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
     let access = Access {
+        flag: "--listen",
         protocol: Protocol::Grpc,
         tls,
         plain_on_loopback: false,
@@ -182,8 +183,13 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
     let calls = Listener::bind(listen, access).await?;
     let advice =
         "Pass --tls-cert and --tls-key, or give --admin-listen 127.0.0.1 or a Unix socket.";
-    let access =
-        Access { protocol: Protocol::Http, tls, plain_on_loopback: true, advice: Some(advice) };
+    let access = Access {
+        flag: "--admin-listen",
+        protocol: Protocol::Http,
+        tls,
+        plain_on_loopback: true,
+        advice: Some(advice),
+    };
     let admin = match admin_listen {
         Some(listen) => Some(Listener::bind(listen, access).await?),
         None => None,
@@ -229,24 +235,29 @@ impl Running {
         tracing::info!(timeout = ?drain_timeout, "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
-        let drained = timeout(drain_timeout, async {
-            let served = tokio::select! {
+        let served = timeout_at(until, async {
+            tokio::select! {
                 served = &mut serving => served,
                 () = connections::idle(&in_flight, drain_timeout) => {
                     tracing::info!("closing connections that have no calls and did not end");
                     Ok(())
                 }
-            };
-            engine.close().await;
-            served
+            }
         })
         .await;
-        match drained {
-            Ok(Ok(())) => {
+        // Even at the end of the timeout, so that the store takes nothing more.
+        let closed = timeout_at(until, engine.close()).await;
+        match (&served, &closed) {
+            (Ok(Ok(())), Ok(())) => {
                 tracing::info!("stopped: every call was answered and the store is closed")
             }
-            Ok(Err(ref error)) => tracing::error!(%error, "stopped: the listener failed"),
-            Err(_) => {
+            (Ok(Ok(())), Err(_)) => {
+                tracing::error!(
+                    "stopped: the shutdown timeout passed, and the store is not closed"
+                );
+            }
+            (Ok(Err(error)), _) => tracing::error!(%error, "stopped: the listener failed"),
+            (Err(_), _) => {
                 tracing::error!("stopped: the shutdown timeout passed with calls still in flight");
             }
         }
@@ -254,6 +265,6 @@ impl Running {
             traces.shut_down(until.saturating_duration_since(instant())).await;
         }
         drop((reloading, admin));
-        matches!(drained, Ok(Ok(())))
+        matches!((served, closed), (Ok(Ok(())), Ok(())))
     }
 }

@@ -57,9 +57,11 @@ async fn set_log(Extension(may): Extension<MayChange>, filter: String) -> (Statu
         let text = "Show a client certificate of --tls-client-ca, or use a loopback address or a Unix socket.\n";
         return (StatusCode::FORBIDDEN, text.to_owned());
     }
-    tracing::info!(filter = filter.trim(), "replacing the filter of the log");
     match telemetry::set_filter(filter.trim()) {
-        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Ok(()) => {
+            tracing::info!(filter = filter.trim(), "replaced the filter of the log");
+            (StatusCode::OK, "ok\n".to_owned())
+        }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
 }
@@ -235,6 +237,7 @@ mod tests {
         };
         let tls = Tls::load(&args, Metrics::default().tls()).unwrap();
         let access = Access {
+            flag: "--admin-listen",
             protocol: Protocol::Http,
             tls: tls.as_ref(),
             // As beyond loopback.

@@ -22,6 +22,8 @@ pub struct Listener {
 
 /// The rules of access to a TCP address.
 pub struct Access<'a> {
+    /// What the address was passed with.
+    pub flag: &'static str,
     pub protocol: Protocol,
     pub tls: Option<&'a Tls>,
     /// Loopback is reached without TLS, even if there is one.
@@ -68,7 +70,9 @@ impl Listener {
     pub async fn bind(listen: &Listen, access: Access<'_>) -> Result<Self, String> {
         let address = match listen {
             Listen::Tcp(address) => address,
-            Listen::Unix(path) => return Ok(Self { socket: bind_unix(path).await?, tls: None }),
+            Listen::Unix(path) => {
+                return Ok(Self { socket: bind_unix(path, access.flag).await?, tls: None });
+            }
         };
         let addresses = resolve(address).await?;
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
@@ -82,7 +86,7 @@ impl Listener {
             let bound = listener.local_addr()?;
             Ok(Socket::Tcp(listener, bound))
         };
-        let socket = bound.await.map_err(|error| bind_error(address, &error))?;
+        let socket = bound.await.map_err(|error| bind_error(address, access.flag, &error))?;
         Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), access.protocol)) })
     }
 
@@ -123,35 +127,35 @@ async fn resolve(address: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(found.collect())
 }
 
-fn bind_error(address: &str, error: &io::Error) -> String {
+fn bind_error(address: &str, flag: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "{address} is in use, perhaps by another sessiond. Stop that process, or pass another address with --listen (port 0 takes a free one)."
+            "{address} is in use, perhaps by another sessiond. Stop that process, or pass another address with {flag} (port 0 takes a free one)."
         ),
         io::ErrorKind::PermissionDenied => format!(
             "Permission denied to listen on {address}. Use a port above 1023 or a writable path."
         ),
         io::ErrorKind::AddrNotAvailable => format!(
-            "{address} is not a local address. Pass one with --listen, for example 127.0.0.1:50051."
+            "{address} is not a local address. Pass one with {flag}, for example 127.0.0.1:50051."
         ),
-        _ => format!("Cannot listen on {address}: {error}. Pass another address with --listen."),
+        _ => format!("Cannot listen on {address}: {error}. Pass another address with {flag}."),
     }
 }
 
 /// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path) -> Result<Socket, String> {
+async fn bind_unix(path: &Path, flag: &str) -> Result<Socket, String> {
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
             return Err(format!(
-                "{name} exists and is not a socket. Remove it, or pass another path with --listen."
+                "{name} exists and is not a socket. Remove it, or pass another path with {flag}."
             ));
         }
         if UnixStream::connect(path).await.is_ok() {
-            return Err(bind_error(&name, &io::ErrorKind::AddrInUse.into()));
+            return Err(bind_error(&name, flag, &io::ErrorKind::AddrInUse.into()));
         }
-        std::fs::remove_file(path).map_err(|error| bind_error(&name, &error))?;
+        std::fs::remove_file(path).map_err(|error| bind_error(&name, flag, &error))?;
     }
-    let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, &error))?;
+    let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, flag, &error))?;
     Ok(Socket::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
 }

@@ -2,9 +2,11 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
+    process::Stdio,
 };
 
+use rusqlite::Connection;
 use sessiond::proto::v1::{
     AppendEventRequest, AppendEventStreamRequest, JsonForm, Scope, WatchRequest, WatchResponse,
     WatchStart, append_event_stream_response::Outcome, event_service_client::EventServiceClient,
@@ -18,7 +20,9 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::harness::{PATIENCE, Server, append, create, event, key, read, reason};
+use crate::harness::{
+    Guarded, PATIENCE, Server, append, create, event, key, read, reason, serve_on, signal,
+};
 
 async fn watch(channel: &Channel, cursor: &str) -> Streaming<WatchResponse> {
     let request = WatchRequest {
@@ -206,4 +210,28 @@ fn search_files(folder: &std::path::Path) {
         "the search finds what is there"
     );
     assert!(!holds("secret-at-creation") && !holds("secret-in-event"));
+}
+
+/// A database that takes connections and says nothing.
+#[test]
+fn a_signal_ends_a_server_that_is_opening_its_store() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let mut serve = serve_on(&format!("postgres://nobody@{address}/nothing?sslmode=disable"));
+    let mut server = Guarded(serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    // It handles signals before it connects.
+    let _connection = silent.accept().unwrap();
+    signal(&server.0, "TERM");
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_store_that_cannot_be_closed_does_not_hold_up_a_stop() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with(folder.path(), &["--drain-timeout", "1"]);
+    let other = Connection::open(folder.path().join("test.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let ended = server.stop();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.log);
+    assert!(ended.log.contains("the store is not closed"), "{}", ended.log);
 }

@@ -162,9 +162,7 @@ impl Server {
 
     /// Sends it a signal.
     pub fn signal(&self, name: &str) {
-        let id = self.child.0.id().to_string();
-        let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
-        assert!(status.success());
+        signal(&self.child.0, name);
     }
 
     /// Waits for its end.
@@ -193,6 +191,13 @@ impl Server {
         let endpoint = Channel::from_shared(self.address.clone()).unwrap().tls_config(config)?;
         endpoint.connect().await
     }
+}
+
+/// Sends a signal to a process.
+pub fn signal(process: &Child, name: &str) {
+    let id = process.id().to_string();
+    let status = Command::new("kill").args(["-s", name, &id]).status().unwrap();
+    assert!(status.success());
 }
 
 /// Replaces a file whole: a server that reads it again meanwhile sees the old one or the new one.

@@ -29,9 +29,24 @@ fn a_port_in_use() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = TempDir::new().unwrap();
-    let sentence = refused(serve(folder.path()).args(["--listen", &address]));
-    assert!(sentence.contains(&address) && sentence.contains("in use"), "{sentence}");
+    for flag in ["--listen", "--admin-listen"] {
+        let sentence = refused(serve(folder.path()).args([flag, &address]));
+        assert!(sentence.contains(&address) && sentence.contains("in use"), "{sentence}");
+        assert!(sentence.contains(&format!(" {flag} ")), "{sentence}");
+    }
     assert!(!folder.path().join("test.db").exists(), "a refused start makes no file");
+}
+
+#[test]
+fn what_is_wrong_is_json_if_the_log_is() {
+    let folder = TempDir::new().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("missing/test.db").display());
+    let arguments = ["--store", &store, "--log-format", "json"];
+    let Err(ended) = Server::run(serve(folder.path()).args(arguments)) else { panic!("it serves") };
+    assert_eq!(ended.status.code(), Some(1));
+    let last: serde_json::Value = serde_json::from_str(ended.log.lines().last().unwrap()).unwrap();
+    assert_eq!(last["level"], "ERROR");
+    assert!(last["message"].as_str().unwrap().contains("missing"), "{last}");
 }
 
 #[test]
