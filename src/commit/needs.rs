@@ -109,6 +109,7 @@ pub fn needs(request: &Request) -> Needs<'_> {
             ..Needs::default()
         },
         Request::Rewind(rewind) => Needs {
+            checked: rewind.precondition.keys.iter().map(|(key, _)| key).collect(),
             all_state: true,
             event_ids: vec![&rewind.event_id],
             past: Some(rewind.to),

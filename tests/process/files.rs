@@ -268,3 +268,38 @@ fn events_are_appended_as_a_batch_and_as_a_stream() {
     assert_eq!(ended, [json!({})]);
     shell.stop();
 }
+
+/// A value may be as deep as JSON may, and the object of keys around it is one level more.
+#[test]
+fn the_deepest_values_come_back_and_what_the_session_began_with() {
+    let shell = Shell::new();
+    let deepest = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let (own, shared) = (format!("deep={deepest}"), format!("app:deep={deepest}"));
+    shell.run(&[&["state", "set"], &USER[..], &["--default", &shared]].concat());
+    let began = ["--set", "app:x=1", "--set", "user:y=2", "--set", "k=3"];
+    shell.run(&with(&["session", "create"], &began));
+    let append = ["--author", "a", "--default", &own, "--set", "other=7", "--set", "app:x=5"];
+    shell.run(&with(&["event", "append"], &append));
+    shell.run(&with(&["event", "append"], &["--author", "a", "--remove", "deep"]));
+    let of = |shell: &Shell| {
+        let as_of = |at: &str| {
+            let mut session = shell.run(&with(&["session", "get"], &["--as-of", at]))[0].take();
+            session["session"]["state"].take()
+        };
+        ["0", "1", "2"].map(as_of)
+    };
+    let before = of(&shell);
+    assert_eq!(before[0]["user:y"], json!(2));
+    assert_eq!(before[1]["deep"], serde_json::from_str::<Value>(&deepest).unwrap());
+
+    let file = shell.output(&with(&["export"], &["--format", "sessiond"]));
+    let file = String::from_utf8(file.stdout).unwrap();
+    let other = Shell::new();
+    other.write("s.json", &file);
+    let report = &other.run(&["import", "s.json"])[0];
+    assert_eq!(report["events_imported"], json!(2), "{report}");
+    assert_eq!(report["state_keys_corrected"], json!(0), "{report}");
+    assert_eq!(of(&other), before);
+    let report = &other.run(&["import", "s.json"])[0];
+    assert_eq!(report["events_already_there"], json!(2), "{report}");
+}

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use crate::domain::json::{Head, Json, Reader};
+use crate::domain::json::{Head, Json, JsonType, Reader};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member<'a> {
@@ -17,11 +17,25 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// The members of an object. An error names this member.
+    /// The members of an object, each of which may nest as deep as a value may. An error names this member.
     pub fn members(&self) -> Result<Vec<(String, Json)>, String> {
-        let object = Json::object(self.value.to_owned());
-        object.map(|object| object.members()).map_err(|fault| format!("{} {fault}", self.key))
+        members(&self.key, self.value)
     }
+}
+
+/// The members of an object that has this name.
+pub fn members(name: &str, text: &str) -> Result<Vec<(String, Json)>, String> {
+    let (wanted, found) = (JsonType::Object, Json::from_stored(text.to_owned()).json_type());
+    if found != wanted {
+        return Err(format!("{name} must be a JSON value of type {wanted}, but has type {found}"));
+    }
+    let object = Object::read(text).map_err(|fault| format!("{name}: {fault}"))?;
+    let value = |member: &Member<'_>| {
+        let value = Json::parse(member.value.to_owned());
+        let value = value.map_err(|fault| format!("{name}.{} {fault}", member.key))?;
+        Ok((member.key.clone(), value))
+    };
+    object.members.iter().map(value).collect()
 }
 
 /// The members of an object in the order of the text, duplicates included.

@@ -4,8 +4,14 @@ use super::{edit::Object, format::Note};
 use crate::{
     cli::time,
     domain::json::{Json, object_text},
-    proto::v1::{self, event::BodyForm, state_delta::SetForm},
+    proto::v1::{
+        self, event::BodyForm, set_if_absent::ValueForm, state_delta::SetForm,
+        state_operation::Operation,
+    },
 };
+
+/// Keys and their values.
+type Members = Vec<(String, Json)>;
 
 /// How Java and Kotlin mark a key as removed: as its value, or as the only key of its value.
 const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
@@ -18,10 +24,11 @@ pub fn from_adk(text: &str) -> Result<Option<v1::Event>, String> {
     if object.get(&["partial"]).is_some_and(|member| member.value == "true") {
         return Ok(None);
     }
-    let (mut event, mut set, faults) = envelope(&object);
+    let (mut event, set, faults) = envelope(&object);
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
     }
+    let mut set = set?;
     set.retain(|(key, _)| !key.starts_with("temp:"));
     let removed = set.extract_if(.., |(_, value)| is_removal(value));
     let remove = removed.map(|(key, _)| key).collect();
@@ -41,7 +48,7 @@ pub fn from_export(text: &str, note: &Note) -> Result<v1::Event, String> {
     // Members of another type than ADK writes belong to the body; the note has the event's.
     let (mut event, set, _) = envelope(&object);
     event.sequence = note.sequence;
-    event.state_delta = delta(&set, note.remove.clone());
+    event.state_delta = delta(&set?, note.remove.clone());
     let mut body = without_delta(&object, note.added.len());
     for (name, text) in &note.fields {
         let text = text.clone();
@@ -64,8 +71,8 @@ pub fn from_export(text: &str, note: &Note) -> Result<v1::Event, String> {
     Ok(event)
 }
 
-/// Everything but the body and the delta, the members of the delta, and the members of a wrong type.
-fn envelope(object: &Object<'_>) -> (v1::Event, Vec<(String, Json)>, Vec<String>) {
+/// Everything but the body and the delta, the members of the delta, and the faults of members of a wrong type.
+fn envelope(object: &Object<'_>) -> (v1::Event, Result<Members, String>, Vec<String>) {
     let mut faults = Vec::new();
     let mut text = |keys: &[&str]| or_fault(object.text(keys), &mut faults);
     let mut event = v1::Event {
@@ -82,8 +89,7 @@ fn envelope(object: &Object<'_>) -> (v1::Event, Vec<(String, Json)>, Vec<String>
     let actions = actions.and_then(|member| Object::read(member.value).ok());
     let set = actions.as_ref().and_then(|actions| actions.value(&DELTA));
     let set = set.map_or(Ok(Vec::new()), |member| member.members());
-    let set = or_fault(set.map_err(|error| format!("actions.{error}")), &mut faults);
-    (event, set, faults)
+    (event, set.map_err(|error| format!("actions.{error}")), faults)
 }
 
 fn or_fault<T: Default>(read: Result<T, String>, faults: &mut Vec<String>) -> T {
@@ -95,6 +101,26 @@ pub fn delta(set: &[(String, Json)], remove: Vec<String>) -> Option<v1::StateDel
     let set_form = (!set.is_empty()).then(|| SetForm::SetJson(state_text(set)));
     let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
     (delta != v1::StateDelta::default()).then_some(delta)
+}
+
+/// The delta in the form that the server takes. A value that nests as deep as a value may is too deep for a text of one level more: an
+/// operation sets it.
+pub fn to_send(mut delta: v1::StateDelta) -> v1::StateDelta {
+    let Some(SetForm::SetJson(text)) = &delta.set_form else { return delta };
+    if Json::object(text.clone()).is_ok() {
+        return delta;
+    }
+    let mut set = Json::from_stored(text.clone()).members();
+    let is_too_deep =
+        |it: &(String, Json)| Json::object(state_text(std::slice::from_ref(it))).is_err();
+    for (key, value) in set.extract_if(.., |it| is_too_deep(it)) {
+        delta.remove.push(key.clone());
+        let value_form = Some(ValueForm::ValueJson(value.into_string()));
+        let operation = Some(Operation::SetIfAbsent(v1::SetIfAbsent { value_form }));
+        delta.operations.push(v1::StateOperation { key, operation });
+    }
+    delta.set_form = Some(SetForm::SetJson(state_text(&set)));
+    delta
 }
 
 /// One object of keys and values.

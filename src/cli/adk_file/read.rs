@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    edit::Object,
+    edit::{Object, members},
     entry,
     format::{Extra, FORMAT, Metadata},
 };
@@ -49,8 +49,8 @@ pub const SHARED_STATE: &str = "sessiond_state";
 #[derive(Debug)]
 pub struct Exported {
     pub metadata: Metadata,
-    /// Merged state at creation: one object.
-    pub initial_state: Json,
+    /// Merged state at creation.
+    pub initial_state: Vec<(String, Json)>,
 }
 
 impl SessionFile {
@@ -127,8 +127,8 @@ impl SessionFile {
                 return Err(format!("sessiond: event {expected} is missing or duplicated"));
             }
         }
-        let initial_state = Json::object(extra.initial_state.get().to_owned())
-            .map_err(|fault| format!("sessiond: initial_state {fault}"))?;
+        let initial_state = members("initial_state", extra.initial_state.get())
+            .map_err(|fault| format!("sessiond: {fault}"))?;
         self.exported = Some(Exported { metadata: extra.session, initial_state });
         Ok(())
     }

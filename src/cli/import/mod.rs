@@ -15,7 +15,7 @@ use self::{
     shared::{AUTHOR, Shared, SharedCounts},
 };
 use super::{
-    adk_file::{Metadata, SessionFile, state_of},
+    adk_file::{Metadata, SessionFile, state_of, to_send},
     args::JSON_FORM,
     connect::{ConnectArgs, Server, get_request, retry, shared_scope},
     failure::{Failure, tell},
@@ -128,12 +128,13 @@ async fn import<'a>(
     let exact = file.exported.is_some();
     let metadata = file.exported.map(|exported| exported.metadata);
     let request = create_request(&key, &plan, metadata, args.no_expiry)?;
-    let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
-    let created = answer.created;
     let mut shared = Shared::read(server, shared_scope(&key), args.restore_shared).await?;
-    if created {
+    // Before the session, so that they are there as of its beginning.
+    if !exists(server, &key).await? {
         shared.begin(&plan.initial).await?;
     }
+    let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
+    let created = answer.created;
     let progress = Progress::new(&path.display().to_string(), file.events.len() as u64);
     let mut sender = Sender::new(server, &key, created, shared, (exact, progress)).await?;
     for event in file.events {
@@ -147,6 +148,16 @@ async fn import<'a>(
     let state_keys_corrected = if is_end { correct_own(server, &key, &plan).await? } else { 0 };
     let shared = shared.end(plan.state(), &plan.gone).await?;
     Ok(Report { file: path, key: AsJson(key), created, counts, state_keys_corrected, shared })
+}
+
+async fn exists(server: &Server, key: &v1::SessionKey) -> Result<bool, Failure> {
+    let key = Some(key.clone());
+    let request = v1::GetSessionRequest { key, without_state: true, ..Default::default() };
+    match retry(async || server.sessions().get_session(request.clone()).await).await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.has_reason("SESSION_NOT_FOUND") => Ok(false),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Brings the state of an application or a user from a file of `export --state-only`.
@@ -232,7 +243,7 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
             event_id: plan.correction_id(),
             author: AUTHOR.to_owned(),
             event_time: plan.last_time,
-            state_delta: Some(delta),
+            state_delta: Some(to_send(delta)),
             ..Default::default()
         }),
         precondition: Some(v1::Precondition { expected_sequence, keys: Vec::new() }),

@@ -77,7 +77,7 @@ impl Plan {
         }
         let state = file.state.as_deref().unwrap_or_default();
         let initial = match &file.exported {
-            Some(exported) => exported.initial_state.members(),
+            Some(exported) => exported.initial_state.clone(),
             // A key that no delta touches was there from the start.
             None => state.iter().filter(|(key, _)| !end.contains_key(key)).cloned().collect(),
         };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{plan::is_shared, shared::Shared};
 use crate::{
     cli::{
-        adk_file::{Losses, adk_entry, body_of, set_of},
+        adk_file::{Losses, adk_entry, body_of, set_of, to_send},
         args::JSON_FORM,
         connect::{Server, for_each_event, get_request, in_trace, retry},
         failure::Failure,
@@ -155,6 +155,9 @@ impl<'a> Sender<'a> {
             let mut events = events.clone();
             events.iter_mut().for_each(|event| self.shared.strip(event));
             let keys = self.shared.first_writes(&events);
+            for event in &mut events {
+                event.state_delta = event.state_delta.take().map(to_send);
+            }
             let precondition = v1::Precondition { expected_sequence, keys: keys.clone() };
             let request = v1::AppendEventsRequest {
                 key: Some(self.key.clone()),

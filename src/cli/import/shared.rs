@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::is_shared;
 use crate::{
     cli::{
-        adk_file::{set_of, state_text},
+        adk_file::{set_of, state_text, to_send},
         args::JSON_FORM,
         connect::{Server, retry},
         failure::Failure,
@@ -195,7 +195,7 @@ impl<'a> Shared<'a> {
     async fn send(&self, delta: v1::StateDelta) -> Result<(), Failure> {
         let request = v1::UpdateStateRequest {
             scope: Some(self.scope.clone()),
-            delta: Some(delta),
+            delta: Some(to_send(delta)),
             author: AUTHOR.to_owned(),
             json_form: JSON_FORM,
             ..Default::default()

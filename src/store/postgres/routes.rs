@@ -1,11 +1,11 @@
 //! The lane of each request.
 //!
 //! The requests of a user stay in one lane as long as one of them is in flight, so that they take effect in the order in which they
-//! came. Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead
+//! came. So do those of a session id, since a bare id does not say whose it is. Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead
 //! of for each other's locks, and the rest are spread by user.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,21 +19,29 @@ use crate::{
 
 type User = (AppName, UserId);
 
-/// The users with requests in flight.
+/// The users and the session ids with requests in flight.
 pub(super) struct Routes {
     lanes: usize,
-    held: Mutex<HashMap<User, Held>>,
+    held: Mutex<Held>,
 }
 
+#[derive(Default)]
 struct Held {
+    users: HashMap<User, InLane>,
+    sessions: HashMap<SessionId, InLane>,
+}
+
+#[derive(Clone, Copy)]
+struct InLane {
     lane: usize,
     requests: usize,
 }
 
-/// Keeps the user of a request in its lane until it is dropped.
+/// Keeps the user and the session id of a request in its lane until it is dropped.
 pub(super) struct Route {
     routes: Arc<Routes>,
     user: Option<User>,
+    session: Option<SessionId>,
 }
 
 impl Routes {
@@ -42,31 +50,39 @@ impl Routes {
         Arc::new(Self { lanes, held: Mutex::default() })
     }
 
-    /// The lane of a request, in which its user is kept.
+    /// The lane of a request, in which its user and its session id are kept.
     pub(super) fn route(self: &Arc<Self>, request: &Request) -> (usize, Route) {
         let needs = needs(request);
-        let (app, user) = match needs.address {
+        let (app, user, session) = match needs.address {
             // A sweep.
-            None => return self.unkept(0),
-            Some(Address::Bare(id, _)) => return self.unkept(self.lane(&[id.as_str()])),
-            Some(Address::Wide(scope)) => (scope.app_name(), scope.user_id()),
-            Some(Address::Session(key)) => (&key.app_name, Some(&key.user_id)),
+            None => (None, None, None),
+            Some(Address::Bare(id, _)) => (None, None, Some(id)),
+            Some(Address::Wide(scope)) => (Some(scope.app_name()), scope.user_id(), None),
+            Some(Address::Session(key)) => {
+                (Some(&key.app_name), Some(&key.user_id), Some(&key.session_id))
+            }
         };
-        let of_app = self.lane(&[app.as_str()]);
-        let Some(user) = user else { return self.unkept(of_app) };
-        let free = match needs.mode(ScopeKind::Application) {
-            Mode::Write | Mode::Check => of_app,
-            Mode::Observe => self.lane(&[app.as_str(), user.as_str()]),
+        let is_of_user = needs.mode(ScopeKind::Application) == Mode::Observe;
+        let free = match (app, user, session) {
+            (Some(app), Some(user), _) if is_of_user => self.lane(&[app.as_str(), user.as_str()]),
+            (Some(app), ..) => self.lane(&[app.as_str()]),
+            (None, _, Some(session)) => self.lane(&[session.as_str()]),
+            (None, _, None) => 0,
         };
-        let user = (app.clone(), user.clone());
-        let mut all = self.lock();
-        let held = all.entry(user.clone()).or_insert(Held { lane: free, requests: 0 });
-        held.requests += 1;
-        (held.lane, Route { routes: Arc::clone(self), user: Some(user) })
-    }
-
-    fn unkept(self: &Arc<Self>, lane: usize) -> (usize, Route) {
-        (lane, Route { routes: Arc::clone(self), user: None })
+        let user = app.zip(user).map(|(app, user)| (app.clone(), user.clone()));
+        let session = session.cloned();
+        let mut held = self.lock();
+        let in_lane = user.as_ref().and_then(|user| held.users.get(user));
+        let in_lane = in_lane.or_else(|| held.sessions.get(session.as_ref()?));
+        let lane = in_lane.map_or(free, |in_lane| in_lane.lane);
+        let new = InLane { lane, requests: 0 };
+        if let Some(user) = &user {
+            held.users.entry(user.clone()).or_insert(new).requests += 1;
+        }
+        if let Some(session) = &session {
+            held.sessions.entry(session.clone()).or_insert(new).requests += 1;
+        }
+        (lane, Route { routes: Arc::clone(self), user, session })
     }
 
     fn lane(&self, names: &[&str]) -> usize {
@@ -75,7 +91,7 @@ impl Routes {
         usize::try_from(hash % self.lanes as u64).unwrap_or(0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<User, Held>> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,13 +106,22 @@ impl Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        let Some(user) = &self.user else { return };
-        let mut all = self.routes.lock();
-        if let Some(held) = all.get_mut(user) {
-            held.requests -= 1;
-            if held.requests == 0 {
-                all.remove(user);
-            }
+        let mut held = self.routes.lock();
+        if let Some(user) = self.user.take() {
+            leave(held.users.entry(user));
+        }
+        if let Some(session) = self.session.take() {
+            leave(held.sessions.entry(session));
+        }
+    }
+}
+
+/// One request less.
+fn leave<K>(entry: Entry<'_, K, InLane>) {
+    if let Entry::Occupied(mut held) = entry {
+        held.get_mut().requests -= 1;
+        if held.get().requests == 0 {
+            held.remove();
         }
     }
 }
@@ -104,6 +129,19 @@ impl Drop for Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        commit::Append,
+        domain::{delta::Delta, permission::Sight, precondition::Condition},
+        metrics::Metrics,
+        store::{
+            postgres::{
+                cache::Cache,
+                needed::{Bare, Locks},
+                node::Node,
+            },
+            tests::{change, one, rewind, user_scope},
+        },
+    };
 
     fn key(user: &str) -> SessionKey {
         SessionKey {
@@ -121,9 +159,54 @@ mod tests {
         let (again, second) = routes.route(&request);
         assert_eq!(lane, again);
         drop(first);
-        assert_eq!(routes.lock().len(), 1);
+        assert_eq!(routes.lock().users.len(), 1);
         drop(second);
-        assert!(routes.lock().is_empty());
+        assert!(routes.lock().users.is_empty() && routes.lock().sessions.is_empty());
+    }
+
+    /// Nobody else changes a key between the check and the commit.
+    #[test]
+    fn what_checks_a_key_of_the_application_goes_to_its_lane_and_locks_it() {
+        let checked = Precondition {
+            keys: vec![(StateKey::new("app:k").unwrap(), Condition::Exists(true))],
+            ..Precondition::default()
+        };
+        let mut appends = one("s", "1", &[]);
+        let mut rewinds = rewind("s", 0);
+        let mut changes = change(user_scope("u"), Delta::default());
+        for precondition in
+            [&mut appends.precondition, &mut rewinds.precondition, &mut changes.precondition]
+        {
+            *precondition = checked.clone();
+        }
+        let requests =
+            [Request::Append(appends), Request::Rewind(rewinds), Request::UpdateState(changes)];
+        for request in &requests {
+            let needs = needs(request);
+            assert_eq!(needs.mode(ScopeKind::Application), Mode::Check, "{request:?}");
+            let routes = Routes::new(1 << 16);
+            assert_eq!(routes.route(request).0, routes.lane(&["a"]), "{request:?}");
+            let locks =
+                Locks::of(&[needs], &Bare::default(), &Cache::new(0, Metrics::default().reads));
+            assert!(locks.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
+        }
+    }
+
+    #[test]
+    fn a_bare_id_follows_the_requests_of_its_session_and_holds_them() {
+        let routes = Routes::new(1 << 16);
+        let bare = |id: &str| {
+            let session = SessionRef::Bare(SessionId::new(id).unwrap(), Sight::EVERYTHING);
+            Request::Append(Append { session, ..one("s", "1", &[]) })
+        };
+        let full = Request::Append(one("s", "2", &[]));
+        for (first, second) in [(&full, bare("s")), (&bare("s"), full.clone())] {
+            let (lane, _first) = routes.route(first);
+            assert_eq!(routes.route(&second).0, lane);
+            assert_ne!(routes.route(&bare("t")).0, lane);
+        }
+        let (of_user, _) = routes.route(&full);
+        assert_ne!(routes.route(&bare("s")).0, of_user, "none is in flight");
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::commit::{Address, KEY_BYTES, Needs, PastState, ScopeKey, ScopeState, 
 const COPIED_EVENTS: u64 = 256;
 const COPIED_BYTES: usize = 1 << 20;
 
+/// Keys of a scope that are looked up one by one. Where there are more, reading the whole scope, a MiB at most, is shorter.
+const SINGLE_KEYS: usize = 500;
+
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: usize = 64;
 
@@ -180,7 +183,8 @@ impl Writer {
         let Some(state) = loaded.scope_mut(scope).filter(|state| !state.complete) else {
             return Ok(());
         };
-        if needs.all_state {
+        let wanted = || needs.keys().filter(|key| key.scope() == Some(scope.kind()));
+        if needs.all_state || wanted().nth(SINGLE_KEYS).is_some() {
             let sql = "SELECT name, value, version FROM state WHERE node = ?1";
             tables.each(sql, [state.row], |row| {
                 let (name, value, version): (Box<str>, Json, _) = row.try_into()?;
@@ -191,7 +195,7 @@ impl Writer {
             state.complete = true;
             return Ok(());
         }
-        for key in needs.keys().filter(|key| key.scope() == Some(scope.kind())) {
+        for key in wanted() {
             let name = key.name();
             if !state.keys.contains_key(name) {
                 let value = tables.key(state.row, name)?;

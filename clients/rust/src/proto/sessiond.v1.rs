@@ -2035,7 +2035,8 @@ pub mod watch_service_client {
         /// of its user's and application's state; for a user the changes of that
         /// user's and the application's state; for an application of its own. Every
         /// committed event once, in order; never one that is not durable. What the
-        /// session's own events change is in their deltas and not repeated. Changes of
+        /// session's own events change is in their deltas and not repeated (what those
+        /// that a fork has copied changed is the source's, and is). Changes of
         /// wider scopes come in their own order, and a consumer that is slow gets the
         /// newest value of a key instead of every one; events are never skipped. What
         /// does not fit the form asked for comes as text.
