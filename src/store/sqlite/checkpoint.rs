@@ -25,7 +25,10 @@ use super::{
     file::SqliteOptions,
     lock::FileLock,
 };
-use crate::metrics::{CheckpointThread, SqliteMetrics};
+use crate::{
+    metrics::{CheckpointThread, SqliteMetrics},
+    store::Clock,
+};
 
 /// Bytes of a page in the log, with its header.
 const PAGE_BYTES: u64 = 4096 + 24;
@@ -43,8 +46,11 @@ const ROUNDS: u32 = 3;
 /// Pages in the log at which the writer waits for the checkpointer and then moves everything: 256 MiB.
 const MAX_PAGES: u32 = 64_000;
 
-/// How long emptying the log waits for readers, while writes wait: longer than most reads take.
-const EMPTY_WAIT: Duration = Duration::from_millis(50);
+/// How long the writer waits for the readers of a log, while writes wait: longer than most reads take.
+const READER_WAIT: Duration = Duration::from_millis(50);
+
+/// Seconds between two messages about a reader that needs a long log.
+const REPORT_SECS: u64 = 60;
 
 /// What the writer knows of the log, and its checkpointer.
 pub(super) struct Checkpoints {
@@ -56,6 +62,11 @@ pub(super) struct Checkpoints {
     rounds: u32,
     /// Pages of this log that the writer has moved, or tried to: a reader may keep the log from being begun anew.
     tried: u32,
+    /// [`MAX_PAGES`]; tests take fewer.
+    pub(super) max_pages: u32,
+    clock: Arc<dyn Clock>,
+    /// When the server's log last told about a reader, in seconds.
+    reported: Option<i64>,
 }
 
 impl Checkpoints {
@@ -63,7 +74,16 @@ impl Checkpoints {
         let metrics = options.metrics.sqlite().clone();
         let log = Log { file, metrics, moved_pages: Arc::default() };
         let has_checkpointer = options.checkpointer;
-        Self { log, has_checkpointer, round: None, rounds: 0, tried: 0 }
+        Self {
+            log,
+            has_checkpointer,
+            round: None,
+            rounds: 0,
+            tried: 0,
+            max_pages: MAX_PAGES,
+            clock: Arc::clone(&options.clock),
+            reported: None,
+        }
     }
 
     /// Sees to the log after a group, when everybody in it has been answered.
@@ -75,7 +95,7 @@ impl Checkpoints {
             self.log.moved_pages.store(0, Relaxed);
         }
         self.log.committed(pages);
-        let is_long = pages >= MAX_PAGES;
+        let is_long = pages >= self.max_pages;
         let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
             if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
                 self.rounds = 0;
@@ -93,23 +113,41 @@ impl Checkpoints {
             return self.begin_round(pages);
         }
         self.tried = pages;
-        let how = if is_long { "RESTART" } else { "PASSIVE" };
-        self.log.checkpoint(CheckpointThread::Writer, how, tables);
+        if is_long {
+            self.restart(tables);
+        } else {
+            self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
+        }
+    }
+
+    /// Moves what readers allow. The next commit begins the log anew, unless one of them still needs it.
+    fn restart(&mut self, tables: &Tables) {
+        let restart = || self.log.checkpoint(CheckpointThread::Writer, "RESTART", tables);
+        let Moved { is_whole, pages, .. } = briefly(tables, restart).unwrap_or_default();
+        let now = self.clock.now().secs();
+        let is_due = self.reported.is_none_or(|at| now.abs_diff(at) >= REPORT_SECS);
+        if pages > 0 && !is_whole && is_due {
+            self.reported = Some(now);
+            warn!(
+                bytes = u64::from(pages) * PAGE_BYTES,
+                path = %self.log.file.path.display(),
+                "a reader keeps the log (WAL) from being begun anew, so it grows: end the backup or query of another program that has the \
+                 database open"
+            );
+        }
     }
 
     /// Moves everything, so that the log is used again instead of growing.
     pub(super) fn at_once(&mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.tried = self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
+        self.tried = self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables).pages;
     }
 
     /// Moves everything and empties the log's file. Returns whether it did: a reader may still need the log.
     pub(super) fn empty(&mut self, tables: &Tables) -> bool {
         self.round.take().into_iter().for_each(join);
-        let waits = |time| tables.0.busy_timeout(time).is_ok();
-        let emptied = waits(EMPTY_WAIT)
-            && self.log.execute("TRUNCATE", tables).is_some_and(|moved| moved.is_whole);
-        let emptied = waits(LOCK_WAIT) && emptied;
+        let done = briefly(tables, || self.log.execute("TRUNCATE", tables)).ok().flatten();
+        let emptied = done.is_some_and(|moved| moved.is_whole);
         if emptied {
             self.tried = 0;
             self.log.moved(0, 0);
@@ -168,10 +206,10 @@ struct Moved {
 }
 
 impl Log {
-    /// Moves pages. Returns how many pages the log has.
-    fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> u32 {
+    /// Moves pages. Returns nothing moved if it failed.
+    fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> Moved {
         if self.file.has_flush_failed() {
-            return 0;
+            return Moved::default();
         }
         let duration = self.metrics.checkpoint(thread);
         let done = duration.observe_closure_duration(|| {
@@ -181,9 +219,9 @@ impl Log {
             }
             Some(done)
         });
-        let Some(Moved { pages, moved, .. }) = done else { return 0 };
-        self.moved(pages, moved);
-        pages
+        let Some(done) = done else { return Moved::default() };
+        self.moved(done.pages, done.moved);
+        done
     }
 
     /// `None`: it failed. The log keeps what it has.
@@ -228,6 +266,14 @@ impl Log {
         let moved = self.moved_pages.load(Relaxed);
         self.metrics.set_log(u64::from(pages) * PAGE_BYTES, u64::from(moved) * PAGE_BYTES);
     }
+}
+
+/// Does work that waits for readers, with a short wait.
+fn briefly<T>(tables: &Tables, work: impl FnOnce() -> T) -> rusqlite::Result<T> {
+    tables.0.busy_timeout(READER_WAIT)?;
+    let done = work();
+    tables.0.busy_timeout(LOCK_WAIT)?;
+    Ok(done)
 }
 
 fn join(round: JoinHandle<()>) {

@@ -3,6 +3,7 @@
 mod damage;
 mod deadlines;
 mod groups;
+mod held;
 mod leftovers;
 mod listed;
 mod lists;

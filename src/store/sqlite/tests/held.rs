@@ -1,0 +1,51 @@
+//! A log (WAL) that a reader of another program needs.
+
+use std::{
+    io::{Read as _, Seek as _},
+    time::Duration,
+};
+
+use super::{
+    super::{checkpoint::Checkpoints, connection::LOCK_WAIT},
+    *,
+};
+use crate::store::spans;
+
+#[test]
+fn a_reader_of_another_program_holds_up_no_writes_and_is_told_once_a_minute() {
+    let folder = TempDir::new().unwrap();
+    let clock = TestClock::new(1);
+    let direct = DirectWriter::open(folder.path(), &clock);
+    let writer = direct.writer();
+    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
+    checkpoints.max_pages = 4_000;
+    let mut file = tempfile::tempfile().unwrap();
+    let log = Arc::new(file.try_clone().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_writer(log).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut lengthen = |secs| {
+        clock.set(secs);
+        lengthen_log(&writer.tables.0);
+        checkpoints.after_commit(&writer.tables);
+        // The checkpointer works. The log is so long that the writer waits for it, and begins the log anew.
+        let began = spans::now();
+        checkpoints.after_commit(&writer.tables);
+        began.elapsed()
+    };
+
+    let reader = Connection::open(&direct.options.path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM session;").unwrap();
+    let waited: Duration = [1, 60, 61].map(&mut lengthen).iter().sum();
+    assert!(waited < LOCK_WAIT, "{waited:?}");
+    let pages = writer.tables.log_pages();
+    assert!(pages > 12_000, "{pages}");
+
+    reader.execute_batch("COMMIT").unwrap();
+    lengthen(130);
+    writer.tables.0.execute_batch("PRAGMA user_version = 1").unwrap();
+    assert_eq!(writer.tables.log_pages(), 1);
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches("end the backup").count(), 2, "{text}");
+}
