@@ -156,6 +156,17 @@ async fn a_file_or_a_folder_that_may_not_be_written_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_file_that_may_not_be_written_is_named() {
+    let folder = filled().await;
+    let program = open_to_all(folder.path());
+    let [path, lock] = ["test.db", "test.db-lock"].map(|name| folder.path().join(name));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o444)).unwrap();
+    let log = refused(&mut as_nobody(&program, &path));
+    assert!(log.contains("test.db-lock' is not writable"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_with_a_status_and_loses_nothing() {
     let folder = TempDir::new().unwrap();
     // A limit of 600 blocks of 512 or 1024 bytes on every file stands for a disk that is full; without the signal that comes

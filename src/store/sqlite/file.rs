@@ -1,7 +1,10 @@
 //! The file: its options, its whole path and its version, and why it can be refused.
 
 use std::{
-    fmt, io,
+    fmt,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -126,9 +129,8 @@ pub enum OpenError {
         copy_is_at(copy.as_deref())
     )]
     Migration { path: PathBuf, from: i32, copy: Option<PathBuf>, cause: String },
-    #[error(
-        "The database '{0}' is not writable. Make the file and its folder writable for this user."
-    )]
+    /// The database, or a file beside it.
+    #[error("The file '{0}' is not writable. Make it and its folder writable for this user.")]
     ReadOnly(PathBuf),
     #[error("The disk of the database '{0}' is full. Free space on it, then start again.")]
     DiskFull(PathBuf),
@@ -195,6 +197,15 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Makes an empty file with the owner and the mode of a database: whoever may open one may open the other. Only root may give it to
+/// another owner.
+pub(super) fn create_like(database: &Path, path: &Path) -> io::Result<()> {
+    let database = fs::metadata(database)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    drop(fchown(&file, Some(database.uid()), Some(database.gid())));
+    file.set_permissions(database.permissions())
 }
 
 /// The version of a file; `None`: it is empty. Errors: it is not to be opened by this program.

@@ -19,7 +19,7 @@ use tracing::error;
 
 use super::{
     connection::connect,
-    file::{OpenError, beside},
+    file::{OpenError, beside, create_like},
     prelude::*,
 };
 use crate::store::Condition;
@@ -125,14 +125,17 @@ fn is_gone(path: &Path, opened: Identity) -> bool {
 /// Locks a file, which is made if it is missing: first a file beside it, which names the process, then the database itself, so that it
 /// has one process whatever it is called.
 pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
-    let mut beside_it = open(path, &beside(path, "-lock"))?;
+    let name = beside(path, "-lock");
+    // The open that follows tells what is wrong, and makes it beside a new database.
+    drop(create_like(path, &name));
+    let mut beside_it = open(&name)?;
     if !try_lock(path, &beside_it)? {
         let mut text = String::new();
         let read = beside_it.read_to_string(&mut text);
         let pid = read.ok().and_then(|_| text.trim().parse().ok());
         return Err(OpenError::InUse { path: path.into(), pid });
     }
-    let database = open(path, path)?;
+    let database = open(path)?;
     // Only on Linux are these locks independent of those that SQLite takes on the same file.
     if cfg!(target_os = "linux") && !try_lock(path, &database)? {
         return Err(OpenError::InUse { path: path.into(), pid: None });
@@ -153,10 +156,10 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
     })
 }
 
-fn open(path: &Path, file: &Path) -> Result<File, OpenError> {
+fn open(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    options.open(file).map_err(|error| match error.kind() {
+    options.open(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::ReadOnly(path.into())
         }

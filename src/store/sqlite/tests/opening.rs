@@ -1,6 +1,10 @@
 //! Files that a store opens, and its errors for others.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
+    path::PathBuf,
+};
 
 use super::*;
 
@@ -55,6 +59,23 @@ async fn a_closed_store_leaves_one_file_without_a_log() {
     );
     // Closing again does nothing.
     fixture.store.close().await;
+}
+
+#[tokio::test]
+async fn the_lock_file_belongs_to_the_owner_of_the_database() {
+    let fixture = Fixture::new().await;
+    fixture.store.close().await;
+    let (path, lock) = (&fixture.options.path, fixture.folder.path().join("test.db-lock"));
+    fs::remove_file(&lock).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o620)).unwrap();
+    // Only root may give a file away.
+    drop(chown(path, Some(4711), Some(4711)));
+    open(fixture.options.clone()).await.unwrap().close().await;
+    let [of_lock, of_database] = [&lock, path].map(|path| {
+        let found = fs::metadata(path).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o777)
+    });
+    assert_eq!(of_lock, of_database);
 }
 
 #[tokio::test]
