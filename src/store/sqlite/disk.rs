@@ -178,7 +178,7 @@ impl Disk {
 }
 
 /// Whether an error says that there is no space.
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
         || error.kind() == io::ErrorKind::FileTooLarge
 }

@@ -123,12 +123,11 @@ pub enum OpenError {
         "The database '{path}' could not be copied before its migration ({cause}). Make its folder writable, with space for a copy."
     )]
     CopyFailed { path: PathBuf, cause: String },
-    /// `from` is the version that could not be left; of a dry run there is no copy.
+    /// `from` is the version that could not be left.
     #[error(
-        "The migration of the database '{path}' from version {from} failed ({cause}), and the file is unchanged. Use the earlier sessiond, and report this{}.",
-        copy_is_at(copy.as_deref())
+        "The migration of the database '{path}' from version {from} failed ({cause}), and the file is unchanged. Use the earlier sessiond, and report this."
     )]
-    Migration { path: PathBuf, from: i32, copy: Option<PathBuf>, cause: String },
+    Migration { path: PathBuf, from: i32, cause: String },
     /// The database, or a file beside it.
     #[error("The file '{0}' is not writable. Make it and its folder writable for this user.")]
     ReadOnly(PathBuf),
@@ -148,10 +147,6 @@ pub enum OpenError {
 
 fn process(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
-}
-
-fn copy_is_at(copy: Option<&Path>) -> String {
-    copy.map_or_else(String::new, |copy| format!(" (a copy is at '{}')", copy.display()))
 }
 
 impl OpenError {

@@ -10,10 +10,11 @@ use std::{
 };
 
 use rusqlite::{Connection, TransactionBehavior};
-use tracing::info;
+use tracing::{error, info, warn};
 
 use super::{
-    connection::{Tables, connect},
+    connection::{Tables, connect, is_disk_full},
+    disk::is_full,
     file::{OpenError, beside, file_version, whole_path},
     lock::lock,
     prelude::*,
@@ -106,8 +107,17 @@ pub(super) fn migrate(
     if copy.exists() {
         return Err(OpenError::CopyExists(copy));
     }
-    copy_to(path, connection, &copy)?;
-    apply(path, connection, steps, Some(&copy))?;
+    // An interrupted migration leaves no file with the name of a copy, so the next start begins again.
+    let unnamed = beside(&copy, ".partial");
+    copy_to(path, connection, &unnamed)?;
+    if let Err(error) = apply(path, connection, steps, true) {
+        // The file is unchanged, and its copy takes space.
+        drop(remove_file(&unnamed));
+        return Err(error);
+    }
+    if let Err(error) = fs::rename(&unnamed, &copy).and_then(|()| flush_folder(&copy)) {
+        warn!(%error, copy = %unnamed.display(), "the copy from before the migration keeps this name");
+    }
     let to = from + i32::try_from(steps.len()).unwrap_or(0);
     for Migration { from, title, .. } in steps {
         info!(from, title, "applied a migration");
@@ -121,7 +131,7 @@ pub(super) fn try_out(
     migrations: &[Migration],
 ) -> Result<Vec<&'static str>, OpenError> {
     with_pending(path, migrations, |path, connection, from| {
-        apply(path, connection, pending(from, migrations), None)
+        apply(path, connection, pending(from, migrations), false)
     })
 }
 
@@ -148,12 +158,12 @@ fn pending(version: i32, migrations: &[Migration]) -> &[Migration] {
     at.map_or(&[], |at| &migrations[at..])
 }
 
-/// Applies steps in one transaction. Without a copy of the file it is rolled back.
+/// Applies steps in one transaction. Without `commits` it is rolled back.
 fn apply(
     path: &Path,
     connection: &mut Connection,
     steps: &[Migration],
-    copy: Option<&Path>,
+    commits: bool,
 ) -> Result<(), OpenError> {
     let mut applying = 0;
     let mut all = || {
@@ -163,33 +173,44 @@ fn apply(
             (step.apply)(&transaction)?;
             transaction.pragma_update(None, "user_version", step.from + 1)?;
         }
-        if copy.is_some() { transaction.commit() } else { transaction.rollback() }
+        if commits { transaction.commit() } else { transaction.rollback() }
     };
-    all().map_err(|error| OpenError::Migration {
-        path: path.into(),
-        from: applying,
-        copy: copy.map(Into::into),
-        cause: error.to_string(),
+    all().map_err(|error| {
+        if is_disk_full(&error) {
+            error!(from = applying, "the disk has no space for the steps of the migration");
+            return OpenError::DiskFull(path.into());
+        }
+        OpenError::Migration { path: path.into(), from: applying, cause: error.to_string() }
     })
 }
 
-/// Copies a database, with what is still in its log. An interrupted copy never has the name of a whole one.
+/// Copies a database, with what is still in its log, over what an earlier attempt left.
 fn copy_to(path: &Path, connection: &Connection, copy: &Path) -> Result<(), OpenError> {
-    let partial = beside(copy, ".partial");
     let copied = || -> io::Result<()> {
-        remove_file(&partial)?;
-        let name = partial.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
-        connection.execute("VACUUM INTO ?1", [name]).map_err(io::Error::other)?;
+        remove_file(copy)?;
+        let name = copy.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        let filled = connection.execute("VACUUM INTO ?1", [name]);
+        filled.map_err(|error| match is_disk_full(&error) {
+            true => io::ErrorKind::StorageFull.into(),
+            false => io::Error::other(error),
+        })?;
         // SQLite does not flush it.
-        flush(&partial)?;
-        fs::rename(&partial, copy)?;
-        copy.parent().map_or(Ok(()), flush)
+        flush(copy)?;
+        flush_folder(copy)
     };
     copied().map_err(|error| {
-        // What is left of it is replaced by the next attempt.
-        drop(remove_file(&partial));
+        drop(remove_file(copy));
+        if is_full(&error) {
+            error!("the disk has no space for the copy that a migration makes first");
+            return OpenError::DiskFull(path.into());
+        }
         OpenError::CopyFailed { path: path.into(), cause: error.to_string() }
     })
+}
+
+/// Flushes the folder of a file, which holds its name.
+fn flush_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), flush)
 }
 
 fn flush(path: &Path) -> io::Result<()> {
