@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::{
     connection::{Tables, connect, is_disk_full},
     disk::is_full,
-    file::{OpenError, beside, file_version, whole_path},
+    file::{OpenError, beside, create_like, file_version, whole_path},
     lock::lock,
     prelude::*,
     schema::{self, EVENT_VIEW},
@@ -189,6 +189,8 @@ fn copy_to(path: &Path, connection: &Connection, copy: &Path) -> Result<(), Open
     let copied = || -> io::Result<()> {
         remove_file(copy)?;
         let name = copy.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        // SQLite takes a file that is there and empty.
+        create_like(path, copy)?;
         let filled = connection.execute("VACUUM INTO ?1", [name]);
         filled.map_err(|error| match is_disk_full(&error) {
             true => io::ErrorKind::StorageFull.into(),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
 };
@@ -153,6 +154,19 @@ async fn an_interrupted_migration_starts_again() {
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
     assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v6.bak"]);
     assert_eq!(version(&fixture.folder.path().join("test.db.v6.bak")), SCHEMA_VERSION);
+}
+
+#[tokio::test]
+async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
+    let (fixture, path) = filled().await;
+    for mode in [0o600, 0o666] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[..1]).unwrap();
+        let copy = fixture.folder.path().join("test.db.v6.bak");
+        let found = fs::metadata(&copy).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{found:o}");
+        fs::rename(copy, &path).unwrap();
+    }
 }
 
 #[tokio::test]
