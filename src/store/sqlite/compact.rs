@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use rusqlite::ffi::SQLITE_IOERR_GETTEMPPATH;
+
 use super::{
     connection::{Tables, connect},
     file::{OpenError, file_version, whole_path},
@@ -28,7 +30,12 @@ pub fn compact(path: &Path) -> Result<(u64, u64), OpenError> {
     }
     let tables = Tables::checker(connection).map_err(of)?;
     let rewrite = "PRAGMA secure_delete = ON; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
-    tables.0.execute_batch(rewrite).map_err(of)?;
+    tables.0.execute_batch(rewrite).map_err(|error| match error.sqlite_error() {
+        Some(failure) if failure.extended_code == SQLITE_IOERR_GETTEMPPATH => {
+            OpenError::failed(&path, "no folder for temporary files is writable: set SQLITE_TMPDIR")
+        }
+        _ => of(error),
+    })?;
     drop(tables);
     Ok((before, bytes().map_err(|error| OpenError::failed(&path, error))?))
 }
