@@ -166,3 +166,30 @@ async fn export_passes_a_session_that_cannot_even_be_listed() {
     assert!(told.contains("the list of sessions is damaged"), "{told}");
     assert!(server.stop().status.success());
 }
+
+/// As on a disk that cannot read some of the file's pages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_shorter_than_it_says_costs_the_sessions_that_lack_pages() {
+    let folder = filled().await;
+    let path = folder.path().join("test.db");
+    let server = Server::start(folder.path());
+    let channel = server.channel().await;
+    let mut client = EventServiceClient::new(channel.clone());
+    let request = |session| ListEventsRequest { key: Some(key(session)), ..Default::default() };
+    // Both readers know the file as it was.
+    for _ in 0..8 {
+        client.list_events(request("l")).await.unwrap();
+    }
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    file.set_len(pages / 3 * 4096).unwrap();
+    let mut damaged = 0;
+    for session in ["l", "s", "r"] {
+        if let Err(status) = client.list_events(request(session)).await {
+            assert_eq!((status.code(), &*reason(&status)), (Code::DataLoss, "DAMAGED"), "{status}");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "of {pages} pages a third is left");
+    server.kill();
+}

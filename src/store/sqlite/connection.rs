@@ -63,15 +63,15 @@ impl Tables {
         Self::new(connection, log_pages)
     }
 
-    /// A commit empties a reader's page cache, so it is small; pages outside of the newest commits are read through the mapped file,
-    /// which costs no system call.
+    /// A commit empties a reader's page cache, so it is small. The file is not mapped into memory: a page that the disk cannot read
+    /// would end the process, and reads took as much CPU time with it.
     pub(super) fn reader(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let settings = "PRAGMA query_only = ON;
             PRAGMA temp_store = MEMORY;
             PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -8192;
-            PRAGMA mmap_size = 1073741824;";
+            PRAGMA mmap_size = 0;";
         let connection = Connection::open_with_flags(path, flags)?;
         connection.execute_batch(settings)?;
         Self::new(connection, Arc::default())

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
-    super::{checkpoint::Checkpoints, readers::Readers},
+    super::{checkpoint::Checkpoints, connection::Tables, readers::Readers},
     *,
 };
 use crate::{
@@ -296,4 +296,14 @@ async fn a_full_queue_says_so_at_once() {
     assert!((1..=2).contains(&stored), "{stored}");
     let info = fixture.store.read_session(query("s")).await.unwrap().info;
     assert_eq!(info.last_sequence, stored);
+}
+
+/// A page of a mapped file that the disk cannot read ends the process.
+#[test]
+fn readers_do_not_map_the_file() {
+    let folder = TempDir::new().unwrap();
+    let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
+    let reader = Tables::reader(&direct.options.path).unwrap();
+    let mapped: i64 = reader.0.query_row("PRAGMA mmap_size", (), |row| row.get(0)).unwrap();
+    assert_eq!(mapped, 0);
 }
