@@ -11,6 +11,7 @@ use std::{
 
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, Statement, types::ToSql};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     error::{is_lost, kind},
@@ -56,6 +57,8 @@ impl Connection {
         unnamed_statements: bool,
         metrics: PostgresMetrics,
     ) -> Result<Self> {
+        // A caller that gives up waiting leaves no task that waits for the answer.
+        let driver = AbortOnDropHandle::new(driver);
         // A transaction whose client is gone may not keep its locks either.
         let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
         let limits = limits.map(|limit| format!("{limit} = {statement_timeout_millis}"));
@@ -67,6 +70,7 @@ impl Connection {
             client.batch_execute(&set.join("; ")).await?;
             (Some(Mutex::default()), String::new())
         };
+        let driver = driver.detach();
         Ok(Self { client, driver, prepared, settings, lost: AtomicBool::new(false), metrics })
     }
 

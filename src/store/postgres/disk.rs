@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
-use super::{prelude::*, shared::Shared};
+use super::{error::Unanswered, prelude::*, shared::Shared};
 use crate::store::{
     Condition,
     group::{Submission, refuse_without_space},
@@ -77,6 +77,6 @@ pub(super) async fn find_space(shared: Arc<Shared>) {
     }
 }
 
-async fn take_space(shared: &Shared) -> Result<()> {
-    shared.connect().await?.batch(TAKE_SPACE).await
+async fn take_space(shared: &Shared) -> Result<(), Unanswered> {
+    Ok(shared.connect().await?.batch(TAKE_SPACE).await?)
 }

@@ -1,9 +1,30 @@
 //! The driver's errors as the domain's. Nothing of the driver leaves this folder: its message is kept as the cause, for the log.
 
+use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 
 use super::prelude::*;
 use crate::{metrics::SqlError, store::group::Failure};
+
+/// Why the database gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// It stayed silent for longer than it may.
+    #[error("the database does not answer")]
+    Elapsed(#[from] Elapsed),
+    #[error(transparent)]
+    Failed(#[from] tokio_postgres::Error),
+}
+
+impl Unanswered {
+    /// Whether another attempt to connect may succeed.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            Self::Elapsed(_) => true,
+            Self::Failed(error) => is_lost(error),
+        }
+    }
+}
 
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {

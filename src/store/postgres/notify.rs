@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::{connection::Connection, prelude::*, row::number, shared::Shared};
+use super::{connection::Connection, error::Unanswered, prelude::*, row::number, shared::Shared};
 use crate::{domain::token::Digest, store::Condition};
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
@@ -68,7 +68,7 @@ async fn send(
     connection: &mut Option<Connection>,
     channel: &str,
     scopes: &[Digest],
-) -> Result<()> {
+) -> Result<(), Unanswered> {
     let sender = match connection {
         Some(sender) => sender,
         None => connection.insert(shared.connect().await?),
@@ -110,7 +110,7 @@ async fn start_listening(
     shared: &Shared,
     id: StoreId,
     sender: mpsc::Sender<String>,
-) -> Result<Connection> {
+) -> Result<Connection, Unanswered> {
     let connection = shared.connect_listening(sender).await?;
     connection.batch(&format!("LISTEN {}", channel(id))).await?;
     Ok(connection)
@@ -135,7 +135,7 @@ pub(super) async fn look(shared: Arc<Shared>) {
 }
 
 /// Tells the condition of the database when it changes.
-fn report(shared: &Shared, looked: Result<()>) {
+fn report(shared: &Shared, looked: Result<(), Unanswered>) {
     let unreachable = looked.is_err();
     let changed = shared.condition.send_if_modified(|condition| {
         let was = *condition == Condition::Unreachable;
@@ -168,7 +168,7 @@ async fn look_once(
     shared: &Shared,
     connection: &mut Option<Connection>,
     known: &mut HashMap<Digest, Seen>,
-) -> Result<()> {
+) -> Result<(), Unanswered> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(shared.connect().await?),

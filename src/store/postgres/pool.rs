@@ -132,7 +132,6 @@ impl Pool {
             .max_size(connections.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT))
-            .create_timeout(Some(shared.connecting()))
             .build()
             .map_err(Error::internal)?;
         Ok(Self { pool, shared, runtime: Handle::current(), damaged: AtomicU64::new(0) })

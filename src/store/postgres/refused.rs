@@ -1,6 +1,6 @@
 //! Why a database cannot be opened: whole sentences that say what to do.
 
-use super::{address::AddressError, prelude::*};
+use super::{address::AddressError, error::Unanswered, prelude::*};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -29,6 +29,12 @@ pub enum OpenError {
     /// The driver's message has no password.
     #[error("The database cannot be opened ({0}). Look at the address and at the database's log.")]
     Failed(String),
+}
+
+impl From<Unanswered> for OpenError {
+    fn from(error: Unanswered) -> Self {
+        Self::Failed(Cause::new(error).0)
+    }
 }
 
 impl From<tokio_postgres::Error> for OpenError {

@@ -5,17 +5,24 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 use super::{
     address::{Address, AddressError},
     clock::DatabaseClock,
     connection::Connection,
+    error::Unanswered,
     options::{PostgresOptions, PostgresSettings},
     outbox::Outbox,
     prelude::*,
 };
 use crate::store::{Condition, Notifier};
+
+/// Time that the network may take, beyond the database's limit of a statement.
+const NETWORK: Duration = Duration::from_secs(5);
 
 pub(super) struct Shared {
     pub(super) options: PostgresOptions,
@@ -45,13 +52,13 @@ impl Shared {
         })
     }
 
-    /// Time that connecting may take.
-    pub(super) fn connecting(&self) -> Duration {
-        self.address.connecting()
+    /// Time that a round trip may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.options.settings.statement_timeout.saturating_add(NETWORK)
     }
 
-    /// Connects to the database.
-    pub(super) async fn connect(&self) -> Result<Connection> {
+    /// Connects to the database, in no more time than its address gives.
+    pub(super) async fn connect(&self) -> Result<Connection, Unanswered> {
         self.connect_with(None).await
     }
 
@@ -60,19 +67,23 @@ impl Shared {
     pub(super) async fn connect_listening(
         &self,
         notifications: mpsc::Sender<String>,
-    ) -> Result<Connection> {
+    ) -> Result<Connection, Unanswered> {
         self.connect_with(Some(notifications)).await
     }
 
-    async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
+    async fn connect_with(
+        &self,
+        sender: Option<mpsc::Sender<String>>,
+    ) -> Result<Connection, Unanswered> {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let metrics = self.options.metrics.postgres().clone();
         let connected = async {
             let client = self.address.connect(sender).await?;
             let millis = statement_timeout.as_millis();
-            Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
+            Ok(Connection::new(client, millis, *unnamed_statements, metrics.clone()).await?)
         };
-        let connected = connected.await;
+        let connected = timeout(self.address.connecting(), connected).await;
+        let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
         if connected.is_ok() { &metrics.connects } else { &metrics.failed_connects }.inc();
         connected
     }

@@ -11,7 +11,6 @@ use super::{
     address::Address,
     connection::Connection,
     disk,
-    error::is_lost,
     lanes::Lanes,
     migrate::{self, try_out},
     notify,
@@ -29,12 +28,12 @@ use crate::{
     store::{
         ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
         RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView, Store, UsersQuery, WatchPage, WatchQuery,
+        StateView, Store, UsersQuery, WatchPage, WatchQuery, instant,
     },
 };
 
-/// Times that a start tries to connect, for a database that starts at the same moment: some ten seconds.
-const START_ATTEMPTS: usize = 50;
+/// Time for which a start tries to connect, for a database that starts at the same moment.
+const START: Duration = Duration::from_secs(10);
 
 /// Milliseconds between two attempts.
 const START_AGAIN_MILLIS: u64 = 200;
@@ -111,14 +110,15 @@ pub fn public_url(url: &str) -> String {
 
 /// The first connection, to a database that keeps text as it comes.
 async fn connect(shared: &Shared) -> Result<Connection, OpenError> {
-    let mut attempt = 1;
+    let until = instant() + START;
+    let mut is_first = true;
     let connection = loop {
         match shared.connect().await {
-            Err(error) if attempt < START_ATTEMPTS && is_lost(&error) => {
-                if attempt == 1 {
+            Err(error) if instant() < until && error.is_lost() => {
+                if is_first {
                     warn!(%error, "the database cannot be reached, trying again");
                 }
-                attempt += 1;
+                is_first = false;
                 sleep(Duration::from_millis(START_AGAIN_MILLIS)).await;
             }
             connected => break connected?,

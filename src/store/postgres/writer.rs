@@ -52,9 +52,6 @@ const UNREACHABLE: Duration = Duration::from_secs(5);
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(1);
 
-/// Time that the network may take, beyond the database's limit of a statement.
-const NETWORK: Duration = Duration::from_secs(5);
-
 /// Records the number of a transaction, before anything else. Its lock ends with the transaction.
 const RECORD: &str = "
 INSERT INTO writer (id, commits, used_secs) VALUES ($1, $2, $3)
@@ -143,16 +140,13 @@ impl Writer {
             // A standby that was promoted may lack the commit that took these numbers.
             self.numbers_end = 0;
             sleep(self.backoff).await;
-            let connected = match timeout(self.shared.connecting(), self.shared.connect()).await {
-                Ok(connected) => connected.map_err(Cause::new),
-                Err(elapsed) => Err(Cause::new(elapsed)),
-            };
-            match connected {
+            match self.shared.connect().await {
                 Ok(connection) => {
                     self.backoff = Duration::ZERO;
                     self.connection = Some(connection);
                 }
-                Err(cause) => {
+                Err(error) => {
+                    let cause = Cause::new(error);
                     debug!(?cause, "connecting to the database failed");
                     self.backoff = (self.backoff * 2).clamp(BACKOFF_FIRST, BACKOFF_LONGEST);
                     return Err(cause);
@@ -160,11 +154,6 @@ impl Writer {
             }
         }
         self.connection.as_ref().ok_or_else(|| Cause::new("no connection"))
-    }
-
-    /// The time that a round trip may take.
-    fn limit(&self) -> Duration {
-        self.shared.options.settings.statement_timeout.saturating_add(NETWORK)
     }
 
     /// Begins a transaction and loads.
@@ -252,7 +241,7 @@ impl Writer {
     /// Finds out whether the last transaction was committed, on a new connection.
     pub(super) async fn find_outcome(&mut self, cause: Cause) -> Result<(), Failure> {
         // As long as the database may take for any other statement.
-        let until = instant() + self.limit();
+        let until = instant() + self.shared.limit();
         self.disconnect();
         loop {
             match self.recorded().await {
@@ -273,7 +262,7 @@ impl Writer {
 
     /// The number of the last transaction that was committed. Once it is told, this is durable, with everything that it waited for.
     async fn recorded(&mut self) -> Result<i64, Cause> {
-        let (limit, id) = (self.limit(), self.id);
+        let (limit, id) = (self.shared.limit(), self.id);
         let used_secs = self.shared.clock.now().secs();
         let connection = self.connect().await?;
         let read = async {
@@ -300,7 +289,7 @@ impl Backend for Writer {
                 false => Error::StoreUnavailable(cause).into(),
             });
         }
-        let loaded = match timeout(self.limit(), self.try_load(needs)).await {
+        let loaded = match timeout(self.shared.limit(), self.try_load(needs)).await {
             Ok(loaded) => loaded,
             Err(elapsed) => {
                 self.disconnect();
@@ -316,7 +305,7 @@ impl Backend for Writer {
     async fn commit(&mut self, changes: &ChangeSet) -> Result<Option<time::Instant>, Failure> {
         // The rows are sent together with the commit.
         let flush_began = spans::now();
-        let outcome = match timeout(self.limit(), self.try_commit(changes)).await {
+        let outcome = match timeout(self.shared.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) if is_lost(&error) => self.find_outcome(Cause::new(error)).await,
             Ok(Ok(Err(error))) => Err(error.into()),
@@ -333,7 +322,7 @@ impl Backend for Writer {
             self.cache.keep(&mut self.loaded);
         }
         let Some(connection) = &self.connection else { return };
-        let rolled_back = timeout(self.limit(), connection.roll_back()).await;
+        let rolled_back = timeout(self.shared.limit(), connection.roll_back()).await;
         if !matches!(rolled_back, Ok(Ok(()))) {
             self.disconnect();
         }

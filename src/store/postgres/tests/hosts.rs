@@ -40,3 +40,13 @@ async fn a_silent_first_host_is_passed_by_writes_and_reads() {
     assert_eq!(store.read_session(query).await.unwrap().info.last_sequence, 0);
     store.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_takes_connections_and_never_answers_is_a_failed_attempt() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://me@{}/x", listener.local_addr().unwrap());
+    let shared = Shared::new(PostgresOptions::new(url, StoreId([7; 16]))).unwrap();
+    let attempt = timeout(Duration::from_secs(3600), shared.connect());
+    assert!(attempt.await.expect("an attempt has a limit of its own").is_err());
+    assert_eq!(shared.options.metrics.postgres().failed_connects.get(), 1);
+}
