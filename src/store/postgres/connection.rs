@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{error::Elapsed, timeout},
+};
 use tokio_postgres::{Client, Statement, types::ToSql};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -17,7 +20,7 @@ use super::{
     error::{is_lost, kind},
     prelude::*,
 };
-use crate::metrics::PostgresMetrics;
+use crate::metrics::{PostgresMetrics, SqlError};
 
 /// Parameters with their types: an unnamed statement has to say them.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
@@ -84,6 +87,20 @@ impl Connection {
     /// Whether it cannot be used any more.
     pub(super) fn is_closed(&self) -> bool {
         self.lost.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        answers: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        timeout(limit, answers).await.inspect_err(|_| {
+            self.metrics.error(SqlError::ConnectionLost).inc();
+            self.lost.store(true, Ordering::Relaxed);
+            // It would wait for the answers, and keep the socket open.
+            self.driver.abort();
+        })
     }
 
     /// Notes whether an error says that the connection is lost.

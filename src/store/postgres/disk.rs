@@ -78,5 +78,6 @@ pub(super) async fn find_space(shared: Arc<Shared>) {
 }
 
 async fn take_space(shared: &Shared) -> Result<(), Unanswered> {
-    Ok(shared.connect().await?.batch(TAKE_SPACE).await?)
+    let connection = shared.connect().await?;
+    Ok(connection.within(shared.limit(), connection.batch(TAKE_SPACE)).await??)
 }

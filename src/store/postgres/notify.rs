@@ -5,12 +5,13 @@
 //! * Every replica listens, and looks every now and then (`PostgresOptions::look_every`) whether a watched scope has another version. So nothing depends on a notification:
 //!   a pooler, an engine or a lost connection that swallows it delays a wake until then.
 //! * The same look tells whether the database can be reached.
+//! * Every wait for the database ends by [`Shared::limit`], because a connection can go silent and stay open: then it is replaced.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 use tracing::{debug, info, warn};
 
@@ -28,6 +29,9 @@ const INBOX: usize = 1_000;
 
 /// Seconds after which a lost connection for listening is replaced.
 const LISTEN_AGAIN_SECS: u64 = 1;
+
+/// Seconds without a notification after which the connection has to show that it is there. The look at versions wakes watchers meanwhile.
+const QUIET_SECS: u64 = 5;
 
 /// Scopes of one statement of such a look: a few milliseconds of the database.
 const LOOK_SCOPES: usize = 1_000;
@@ -79,7 +83,7 @@ async fn send(
         let notify = format!(
             "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {channel}, '{payload}'; COMMIT"
         );
-        sender.batch(&notify).await?;
+        sender.within(shared.limit(), sender.batch(&notify)).await??;
     }
     Ok(())
 }
@@ -87,33 +91,31 @@ async fn send(
 /// Wakes watchers by the notifications of all replicas, for ever.
 pub(super) async fn listen(shared: Arc<Shared>, id: StoreId) {
     loop {
-        let (sender, mut received) = mpsc::channel(INBOX);
-        match start_listening(&shared, id, sender).await {
-            Ok(_connection) => {
-                // Until the connection ends.
-                while let Some(payload) = received.recv().await {
-                    let (replica, digests) = read_payload(&payload);
-                    // Its own commits have woken everybody here.
-                    if replica != Some(shared.replica) {
-                        shared.notifier.wake_all(digests);
-                    }
-                }
-            }
-            Err(error) => debug!(%error, "listening to other replicas failed"),
+        if let Err(error) = listen_once(&shared, id).await {
+            debug!(%error, "listening to other replicas failed");
         }
         shared.options.metrics.postgres().listener_reconnects.inc();
         sleep(Duration::from_secs(LISTEN_AGAIN_SECS)).await;
     }
 }
 
-async fn start_listening(
-    shared: &Shared,
-    id: StoreId,
-    sender: mpsc::Sender<String>,
-) -> Result<Connection, Unanswered> {
+/// Listens until the connection ends.
+async fn listen_once(shared: &Shared, id: StoreId) -> Result<(), Unanswered> {
+    let (sender, mut received) = mpsc::channel(INBOX);
     let connection = shared.connect_listening(sender).await?;
-    connection.batch(&format!("LISTEN {}", channel(id))).await?;
-    Ok(connection)
+    let listen = format!("LISTEN {}", channel(id));
+    loop {
+        // LISTEN changes nothing the second time. Its answer shows that the connection is alive.
+        connection.within(shared.limit(), connection.batch(&listen)).await??;
+        while let Ok(payload) = timeout(Duration::from_secs(QUIET_SECS), received.recv()).await {
+            let Some(payload) = payload else { return Ok(()) };
+            let (replica, digests) = read_payload(&payload);
+            // Its own commits have woken everybody here.
+            if replica != Some(shared.replica) {
+                shared.notifier.wake_all(digests);
+            }
+        }
+    }
 }
 
 /// Looks for changes of watched scopes, and whether the database can be reached, for ever.
@@ -174,11 +176,13 @@ async fn look_once(
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
-    connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]).await?;
+    let writes = connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
+    connection.within(shared.limit(), writes).await??;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());
     for scopes in watched.chunks(LOOK_SCOPES) {
-        for (scope, seen) in versions(connection, scopes).await? {
+        let answers = connection.within(shared.limit(), versions(connection, scopes));
+        for (scope, seen) in answers.await?? {
             now.insert(Digest::of_scope(scope), seen);
         }
     }
