@@ -16,5 +16,6 @@ mod replicas;
 #[path = "../conformance/requests.rs"]
 #[allow(dead_code, reason = "the conformance suite uses all of them")]
 mod requests;
+mod silent;
 mod tls;
 mod trouble;

@@ -7,6 +7,7 @@ use std::{
     collections::HashMap,
     io,
     net::Ipv4Addr,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -84,6 +85,8 @@ struct Shared {
     connections: AtomicU64,
     /// Changes when all connections are to end. `true`: no new ones either.
     down: watch::Sender<bool>,
+    /// The same for connections that stay open, and pass nothing on any more.
+    silent: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -101,6 +104,7 @@ impl Proxy {
             faults: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             down: watch::Sender::new(false),
+            silent: watch::Sender::new(false),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
         Self { url, shared, accepting }
@@ -139,6 +143,11 @@ impl Proxy {
     pub fn set_down(&self, is_down: bool) {
         self.shared.down.send_replace(is_down);
     }
+
+    /// Silences all connections for ever, and new ones until told otherwise.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.shared.silent.send_replace(is_silent);
+    }
 }
 
 impl Drop for Proxy {
@@ -156,12 +165,17 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             continue;
         }
         let shared = Arc::clone(&shared);
+        let mut silent = shared.silent.subscribe();
         connections.spawn(async move {
+            let mut forwarding = pin!(forward(client, &shared));
+            let is_silent = *silent.borrow_and_update();
+            let silenced = async { if is_silent { Ok(()) } else { silent.changed().await } };
             // Either side ends a connection with an error, and the other side gets to see its end.
             tokio::select! {
                 biased;
                 _ = down.changed() => {}
-                _ = forward(client, &shared) => {}
+                _ = silenced => drop(down.changed().await),
+                _ = &mut forwarding => {}
             }
         });
     }

@@ -163,7 +163,7 @@ impl Pool {
         read
     }
 
-    /// Reads on one connection. Returns whether that was lost.
+    /// Reads on one connection. Returns whether that was lost, or stayed silent for longer than a statement may take.
     async fn attempt<Q, T>(
         &self,
         query: &mut Q,
@@ -175,7 +175,9 @@ impl Pool {
         let Some(pooled) = &lease.pooled else { return Err(Error::internal("no connection")) };
         let connection = &pooled.connection;
         let reader = Reader::new(connection);
-        let read = try_join(self.begin(&reader), work(&reader, query)).await;
+        let answers = try_join(self.begin(&reader), work(&reader, query));
+        let read = connection.within(self.shared.limit(), answers).await;
+        let read = read.unwrap_or_else(|elapsed| Err(Error::StoreUnavailable(Cause::new(elapsed))));
         let is_lost = read.is_err() && connection.is_closed();
         Ok((read.map(|((), value)| value), is_lost))
     }
