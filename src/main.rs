@@ -3,6 +3,7 @@
 use std::{
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -26,6 +27,10 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The default of `serve` and of the client.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:50051";
+
+/// Time in which tasks let go of their sockets. A store that is still being opened or closed is not waited for: what it has committed is
+/// durable.
+const LETTING_GO: Duration = Duration::from_secs(1);
 
 /// Keeps the sessions, events and scoped state of AI agents, and speaks gRPC.
 #[derive(Debug, Parser)]
@@ -76,8 +81,7 @@ fn main() -> ExitCode {
             runtime.block_on(offline::run(&command)).unwrap_or_else(|text| fail(&text))
         }
     };
-    // Does not wait for a store that is still being opened or closed: what it has committed is durable.
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(LETTING_GO);
     code
 }
 

@@ -43,7 +43,7 @@ fn metrics_of(expression: &str) -> BTreeSet<&'static str> {
         let rest = without_texts[at + name.len()..].trim_start();
         let is_function = rest.starts_with('(') || name.starts_with(['$', '_']);
         let is_number = name.starts_with(|letter: char| letter.is_ascii_digit());
-        if is_function || is_number || ["and", "by", "le", "job", "sum"].contains(&name) {
+        if is_function || is_number || ["and", "or", "by", "le", "job", "sum"].contains(&name) {
             continue;
         }
         let metric = ["", "_bucket", "_sum", "_count"].iter().find_map(|ending| {
