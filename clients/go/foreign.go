@@ -162,22 +162,31 @@ func convertParts(tree map[string]any) {
 		has := func(names ...string) bool {
 			return !slices.ContainsFunc(names, func(name string) bool { return part[name] == nil })
 		}
+		answer, isAnswer := part["functionResponse"].(map[string]any)
+		if response, given := answer["response"]; given {
+			// A tool in Rust may return any JSON. The ADK for Python wraps what is not an object in this way.
+			if _, isObject := response.(map[string]any); !isObject {
+				answer["response"] = map[string]any{"result": response}
+			}
+		}
+		_, hasArgs := part["args"]
 		switch {
 		case has("thinking"):
 			move(part, "thinking", "text")
 			move(part, "signature", "thoughtSignature")
 			part["thought"] = true
-		case has("name", "args"):
+		case has("name") && hasArgs:
+			if part["args"] == nil {
+				part["args"] = map[string]any{}
+			}
 			wrap(part, "functionCall", "id", "name", "args")
 		case has("mimeType", "data"):
 			wrap(part, "inlineData", "mimeType", "data")
 		case has("mimeType", "fileUri"):
 			wrap(part, "fileData", "mimeType", "fileUri")
-		case has("functionResponse", "id"):
-			if response, ok := part["functionResponse"].(map[string]any); ok {
-				response["id"] = part["id"]
-				delete(part, "id")
-			}
+		case isAnswer && has("id"):
+			answer["id"] = part["id"]
+			delete(part, "id")
 		}
 	}
 }

@@ -129,6 +129,23 @@ func TestForeignEvents(t *testing.T) {
 				LongRunningToolIDs: []string{"t"},
 			},
 		},
+		"Rust, a result that is no object": {
+			body: `{"invocation_id":"e","content":{"role":"function","parts":[
+				{"functionResponse":{"name":"f","response":"sunny"},"id":"c"},{"functionResponse":{"name":"f","response":[1,2]}},
+				{"functionResponse":{"name":"f","response":null}},{"functionResponse":{"name":"f"},"id":"d"}]}}`,
+			want: session.Event{LLMResponse: model.LLMResponse{Content: &genai.Content{Role: "function", Parts: []*genai.Part{
+				{FunctionResponse: &genai.FunctionResponse{ID: "c", Name: "f", Response: map[string]any{"result": "sunny"}}},
+				{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: map[string]any{"result": []any{1.0, 2.0}}}},
+				{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: map[string]any{"result": nil}}},
+				{FunctionResponse: &genai.FunctionResponse{ID: "d", Name: "f"}},
+			}}}},
+		},
+		"Rust, a call without arguments": {
+			body: `{"invocation_id":"e","content":{"role":"model","parts":[{"name":"f","args":null,"id":"c"}]}}`,
+			want: session.Event{LLMResponse: model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{
+				{FunctionCall: &genai.FunctionCall{ID: "c", Name: "f", Args: map[string]any{}}},
+			}}}},
+		},
 		"an older Python": {
 			body: `{"invocation_id":"e","author":"x","content":{"parts":[{"function_call":{"args":{"agent_name":"y"},"name":"transfer"}},
 				{"function_response":{"name":"transfer","response":{"target_agent":"y"}}}],"role":"model"},

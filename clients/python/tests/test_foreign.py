@@ -164,6 +164,20 @@ def test_members_that_kits_write_differently(
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize("result", ["sunny", [1, 2], 7, False, None], ids=repr)
+@pytest.mark.parametrize("call_id", [{}, {"id": "c1"}], ids=["without id", "with id"])
+def test_result_of_a_tool_that_is_no_object_is_wrapped(
+    caplog: pytest.LogCaptureFixture, call_id: dict[str, str], result: object
+) -> None:
+    """As ADK wraps what a function returns."""
+    part = {"functionResponse": {"name": "f", "response": result}, **call_id}
+    body = {"timestamp": "2026-11-20T12:07:31Z", "content": {"role": "function", "parts": [part]}}
+    event = decode_event(stored_event(body))
+    (response,) = event.get_function_responses()
+    assert (response.id, response.name, response.response) == (call_id.get("id"), "f", {"result": result})
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize(
     ("timestamp", "times", "seconds"),
     [

@@ -117,6 +117,15 @@ function readPart(part: Json): Json {
       toCamelCase(blob, BLOB_MEMBERS);
     }
   }
+  const answer = part['functionResponse'];
+  if (
+    isObject(answer) &&
+    'response' in answer &&
+    !isObject(answer['response'])
+  ) {
+    // A tool in Rust may return any JSON. ADK for Python wraps what is not an object in this way.
+    answer['response'] = {result: answer['response']};
+  }
   const {thinking, signature, name, args, id, data, thoughtSignature} = part;
   if (typeof thinking === 'string') {
     return defined({
@@ -128,9 +137,9 @@ function readPart(part: Json): Json {
   if (typeof name === 'string' && 'args' in part) {
     return defined({functionCall: defined({id, name, args}), thoughtSignature});
   }
-  if (isObject(part['functionResponse']) && typeof id === 'string') {
+  if (isObject(answer) && typeof id === 'string') {
     const {id: _, ...rest} = part;
-    return {...rest, functionResponse: {id, ...part['functionResponse']}};
+    return {...rest, functionResponse: {id, ...answer}};
   }
   const {mime_type: mimeType, file_uri: fileUri} = part;
   if (Array.isArray(data)) {

@@ -92,9 +92,14 @@ def _convert_part(part: Json) -> Json:
     if isinstance(part.get("name"), str) and "args" in part:
         call = {name: part[name] for name in ("id", "name", "args") if part.get(name) is not None}
         return {"functionCall": call, **signature}
-    if isinstance(part.get("functionResponse"), dict) and "id" in part:
+    answer = part.get("functionResponse")
+    if isinstance(answer, dict):
+        if not isinstance(answer.get("response", {}), dict):
+            # A tool in Rust may return any JSON. ADK wraps what is not an object in this way.
+            answer = {**answer, "response": {"result": answer["response"]}}
         rest = {name: value for name, value in part.items() if name != "id"}
-        return {**rest, "functionResponse": {"id": part["id"], **part["functionResponse"]}}
+        call_id = {"id": part["id"]} if "id" in part else {}
+        return {**rest, "functionResponse": {**call_id, **answer}}
     if "mime_type" in part and _is_bytes(part.get("data")):
         data = base64.b64encode(bytes(part["data"])).decode()
         return {"inlineData": {"mimeType": part["mime_type"], "data": data}}

@@ -123,6 +123,13 @@ final class ForeignBody {
       return;
     }
     camelCase(object);
+    if (object.get("functionResponse") instanceof ObjectNode answer) {
+      // A tool in Rust may return any JSON. ADK for Python wraps what is not an object in this way.
+      JsonNode result = answer.get("response");
+      if (result != null && !result.isObject()) {
+        answer.putObject("response").set("result", result);
+      }
+    }
     if (object.has("name") && object.has("args")) {
       wrap(object, "functionCall", List.of("id", "name", "args"));
     } else if (object.has("mimeType") && isBytes(object.path("data"))) {

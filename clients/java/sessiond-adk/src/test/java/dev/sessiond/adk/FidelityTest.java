@@ -4,11 +4,13 @@ import static com.google.common.truth.Truth.assertThat;
 import static com.google.common.truth.Truth.assertWithMessage;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import com.google.adk.events.Event;
 import com.google.adk.events.EventActions;
 import com.google.adk.events.EventCompaction;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
+import com.google.genai.types.FunctionResponse;
 import com.google.genai.types.Part;
 import com.google.protobuf.Timestamp;
 import dev.sessiond.v1.AppendEventRequest;
@@ -240,6 +242,25 @@ final class FidelityTest extends ServerTest {
     assertThat(read.turnComplete()).hasValue(true);
     assertThat(read.errorMessage()).hasValue("none");
     assertThat(read.actions().artifactDelta()).containsExactly("a", 1);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"\"sunny\"", "[1,2]", "7", "null"})
+  void aToolResultOfRustThatIsNoObjectIsWrapped(String result) throws Exception {
+    String body =
+        """
+        {"invocation_id": "x", "content": {"role": "function", "parts": [
+        {"functionResponse": {"name": "f", "response": %s}, "id": "c1"},
+        {"functionResponse": {"name": "f", "response": %s}}]}}\
+        """;
+    Event read = readForeign(body.formatted(result, result));
+    Object value = new ObjectMapper().readValue(result, Object.class);
+    for (FunctionResponse response : read.functionResponses()) {
+      assertThat(response.response().orElseThrow()).containsExactly("result", value);
+    }
+    assertThat(read.functionResponses()).hasSize(2);
+    assertThat(read.functionResponses().get(0).id()).hasValue("c1");
+    assertThat(read.functionResponses().get(1).id()).isEmpty();
   }
 
   @ParameterizedTest
