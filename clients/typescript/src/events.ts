@@ -13,7 +13,6 @@ import {
   type StateDelta,
   type Event as StoredEvent,
 } from './gen/sessiond/v1/types_pb.js';
-import {emptyRecord} from './json.js';
 import {deltaMessage, type Operation} from './operations.js';
 import {
   encodeDelta,
@@ -119,7 +118,7 @@ export function decodeEvent(stored: StoredEvent): Event {
 export function decodeDelta(
   delta: StateDelta | undefined,
 ): Record<string, unknown> {
-  const values = emptyRecord<unknown>();
+  const values: Record<string, unknown> = {};
   if (delta?.setForm.case === 'setJson') {
     const set = JSON.parse(delta.setForm.value) as Record<string, unknown>;
     for (const [key, value] of Object.entries(set)) {

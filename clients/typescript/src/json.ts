@@ -12,11 +12,6 @@ import {StateValueError} from './errors.js';
 /** A lone surrogate as JSON.stringify writes it: an escape behind an even number of backslashes. */
 const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
 
-/** A map whose keys cannot meet the members of `Object.prototype`. */
-export function emptyRecord<V>(): Record<string, V> {
-  return Object.create(null) as Record<string, V>;
-}
-
 /** The JSON text of a value, or undefined if it has none. */
 export function textOf(value: unknown): string | undefined {
   try {

@@ -8,13 +8,7 @@
 
 import {State, type Session} from '@google/adk';
 import type {StateDelta} from './gen/sessiond/v1/types_pb.js';
-import {
-  canonical,
-  emptyRecord,
-  encodeValue,
-  splitObject,
-  textOf,
-} from './json.js';
+import {canonical, encodeValue, splitObject, textOf} from './json.js';
 
 type Values = Record<string, unknown>;
 
@@ -69,9 +63,9 @@ export function decodeState(
   sequence: number,
   eventIds: Iterable<string>,
 ): Values {
-  const state = emptyRecord<unknown>();
+  const state: Values = {};
   for (const [key, {text}] of values) {
-    state[key] = JSON.parse(text);
+    setOwn(state, key, JSON.parse(text));
   }
   read.set(state, {
     sequence,
@@ -83,15 +77,15 @@ export function decodeState(
 
 /** The empty state object of a listed session at `sequence`. */
 export function listedState(sequence: number): Values {
-  const state = emptyRecord<unknown>();
+  const state: Values = {};
   read.set(state, {sequence, values: undefined, eventIds: new Set()});
   return state;
 }
 
 export function valuesOf(texts: ReadonlyMap<string, string>): Values {
-  const values = emptyRecord<unknown>();
+  const values: Values = {};
   for (const [key, text] of texts) {
-    values[key] = JSON.parse(text);
+    setOwn(values, key, JSON.parse(text));
   }
   return values;
 }
@@ -293,19 +287,19 @@ export function withoutPrefix(
   texts: ReadonlyMap<string, string>,
   prefix: string,
 ): Values {
-  const values = emptyRecord<unknown>();
+  const values: Values = {};
   for (const [key, text] of texts) {
     if (key.startsWith(prefix)) {
-      values[key.slice(prefix.length)] = JSON.parse(text);
+      setOwn(values, key.slice(prefix.length), JSON.parse(text));
     }
   }
   return values;
 }
 
 export function withPrefix(values: Readonly<Values>, prefix: string): Values {
-  const prefixed = emptyRecord<unknown>();
+  const prefixed: Values = {};
   for (const [key, value] of Object.entries(values)) {
-    prefixed[prefix + key] = value;
+    setOwn(prefixed, prefix + key, value);
   }
   return prefixed;
 }

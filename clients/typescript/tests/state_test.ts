@@ -1,6 +1,7 @@
 /** State values, and the state of the caller's session object. */
 
 import {BaseSessionService, State, type Session} from '@google/adk';
+import {deepStrictEqual} from 'node:assert/strict';
 import {expect, test} from 'vitest';
 import {StateValueError} from '../src/index.js';
 import {encodeValue, splitObject} from '../src/json.js';
@@ -107,6 +108,45 @@ onEachStore('state', target => {
     const mine = await target().service.createSession({...key, state});
     return [mine, await read(target().service, key)];
   }
+
+  test('state and deltas are plain objects', async () => {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    const mine = await target().service.createSession({
+      ...key,
+      state: {a: 1, 'user:b': 2, 'app:c': 3},
+    });
+    const set = '{"__proto__":{"polluted":1},"toString":"text"}';
+    await raw.append(key, '{}', {
+      stateDelta: {setForm: {case: 'setJson', value: set}},
+    });
+    await target().service.appendEvent({
+      session: mine,
+      event: deltaEvent(JSON.parse('{"__proto__":{"polluted":2}}')),
+    });
+    const found = await read(target().service, key);
+    const expected = JSON.parse(
+      '{"__proto__":{"polluted":2},"toString":"text","a":1,"user:b":2,"app:c":3}',
+    );
+    for (const {state} of [mine, found]) {
+      // eslint-disable-next-line no-prototype-builtins -- what users write
+      expect(state.hasOwnProperty('__proto__')).toBe(true);
+      expect(Object.getPrototypeOf(state)).toBe(Object.prototype);
+      deepStrictEqual(state, expected);
+    }
+    deepStrictEqual(found.events[0]?.actions.stateDelta, JSON.parse(set));
+    deepStrictEqual(
+      await target().service.getUserState({
+        appName: key.appName,
+        userId: 'user',
+      }),
+      {b: 2},
+    );
+    const [listed] = (await target().service.listSessions(key)).sessions;
+    expect(`${listed?.state}`).toBe('[object Object]');
+    expect('polluted' in {}).toBe(false);
+    await raw.connections.close(0);
+  });
 
   test('a number that JavaScript cannot hold survives what an agent does beside it', async () => {
     const key = newKey();
