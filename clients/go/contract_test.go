@@ -11,6 +11,7 @@ import (
 
 	"github.com/glebarez/sqlite"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"google.golang.org/adk/v2/session/sessiontestsuite"
@@ -175,6 +176,28 @@ func TestSameAsADK(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGivenIDTakesNoUUID counts the draws of a provider that replays the ids of a recorded run in order.
+func TestGivenIDTakesNoUUID(t *testing.T) {
+	service := inMemory(t)
+	drawn := 0
+	ctx := platform.WithUUIDProvider(t.Context(), func() string {
+		drawn++
+		return fmt.Sprintf("drawn-%d", drawn)
+	})
+	for given, want := range map[string]string{"given": "given", "": "drawn-1"} {
+		created, err := service.Create(ctx, &session.CreateRequest{AppName: app, UserID: user, SessionID: given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := created.Session.ID(); got != want {
+			t.Errorf("the id is %q, want %q", got, want)
+		}
+	}
+	if drawn != 1 {
+		t.Errorf("%d ids were drawn, want 1", drawn)
 	}
 }
 

@@ -91,8 +91,9 @@ func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	key := &pb.SessionKey{
-		AppName: request.AppName, UserId: request.UserID, SessionId: cmp.Or(request.SessionID, platform.NewUUID(ctx)),
+	key := &pb.SessionKey{AppName: request.AppName, UserId: request.UserID, SessionId: request.SessionID}
+	if key.SessionId == "" {
+		key.SessionId = platform.NewUUID(ctx)
 	}
 	creation := newID()
 	created, err := call(ctx, s.client, s.client.sessions.CreateSession, &pb.CreateSessionRequest{
