@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import grpc
 from google.adk.errors import StaleSessionError
@@ -68,6 +69,7 @@ class SessiondError(Exception):
         others = "".join(f"; {path}: {text}" for path, text in status.field_violations[1:])
         self.message = f"{status.message}{others} [{status.reason or status.code.name}]"
         Exception.__init__(self, self.message)
+        self._status = status
         self.code = status.code
         self.reason = status.reason
         self.metadata = dict(status.metadata)
@@ -77,6 +79,10 @@ class SessiondError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles and copies are made by a call with these arguments, by default with the message alone.
+        return type(self), (self._status, self.attempts), self.__dict__
 
 
 class SessiondNotFoundError(SessiondError, SessionNotFoundError):
@@ -141,6 +147,10 @@ class StateValueError(ValueError):
     def __init__(self, key: object, cause: str) -> None:
         super().__init__(f"The value of state key {key!r} cannot be stored: {cause}")
         self.key = key
+        self._cause = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.key, self._cause), self.__dict__
 
 
 _ERRORS_BY_CODE = {
