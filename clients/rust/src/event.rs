@@ -2,8 +2,7 @@
 
 use std::{collections::HashMap, mem, sync::LazyLock};
 
-use adk_core::{Event, EventActions, Part, Result};
-use chrono::{DateTime, SecondsFormat, Utc};
+use adk_core::{Event, Result};
 use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{
     Value,
@@ -13,13 +12,14 @@ use uuid::Uuid;
 
 use crate::{
     error::{invalid, unexpected},
+    foreign,
     json::{object_text, parse_object},
     proto::v1::{self, event::BodyForm, state_delta::SetForm},
     time::{from_timestamp, to_timestamp},
 };
 
-/// The key in [`Event::provider_metadata`] that holds the body of an event as text, if another program has written it and it is
-/// not an ADK event.
+/// The key in [`Event::provider_metadata`] that holds the body of an event as text, if another program has written it and ADK
+/// cannot hold all of it.
 pub const FOREIGN_BODY: &str = "sessiond.body";
 
 /// An event without an id gets one, so that the server recognizes a retry.
@@ -73,8 +73,8 @@ fn body(event: &mut Event) -> Result<String> {
 
 /// The event as it was stored. The id, invocation, author and branch of the envelope win over those of the body.
 ///
-/// Events of other programs may lack fields that ADK requires: those come from the envelope. A body that is still not an ADK
-/// event is kept as text under [`FOREIGN_BODY`].
+/// The body of another program is converted. If ADK cannot hold all of it, the rest is omitted and the body is kept as text under
+/// [`FOREIGN_BODY`].
 pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
     let delta = state_changes(wire.state_delta)?;
     let text = match wire.body_form {
@@ -85,10 +85,13 @@ pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
         None => "{}".into(),
     };
     let time = wire.event_time.map(from_timestamp).unwrap_or_default();
-    let mut event = parse(&text, time).unwrap_or_else(|| {
-        let mut event = Event::with_id("", "");
-        event.timestamp = time;
-        event.provider_metadata.insert(FOREIGN_BODY.into(), text);
+    let mut event = own(&text).unwrap_or_else(|| {
+        let (mut event, omitted) = foreign::read(&text, &wire.author, time);
+        if !omitted.is_empty() {
+            let event_id = &wire.event_id;
+            tracing::warn!(event_id, ?omitted, "members of an event omitted, ADK cannot hold them");
+            event.provider_metadata.insert(FOREIGN_BODY.into(), text);
+        }
         event
     });
     event.id = wire.event_id;
@@ -115,85 +118,18 @@ pub(crate) fn state_changes(delta: Option<v1::StateDelta>) -> Result<HashMap<Str
     Ok(values)
 }
 
-/// The members of a JSON object, unparsed.
-type Members<'a> = HashMap<&'a str, &'a RawValue>;
-
-/// The event in a body, with missing required fields filled in. None if it is not an ADK event.
-fn parse(text: &str, time: DateTime<Utc>) -> Option<Event> {
-    let given: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    let mut body: Members<'_> = given.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    // The caller overwrites these with the envelope's; here they only need the right type.
-    let no_text = serde_json::from_str(r#""""#).ok()?;
-    for name in ["id", "invocation_id", "branch", "author"] {
-        body.insert(name, no_text);
-    }
-    let envelope_time = to_raw_value(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true)).ok()?;
-    if !body.get("timestamp").is_some_and(|value| is_time(value)) {
-        body.insert("timestamp", &envelope_time);
-    }
-    for flag in ["partial", "turn_complete", "interrupted"] {
-        if !body.get(flag).is_some_and(|value| matches!(value.get(), "true" | "false")) {
-            body.insert(flag, RawValue::FALSE);
-        }
-    }
-    let actions = complete(body.get("actions").copied())?;
-    body.insert("actions", &actions);
-    let content = body.get("content").and_then(|content| with_thoughts(content));
-    if let Some(content) = &content {
-        body.insert("content", content);
-    }
+/// The event in a body that ADK for Rust has written. None for any other body, which lacks at least one required field.
+fn own(text: &str) -> Option<Event> {
+    let mut body: HashMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    // The other kits have another spelling for it. This ends the attempt early.
+    body.get("invocation_id")?;
+    let mut actions: HashMap<String, &RawValue> =
+        serde_json::from_str(body.get("actions")?.get()).ok()?;
+    // The delta travels typed, see `body`.
+    actions.insert("state_delta".into(), serde_json::from_str("{}").ok()?);
+    let actions = to_raw_value(&actions).ok()?;
+    body.insert("actions".into(), &actions);
     Event::deserialize(MapDeserializer::new(body.into_iter())).ok()
-}
-
-/// Content of ADK in other languages with its thoughts in the form of ADK for Rust, which would read them as ordinary text. None if
-/// there are no thoughts in it.
-fn with_thoughts(content: &RawValue) -> Option<Box<RawValue>> {
-    if !content.get().contains(r#""thought""#) {
-        return None;
-    }
-    let mut content: HashMap<String, &RawValue> = serde_json::from_str(content.get()).ok()?;
-    let given: Vec<&RawValue> = serde_json::from_str(content.get("parts")?.get()).ok()?;
-    let parts: Vec<_> =
-        given.iter().map(|part| thought(part).unwrap_or_else(|| (*part).to_owned())).collect();
-    let parts = to_raw_value(&parts).ok()?;
-    content.insert("parts".into(), &parts);
-    to_raw_value(&content).ok()
-}
-
-/// A part that holds a thought, as [`Part::Thinking`]. The signature stays the same text.
-fn thought(part: &RawValue) -> Option<Box<RawValue>> {
-    let part: HashMap<String, &RawValue> = serde_json::from_str(part.get()).ok()?;
-    if part.get("thought")?.get() != "true" {
-        return None;
-    }
-    let text = |name: &str| serde_json::from_str(part.get(name)?.get()).ok();
-    let thinking = Part::Thinking { thinking: text("text")?, signature: text("thoughtSignature") };
-    to_raw_value(&thinking).ok()
-}
-
-fn is_time(value: &RawValue) -> bool {
-    let text: Option<String> = serde_json::from_str(value.get()).ok();
-    text.is_some_and(|text| text.parse::<DateTime<Utc>>().is_ok())
-}
-
-static DEFAULT_ACTIONS: LazyLock<HashMap<String, Box<RawValue>>> = LazyLock::new(|| {
-    let text = serde_json::to_string(&EventActions::default());
-    text.and_then(|text| serde_json::from_str(&text)).unwrap_or_default()
-});
-
-/// Actions with every field that ADK requires. None if they are not an object.
-fn complete(actions: Option<&RawValue>) -> Option<Box<RawValue>> {
-    let given: HashMap<String, &RawValue> = match actions.map(RawValue::get) {
-        None | Some("null") => HashMap::new(),
-        Some(text) => serde_json::from_str(text).ok()?,
-    };
-    let mut complete: Members<'_> =
-        DEFAULT_ACTIONS.iter().map(|(name, value)| (name.as_str(), &**value)).collect();
-    // ADK in other languages writes null for fields that are not set.
-    let set = given.iter().filter(|(_, value)| value.get() != "null");
-    complete.extend(set.map(|(name, value)| (name.as_str(), *value)));
-    complete.insert("state_delta", serde_json::from_str("{}").ok()?);
-    to_raw_value(&complete).ok()
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ mod error;
 mod event;
 mod extensions;
 mod failure;
+mod foreign;
 mod fork;
 mod health;
 mod json;

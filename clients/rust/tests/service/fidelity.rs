@@ -8,11 +8,14 @@ use adk_core::{
 };
 use chrono::{DateTime, TimeZone as _, Utc};
 use serde_json::{Value, json};
+use sessiond_adk::proto::v1::event::BodyForm;
 
+use crate::foreign::append_foreign;
 use crate::harness::{Fixture, body, ids, named, object, on_each_store, setting};
 
 on_each_store! {
     an_event_with_every_field_comes_back_equal
+    an_event_of_another_version_comes_back_equal
     the_body_is_the_events_own_json_but_for_its_delta
     equal_events_are_one_event_in_whatever_order_they_are_written
     every_nanosecond_comes_back
@@ -185,6 +188,21 @@ async fn an_event_with_every_field_comes_back_equal(f: Fixture) {
     assert_eq!(read.timestamp, event.timestamp);
     assert_eq!(read.content().unwrap().parts, parts());
     assert_eq!(read.actions.state_delta, event.actions.state_delta);
+}
+
+/// A body without a field that ADK requires is converted as those of other programs.
+async fn an_event_of_another_version_comes_back_equal(f: Fixture) {
+    f.create("s1", json!({})).await;
+    f.append("s1", everything()).await;
+    let mut stored = f.stored("s1").await.events.remove(0);
+    let mut older: Value = serde_json::from_str(body(&stored)).unwrap();
+    older.as_object_mut().unwrap().remove("author").unwrap();
+    stored.event_id = "event-2".into();
+    stored.body_form = Some(BodyForm::BodyJson(older.to_string()));
+    let read = append_foreign(&f, stored).await;
+    let event = Event { id: "event-2".into(), ..everything() };
+    assert_eq!(json(&read), json(&event));
+    assert_eq!(read.content().unwrap().parts, parts());
 }
 
 async fn the_body_is_the_events_own_json_but_for_its_delta(f: Fixture) {

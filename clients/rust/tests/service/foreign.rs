@@ -19,13 +19,14 @@ on_each_store! {
     an_event_with_nothing_but_its_envelope_is_read
     an_event_of_adk_for_python_is_read_as_far_as_possible
     a_thought_of_another_adk_is_a_thought
-    a_body_that_is_no_event_is_kept_as_text
+    a_turn_of_another_adk_is_read_with_its_calls_and_results
+    a_body_that_adk_cannot_hold_is_kept_as_text
     a_removed_key_reads_as_null
     a_change_of_state_without_an_event_is_read
 }
 
 /// Appends an event of another program and reads it with ADK.
-async fn append_foreign(f: &Fixture, event: v1::Event) -> Event {
+pub(crate) async fn append_foreign(f: &Fixture, event: v1::Event) -> Event {
     let request = AppendEventRequest {
         key: Some(key("s1")),
         event: Some(event),
@@ -138,11 +139,38 @@ async fn a_thought_of_another_adk_is_a_thought(f: Fixture) {
     assert_eq!(f.get("s1").await.events().at(1).unwrap().content().unwrap().parts, wanted);
 }
 
-async fn a_body_that_is_no_event_is_kept_as_text(f: Fixture) {
+/// The turn of docs/bodies.md.
+async fn a_turn_of_another_adk_is_read_with_its_calls_and_results(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let document = include_str!("../../../../docs/bodies.md");
+    let blocks = document.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for (n, block) in blocks.enumerate() {
+        let author = if n == 0 { "user" } else { "weather_agent" }.into();
+        let body = serde_json::from_str(block).unwrap();
+        let event = v1::Event { event_id: format!("e{n}"), author, ..foreign(Some(body)) };
+        append_foreign(&f, event).await;
+    }
+    let events = f.get("s1").await.events().all();
+    let roles: Vec<_> = events.iter().map(|event| &*event.content().unwrap().role).collect();
+    assert_eq!(roles, ["user", "model", "function", "model"]);
+    let call = &events[1].tool_calls()[0];
+    assert_eq!((call.call_id, call.name), (Some("call-1"), "get_forecast"));
+    assert_eq!(call.args, &json!({"city": "Paris", "days": 1}));
+    let result = &events[2].tool_results()[0];
+    assert_eq!((result.call_id, result.name), (call.call_id, call.name));
+    assert_eq!(result.response, &json!({"rain": true, "celsius": 11.5}));
+    assert_eq!(events[2].actions.artifact_delta, [("forecast.csv".to_owned(), 1)].into());
+    let used = events[3].llm_response.usage_metadata.as_ref().unwrap();
+    assert_eq!(used.total_token_count, 74);
+    let last: Vec<_> = events.iter().map(Event::is_final_response).collect();
+    assert_eq!(last, [true, false, false, true]);
+    assert!(events.iter().all(|event| event.provider_metadata.is_empty()));
+}
+
+async fn a_body_that_adk_cannot_hold_is_kept_as_text(f: Fixture) {
     f.create("s1", json!({})).await;
     for sent in [
         json!({"content": "a mere text"}),
-        json!({"content": {"role": "model", "parts": [{"function_call": {"name": "f"}}]}}),
         json!({"actions": [1]}),
         json!({"event_metadata": {"n": 1}}),
     ] {
@@ -156,7 +184,7 @@ async fn a_body_that_is_no_event_is_kept_as_text(f: Fixture) {
         assert!(event.content().is_none());
     }
     f.append("s1", named("e2")).await;
-    assert_eq!(f.get("s1").await.events().len(), 5, "and nothing of it hides the rest");
+    assert_eq!(f.get("s1").await.events().len(), 4, "and nothing of it hides the rest");
 }
 
 async fn a_removed_key_reads_as_null(f: Fixture) {

@@ -1,0 +1,257 @@
+//! Bodies that other kits and programs have written, in the form of ADK for Rust.
+//!
+//! The other kits write camelCase, leave out what is not set or write null, and have other kinds of parts. Each member is read on
+//! its own: one that ADK for Rust cannot hold is omitted, and the rest is kept.
+
+use std::collections::{BTreeMap, HashMap};
+
+use adk_core::{
+    CitationMetadata, Content, Event, EventActions, EventCompaction, FinishReason, Part,
+    UsageMetadata,
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, de::value::MapDeserializer};
+use serde_json::{Map, Value, value::RawValue};
+
+mod part;
+#[cfg(test)]
+mod tests;
+
+/// Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since 1973.
+const LEAST_MILLIS: f64 = 1e11;
+
+/// The kits round an event's time to their own precision.
+const ROUNDING_SECONDS: f64 = 0.002;
+
+/// The members of an object that are set, unparsed, by their names in snake_case.
+type Members<'a> = HashMap<String, &'a RawValue>;
+
+/// The event in a body, without its envelope, and the members that ADK cannot hold.
+pub(crate) fn read(text: &str, author: &str, time: DateTime<Utc>) -> (Event, Vec<String>) {
+    let mut event = Event::with_id("", "");
+    event.timestamp = time;
+    let Some(body) = members(text) else {
+        return (event, vec!["body".into()]);
+    };
+    let mut reader = Reader {
+        role: if author == "user" { "user" } else { "model" },
+        clock: Clock {
+            time,
+            written: body.get("timestamp").and_then(|time| serde_json::from_str(time.get()).ok()),
+        },
+        omitted: Vec::new(),
+    };
+    reader.read_event(&body, &mut event);
+    // Many parts of one kind are named once.
+    reader.omitted.dedup();
+    (event, reader.omitted)
+}
+
+/// None if it is not an object. If a member has both spellings, snake_case wins.
+fn members(text: &str) -> Option<Members<'_>> {
+    // Sorted: capitals are before the underscore.
+    let given: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let set = given.into_iter().filter(|(_, value)| value.get() != "null");
+    Some(set.map(|(name, value)| (snake_case(&name), value)).collect())
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+struct Reader {
+    /// The role of a content without one.
+    role: &'static str,
+    clock: Clock,
+    /// The names of the members that ADK cannot hold.
+    omitted: Vec<String>,
+}
+
+impl Reader {
+    fn read_event(&mut self, body: &Members<'_>, event: &mut Event) {
+        let response = &mut event.llm_response;
+        response.content = self.members(body, "content").map(|content| self.content(&content));
+        response.usage_metadata = self.convert(body, "usage_metadata", usage);
+        response.finish_reason = self.convert(body, "finish_reason", finish_reason);
+        response.citation_metadata = self.convert(body, "citation_metadata", citations);
+        response.partial = self.read(body, "partial").unwrap_or_default();
+        response.turn_complete = self.read(body, "turn_complete").unwrap_or_default();
+        response.interrupted = self.read(body, "interrupted").unwrap_or_default();
+        response.error_code = self.read(body, "error_code");
+        response.error_message = self.read(body, "error_message");
+        response.provider_metadata = self.read(body, "provider_metadata");
+        response.interaction_id = self.read(body, "interaction_id");
+        if let Some(actions) = self.members(body, "actions") {
+            self.read_actions(&actions, &mut event.actions);
+        }
+        // ADK for TypeScript and for Go have the route beside the actions.
+        for name in ["route", "routes"] {
+            if event.actions.route.is_none() {
+                event.actions.route = self.convert(body, name, route);
+            }
+        }
+        event.long_running_tool_ids = self.read(body, "long_running_tool_ids").unwrap_or_default();
+        event.llm_request = self.read(body, "llm_request");
+        event.provider_metadata = self.read(body, "event_metadata").unwrap_or_default();
+    }
+
+    fn read_actions(&mut self, given: &Members<'_>, actions: &mut EventActions) {
+        actions.artifact_delta = self.read(given, "artifact_delta").unwrap_or_default();
+        actions.skip_summarization = self.read(given, "skip_summarization").unwrap_or_default();
+        actions.transfer_to_agent = self.read(given, "transfer_to_agent");
+        actions.escalate = self.read(given, "escalate").unwrap_or_default();
+        actions.tool_confirmation = self.read(given, "tool_confirmation");
+        actions.tool_confirmation_decision = self.read(given, "tool_confirmation_decision");
+        if let Some(compaction) = self.members(given, "compaction") {
+            actions.compaction = self.compaction(&compaction);
+            if actions.compaction.is_none() {
+                self.omitted.push("compaction".into());
+            }
+        }
+        actions.route = self.convert(given, "route", route);
+    }
+
+    /// A member that ADK for Rust has in the same form.
+    fn read<'a, T: Deserialize<'a>>(&mut self, object: &Members<'a>, name: &str) -> Option<T> {
+        self.convert(object, name, |value| serde_json::from_str(value.get()).ok())
+    }
+
+    /// A member that is an object.
+    fn members<'a>(&mut self, object: &Members<'a>, name: &str) -> Option<Members<'a>> {
+        self.convert(object, name, |value| members(value.get()))
+    }
+
+    fn convert<'a, T>(
+        &mut self,
+        object: &Members<'a>,
+        name: &str,
+        convert: impl FnOnce(&'a RawValue) -> Option<T>,
+    ) -> Option<T> {
+        let converted = convert(object.get(name)?);
+        if converted.is_none() {
+            self.omitted.push(name.into());
+        }
+        converted
+    }
+
+    fn content(&mut self, given: &Members<'_>) -> Content {
+        let parts: Vec<&RawValue> = self.read(given, "parts").unwrap_or_default();
+        let parts: Vec<Part> =
+            parts.iter().filter_map(|part| part::read(part.get(), &mut self.omitted)).collect();
+        let role: Option<String> = self.read(given, "role");
+        let mut role = role.filter(|role| !role.is_empty()).unwrap_or_else(|| self.role.to_owned());
+        // The runner gives a content of any other role to the model as its own words.
+        let only_results = !parts.is_empty()
+            && parts.iter().all(|part| matches!(part, Part::FunctionResponse { .. }));
+        if only_results && role != "tool" {
+            role = "function".into();
+        }
+        Content { role, parts }
+    }
+
+    /// None if it cannot take the place of the events that it summarizes.
+    fn compaction(&mut self, given: &Members<'_>) -> Option<EventCompaction> {
+        let clock = self.clock;
+        let content = self.members(given, "compacted_content")?;
+        Some(EventCompaction {
+            start_timestamp: clock.read(given.get("start_timestamp")?)?,
+            end_timestamp: clock.read(given.get("end_timestamp")?)?,
+            compacted_content: Some(self.content(&content))
+                .filter(|content| !content.parts.is_empty())?,
+        })
+    }
+}
+
+/// Tells the unit of the times in a body.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// The event's time.
+    time: DateTime<Utc>,
+    /// The same time in the unit of the body.
+    written: Option<f64>,
+}
+
+impl Clock {
+    /// A time as text, in seconds as ADK for Python writes it, or in milliseconds as ADK for Java does.
+    fn read(self, value: &RawValue) -> Option<DateTime<Utc>> {
+        if let Ok(text) = serde_json::from_str::<String>(value.get()) {
+            return text.parse().ok();
+        }
+        let number: f64 = serde_json::from_str(value.get()).ok()?;
+        if self.is_millis(number) {
+            return DateTime::from_timestamp_millis(number as i64);
+        }
+        // To the nearest nanosecond, as the adapter for Python converts an event's time.
+        let seconds = DateTime::from_timestamp(number.floor() as i64, 0)?;
+        let nanos = ((number - number.floor()) * 1e9).round();
+        seconds.checked_add_signed(TimeDelta::nanoseconds(nanos as i64))
+    }
+
+    /// The body's `timestamp` tells the unit; without it, the magnitude.
+    fn is_millis(self, number: f64) -> bool {
+        let seconds =
+            self.time.timestamp() as f64 + f64::from(self.time.timestamp_subsec_nanos()) / 1e9;
+        match self.written {
+            Some(written) if (written - seconds).abs() < ROUNDING_SECONDS => false,
+            Some(written) if (written / 1000.0 - seconds).abs() < ROUNDING_SECONDS => true,
+            _ => number.abs() >= LEAST_MILLIS,
+        }
+    }
+}
+
+/// The other kits omit a count of zero, and have other names for two of them.
+fn usage(value: &RawValue) -> Option<UsageMetadata> {
+    let mut counts = members(value.get())?;
+    for (theirs, ours) in [
+        ("cached_content_token_count", "cache_read_input_token_count"),
+        ("thoughts_token_count", "thinking_token_count"),
+    ] {
+        if let Some(count) = counts.remove(theirs) {
+            counts.entry(ours.into()).or_insert(count);
+        }
+    }
+    let zero = serde_json::from_str("0").ok()?;
+    for required in ["prompt_token_count", "candidates_token_count", "total_token_count"] {
+        counts.entry(required.into()).or_insert(zero);
+    }
+    UsageMetadata::deserialize(MapDeserializer::new(counts.into_iter())).ok()
+}
+
+/// `MAX_TOKENS`, which ADK for Rust writes `MaxTokens`. The other kits know more reasons.
+fn finish_reason(value: &RawValue) -> Option<FinishReason> {
+    let name: String = serde_json::from_str(value.get()).ok()?;
+    Some(match name.replace('_', "").to_ascii_lowercase().as_str() {
+        "stop" => FinishReason::Stop,
+        "maxtokens" => FinishReason::MaxTokens,
+        "safety" => FinishReason::Safety,
+        "recitation" => FinishReason::Recitation,
+        _ => FinishReason::Other,
+    })
+}
+
+/// The other kits name the list `citations`, and have an object for a date.
+fn citations(value: &RawValue) -> Option<CitationMetadata> {
+    let given = members(value.get())?;
+    let Some(sources) = given.get("citation_sources").or_else(|| given.get("citations")) else {
+        return Some(CitationMetadata { citation_sources: Vec::new() });
+    };
+    let mut sources: Vec<Map<String, Value>> = serde_json::from_str(sources.get()).ok()?;
+    for source in &mut sources {
+        source.retain(|name, value| name != "publicationDate" || value.is_string());
+    }
+    let citation_sources = serde_json::from_value(sources.into()).ok()?;
+    Some(CitationMetadata { citation_sources })
+}
+
+/// A list of names, or one name.
+fn route(value: &RawValue) -> Option<Vec<String>> {
+    let list = serde_json::from_str(value.get()).ok();
+    list.or_else(|| Some(vec![serde_json::from_str(value.get()).ok()?]))
+}
