@@ -7,6 +7,7 @@
 //! * `increment N`: increments `user:turns` N times
 //! * `put KEY JSON`: sets a key
 //! * `dump`: prints the events and the state as this kit sees them
+//! * `bodies`: prints what this kit reads in the bodies of the events
 
 use std::{error::Error, sync::Arc};
 
@@ -78,6 +79,31 @@ fn as_json(event: &Event) -> Value {
     json!({"id": event.id, "author": event.author, "text": text_of(event.content())})
 }
 
+/// What the kit's own methods read in a body.
+fn body_of(event: &Event) -> Value {
+    let calls: Vec<Value> = event
+        .tool_calls()
+        .iter()
+        .map(|call| json!({"id": call.call_id, "name": call.name, "args": call.args}))
+        .collect();
+    let responses: Vec<Value> = event
+        .tool_results()
+        .iter()
+        .map(|result| json!({"id": result.call_id, "name": result.name, "response": result.response}))
+        .collect();
+    let usage = event.llm_response.usage_metadata.as_ref();
+    json!({
+        "author": event.author,
+        "role": event.content().map(|content| &content.role),
+        "text": text_of(event.content()),
+        "calls": calls,
+        "responses": responses,
+        "tokens": usage.map_or(0, |usage| usage.total_token_count),
+        "artifacts": event.actions.artifact_delta,
+        "final": event.is_final_response(),
+    })
+}
+
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "an agent uses the default deadline")]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -116,6 +142,10 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
         ("dump", []) => {
             let events: Vec<Value> = session.events().all().iter().map(as_json).collect();
             println!("{}", json!({"events": events, "state": session.state().all()}));
+        }
+        ("bodies", []) => {
+            let events: Vec<Value> = session.events().all().iter().map(body_of).collect();
+            println!("{}", json!(events));
         }
         _ => return Err(format!("unknown command {command} {rest:?}").into()),
     }
