@@ -3,11 +3,14 @@
 A grpc.aio channel belongs to the loop that it was created on, and ADK runs agents on several: `Runner.run` starts a
 thread with its own loop, and test runners create one per test. Every loop therefore gets a channel at its first call.
 Channels of closed loops are dropped.
+
+A process that is forked while a channel exists cannot use grpc.aio: its threads are gone, and every call would hang.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -88,6 +91,20 @@ class Stubs:
         self.watch = WatchServiceStub(channel)
 
 
+# The connections of this process, or of the one that it was forked from. With the last channel, grpc.aio ends its
+# threads.
+_existing: weakref.WeakSet[Connection] = weakref.WeakSet()
+_process_id = 0
+
+
+def _is_forked() -> bool:
+    """Whether the existing connections are those of another process."""
+    global _process_id
+    if not _existing:
+        _process_id = os.getpid()
+    return _process_id != os.getpid()
+
+
 class Connection(Stubs):
     """The channel of one loop, its stubs, and the watches that read from it. Connects at the first call."""
 
@@ -99,6 +116,7 @@ class Connection(Stubs):
         self.metadata = metadata
         self._channel = connect()
         super().__init__(self._channel)
+        _existing.add(self)
 
     async def close(self, grace_seconds: float) -> None:
         """Stops the watches, waits up to `grace_seconds` for in-flight calls, and closes the channel."""
@@ -136,8 +154,17 @@ class Connections:
         self._by_loop: dict[int, Connection] = {}
 
     def current(self) -> Connection:
-        """The connection of the running loop. Created on first use."""
+        """The connection of the running loop. Created on first use.
+
+        Raises:
+          RuntimeError: the process was forked from one that had a connection.
+        """
         loop = asyncio.get_running_loop()
+        if _is_forked():
+            raise RuntimeError(
+                f"Process {os.getpid()} was forked from process {_process_id}, which had an open service, and gRPC does"
+                " not survive that. Close the service before the fork, or start processes with spawn."
+            )
         with self._guard:
             connection = self._by_loop.get(id(loop))
             # A new loop can have the id of one that is gone. The old connection does not work on it.
@@ -153,7 +180,12 @@ class Connections:
                 del self._by_loop[key]
 
     async def close(self, grace_seconds: float) -> None:
-        """Closes the connections of all loops that run. A connection can only be closed on its own loop."""
+        """Closes the connections of all loops that run. A connection can only be closed on its own loop.
+
+        In a forked process there is nothing to close: the connections are the parent's.
+        """
+        if _is_forked():
+            return
         with self._guard:
             connections = list(self._by_loop.values())
             self._by_loop.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
@@ -22,6 +23,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process_id = 0
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Runs the coroutine and waits for its result.
@@ -36,8 +38,10 @@ class LoopThread:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
+            self._forget_loop_of_parent()
             if self._loop is None or self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
+                self._process_id = os.getpid()
                 # A daemon: a script that ends without closing its service does not hang.
                 threading.Thread(target=_serve, args=(self._loop,), name="sessiond-adk", daemon=True).start()
             return self._loop
@@ -45,9 +49,15 @@ class LoopThread:
     def stop(self) -> None:
         """Ends the thread and what runs on it. The next `run` starts another one."""
         with self._guard:
+            self._forget_loop_of_parent()
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
+
+    def _forget_loop_of_parent(self) -> None:
+        """A forked process has the loop, and not the thread that runs it."""
+        if self._process_id != os.getpid():
+            self._loop = None
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

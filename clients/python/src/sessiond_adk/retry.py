@@ -121,6 +121,10 @@ async def call_with_retries(
         exhausted = policy.attempts is not None and attempts >= policy.attempts
         # Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
         if status.retryable == "no" or exhausted or loop.time() + delay >= deadline:
-            raise error
+            try:
+                raise error
+            finally:
+                # Its traceback has this frame. The cycle would keep the channel of a closed service.
+                del error
         outage.retrying(status)
         await asyncio.sleep(delay)
