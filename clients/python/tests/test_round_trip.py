@@ -65,6 +65,35 @@ async def test_every_field_round_trips(service: SessiondSessionService) -> None:
     assert stored == session
 
 
+async def test_lone_surrogates_of_a_body_are_replaced(service: SessiondSessionService) -> None:
+    """As they come from a text that was cut between the halves of an emoji."""
+    session = await service.create_session(**KEY)
+    event = text_event(
+        "a\ud83d b\ude00 \U0001f600 \ud83d\ude00", custom_metadata={"k": {"\udc00": ["\ud83d"], "n": 0.5}}
+    )
+    await service.append_event(session, event)
+    await service.append_event(session, event)
+    (stored,) = (await read(service)).events
+    assert stored.content == text_event("a\ufffd b\ufffd \U0001f600 \U0001f600").content
+    assert stored.custom_metadata == {"k": {"\ufffd": ["\ufffd"], "n": 0.5}}
+    assert session.events == [event]
+    assert event.custom_metadata == {"k": {"\udc00": ["\ud83d"], "n": 0.5}}
+
+
+def test_body_with_a_lone_surrogate_is_written_as_any_other() -> None:
+    """pydantic cannot write it."""
+    event, twin = full_event(), full_event()
+    for one, text in ((event, "cut \ud83d"), (twin, "cut \ufffd")):
+        one.error_message = text
+        one.custom_metadata = {"bytes": b"\xfb\xff", "infinite": float("inf"), "set": {1}, "float": 1e22}
+    assert encode_event(event).message == encode_event(twin).message
+
+
+def test_body_without_a_json_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="Unable to serialize unknown type"):
+        encode_event(text_event("x", custom_metadata={"f": print, "text": "\ud83d"}))
+
+
 async def test_body_is_the_events_own_json_without_its_delta(service: SessiondSessionService) -> None:
     session = await service.create_session(**KEY)
     event = full_event()

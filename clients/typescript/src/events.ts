@@ -13,6 +13,7 @@ import {
   type StateDelta,
   type Event as StoredEvent,
 } from './gen/sessiond/v1/types_pb.js';
+import {toWellFormed} from './json.js';
 import {deltaMessage, type Operation} from './operations.js';
 import {
   encodeDelta,
@@ -77,7 +78,7 @@ export function encodeEvent(
 function bodyOf(event: Event): string {
   const actions = event.actions && {...event.actions, stateDelta: undefined};
   try {
-    return JSON.stringify({...event, actions});
+    return toWellFormed(JSON.stringify({...event, actions}));
   } catch (cause) {
     throw new TypeError(`Event '${event.id}' has no JSON form: ${cause}`, {
       cause,

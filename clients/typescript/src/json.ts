@@ -10,7 +10,13 @@
 import {StateValueError} from './errors.js';
 
 /** A lone surrogate as JSON.stringify writes it: an escape behind an even number of backslashes. */
-const LONE_SURROGATE = /(?<!\\)(?:\\\\)*\\ud[89a-f]/;
+const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/;
+const LONE_SURROGATES = new RegExp(LONE_SURROGATE, 'g');
+
+/** A text of JSON.stringify with U+FFFD for each lone surrogate, which UTF-8 cannot encode. */
+export function toWellFormed(text: string): string {
+  return text.replace(LONE_SURROGATES, '$1\ufffd');
+}
 
 /** The JSON text of a value, or undefined if it has none. */
 export function textOf(value: unknown): string | undefined {

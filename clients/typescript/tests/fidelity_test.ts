@@ -83,6 +83,25 @@ onEachStore('fidelity', target => {
     },
   );
 
+  test('lone surrogates of a body are replaced', async () => {
+    const key = newKey();
+    const session = await target().service.createSession(key);
+    // A text that was cut between the halves of an emoji.
+    const text = `${'a😀'.slice(0, 2)} \\ud83d \\\ud83d ${'😀'.slice(1)} 😀`;
+    const event = textEvent(text, {
+      customMetadata: {['\udc00']: '\ud83d\ud83d'},
+    });
+    await target().service.appendEvent({session, event});
+    await target().service.appendEvent({session, event});
+    const {events} = await read(target().service, key);
+    expect(events).toHaveLength(1);
+    expect(events[0]?.content?.parts?.[0]?.text).toBe(
+      'a\ufffd \\ud83d \\\ufffd \ufffd 😀',
+    );
+    expect(events[0]?.customMetadata).toEqual({'\ufffd': '\ufffd\ufffd'});
+    expect(event.content?.parts?.[0]?.text).toBe(text);
+  });
+
   test('an event without an author, and members named like those of Object', async () => {
     const key = newKey();
     const session = await target().service.createSession(key);

@@ -16,6 +16,7 @@ from typing import Any
 from google.adk.events.event import Event
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import PydanticSerializationError, to_json
 
 from ._proto import types_pb2
 from .foreign import convert_body, convert_compaction
@@ -52,11 +53,32 @@ def encode_event(event: Event, operations: Sequence[Operation] = (), *, share_te
         invocation_id=event.invocation_id,
         author=event.author,
         branch=event.branch or "",
-        body_json=event.model_dump_json(by_alias=True, exclude_none=True, exclude={"actions": {"state_delta"}}),
+        body_json=_encode_body(event),
     )
     message.event_time.FromNanoseconds(to_nanos(event.timestamp))
     write_delta(message.state_delta, texts, operations)
     return EncodedEvent(message, texts)
+
+
+def _encode_body(event: Event) -> str:
+    included: dict[str, Any] = {"by_alias": True, "exclude_none": True, "exclude": {"actions": {"state_delta"}}}
+    try:
+        return event.model_dump_json(**included)
+    except PydanticSerializationError:
+        # A lone surrogate, or a value without a JSON form, which fails again. The settings are those of ADK's models.
+        body = _well_formed(event.model_dump(**included))
+        return to_json(body, inf_nan_mode="null", bytes_mode="base64").decode()
+
+
+def _well_formed(value: Any) -> Any:
+    """`value` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_well_formed(item) for item in value]
+    return value
 
 
 def decode_event(stored: types_pb2.Event) -> Event:

@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 
 /**
  * An event as it is sent.
@@ -33,6 +34,9 @@ record EncodedEvent(
     List<String> removed) {
 
   private static final ObjectMapper MAPPER = Json.kitMapper();
+
+  /** UTF-8 cannot encode it. */
+  private static final Pattern LONE_SURROGATE = Pattern.compile("\\p{Cs}");
 
   /**
    * Encodes {@code event}, which has an id, and does not change it.
@@ -76,12 +80,7 @@ record EncodedEvent(
     try {
       ObjectNode tree = MAPPER.valueToTree(event.toBuilder().actions(withoutDelta).build());
       ((ObjectNode) tree.get("actions")).remove("stateDelta");
-      String text = MAPPER.writeValueAsString(tree);
-      if (!Json.isUnicode(text)) {
-        throw new IllegalArgumentException(
-            "Event " + event.id() + " contains a lone surrogate, which UTF-8 cannot encode.");
-      }
-      return text;
+      return LONE_SURROGATE.matcher(MAPPER.writeValueAsString(tree)).replaceAll("\uFFFD");
     } catch (JsonProcessingException e) {
       throw new IllegalArgumentException("Event " + event.id() + " has no JSON form.", e);
     }

@@ -128,6 +128,21 @@ final class FidelityTest extends ServerTest {
     assertThat(body).isEqualTo(expected);
   }
 
+  @Test
+  void loneSurrogatesOfABodyAreReplaced() throws Exception {
+    SessiondSessionService service = connect(MEMORY);
+    Session session = create(service, Map.of());
+    // A text that was cut between the halves of an emoji.
+    String text = "a" + "😀".charAt(0) + " " + "😀".charAt(1) + "b 😀";
+    Event event = event(text, Map.of());
+    service.appendEvent(session, event).blockingGet();
+    service.appendEvent(session, event).blockingGet();
+    List<Event> stored = get(service, session.id()).events();
+    assertThat(stored).hasSize(1);
+    assertThat(stored.get(0).stringifyContent()).isEqualTo("a\ufffd \ufffdb 😀");
+    assertThat(event.stringifyContent()).isEqualTo(text);
+  }
+
   // Events of other ADKs.
 
   private Event readForeign(String body) throws Exception {
