@@ -1,8 +1,9 @@
 //! The lane of each request.
 //!
 //! The requests of a user stay in one lane as long as one of them is in flight, so that they take effect in the order in which they
-//! came. So do those of a session id, since a bare id does not say whose it is. Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead
-//! of for each other's locks, and the rest are spread by user.
+//! came. A bare id does not say whose session it is, so it follows the requests of every session of this id, and they follow it.
+//! Otherwise those that change or check an application's key go to the lane of the application, where they wait in a queue instead of
+//! for each other's locks, and the rest are spread by user.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -35,6 +36,8 @@ struct Held {
 struct InLane {
     lane: usize,
     requests: usize,
+    /// Those of them that name a session by its id alone.
+    bare: usize,
 }
 
 /// Keeps the user and the session id of a request in its lane until it is dropped.
@@ -73,14 +76,19 @@ impl Routes {
         let session = session.cloned();
         let mut held = self.lock();
         let in_lane = user.as_ref().and_then(|user| held.users.get(user));
-        let in_lane = in_lane.or_else(|| held.sessions.get(session.as_ref()?));
+        // Other users may have sessions of the same id: an address follows only what may mean them all.
+        let of_id = || held.sessions.get(session.as_ref()?);
+        let in_lane = in_lane.or_else(|| of_id().filter(|it| user.is_none() || it.bare > 0));
         let lane = in_lane.map_or(free, |in_lane| in_lane.lane);
-        let new = InLane { lane, requests: 0 };
+        let new = InLane { lane, requests: 0, bare: 0 };
+        let bare = usize::from(user.is_none());
         if let Some(user) = &user {
             held.users.entry(user.clone()).or_insert(new).requests += 1;
         }
         if let Some(session) = &session {
-            held.sessions.entry(session.clone()).or_insert(new).requests += 1;
+            let held = held.sessions.entry(session.clone()).or_insert(new);
+            held.requests += 1;
+            held.bare += bare;
         }
         (lane, Route { routes: Arc::clone(self), user, session })
     }
@@ -107,19 +115,21 @@ impl Route {
 impl Drop for Route {
     fn drop(&mut self) {
         let mut held = self.routes.lock();
+        let bare = usize::from(self.user.is_none());
         if let Some(user) = self.user.take() {
-            leave(held.users.entry(user));
+            leave(held.users.entry(user), 0);
         }
         if let Some(session) = self.session.take() {
-            leave(held.sessions.entry(session));
+            leave(held.sessions.entry(session), bare);
         }
     }
 }
 
-/// One request less.
-fn leave<K>(entry: Entry<'_, K, InLane>) {
+/// One request less, which may have been a bare one.
+fn leave<K>(entry: Entry<'_, K, InLane>, bare: usize) {
     if let Entry::Occupied(mut held) = entry {
         held.get_mut().requests -= 1;
+        held.get_mut().bare -= bare;
         if held.get().requests == 0 {
             held.remove();
         }
@@ -190,6 +200,15 @@ mod tests {
                 Locks::of(&[needs], &Bare::default(), &Cache::new(0, Metrics::default().reads));
             assert!(locks.scopes.contains(&Node::application(&AppName::new("a").unwrap())));
         }
+    }
+
+    #[test]
+    fn users_with_the_same_session_id_are_spread() {
+        let routes = Routes::new(4);
+        let requests = (0..100).map(|at| routes.route(&Request::Delete(key(&at.to_string()))));
+        let all: Vec<_> = requests.collect();
+        let lanes: std::collections::BTreeSet<usize> = all.iter().map(|(lane, _)| *lane).collect();
+        assert_eq!(lanes.len(), 4);
     }
 
     #[test]
