@@ -55,8 +55,8 @@ impl From<Error> for Refusal {
 pub enum Answer {
     Created(Created),
     Updated(SessionInfo),
-    /// Whether there was a session.
-    Deleted(bool),
+    /// The session that was there.
+    Deleted(Option<Incarnation>),
     ForkBegun(Fork),
     /// The last event that has been copied.
     Copied(Sequence),

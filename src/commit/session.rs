@@ -95,10 +95,10 @@ pub fn update(tx: &mut Transaction<'_>, update: &SessionUpdate) -> Result<Sessio
     Ok(info)
 }
 
-/// Whether there was a session. One that has expired is left to the sweep.
-pub fn delete(tx: &mut Transaction<'_>, key: &SessionKey) -> Result<bool, Refusal> {
+/// The session that was there. One that has expired is left to the sweep.
+pub fn delete(tx: &mut Transaction<'_>, key: &SessionKey) -> Result<Option<Incarnation>, Refusal> {
     let found = tx.loaded.at(key)?.map(|session| session.info.clone());
-    let deleted = found.is_some();
+    let deleted = found.as_ref().map(|info| info.incarnation);
     found.into_iter().for_each(|info| end(tx, info));
     Ok(deleted)
 }

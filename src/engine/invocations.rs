@@ -1,7 +1,7 @@
 //! `temp:` state: kept in memory for one invocation (turn) of one session, and nowhere else.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -65,9 +65,12 @@ type Table = HashMap<(Incarnation, InvocationId), (Held, Time)>;
 /// A delta of `temp:` keys, with the place of its event among those given to the store, and its own path in the request.
 pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
 
+/// Invocations that may be as large as one can be at the same time: 256 MiB with the default limit.
+const LARGEST: usize = 256;
+
 /// The `temp:` state of all invocations.
 pub struct Invocations {
-    /// Bytes of one invocation's keys and values.
+    /// Bytes of one invocation's keys and values. All together have at most [`LARGEST`] times as many.
     max_bytes: usize,
     /// Invocations held at the same time.
     max_count: usize,
@@ -102,21 +105,24 @@ impl Invocations {
         let info = store.read_session(context, query).await?.info;
         append.session.require(&info.key)?;
         let incarnation = info.incarnation;
-        let first_events = temps.iter().rev().map(|(at, invocation, ..)| (invocation, *at));
+        let invocations: BTreeSet<&InvocationId> = temps.iter().map(|temp| &temp.1).collect();
         let mut locks = Locks::new();
         // In an order that all callers share.
-        for (invocation, at) in first_events.collect::<BTreeMap<_, _>>() {
+        for invocation in invocations {
             match self.find_or_begin(incarnation, invocation, now) {
                 Ok(values) => drop(locks.insert(invocation.clone(), values.lock_owned().await)),
-                Err(full) => refuse(&mut append, at, full),
+                Err(full) => {
+                    let events = temps.iter().filter(|temp| temp.1 == *invocation);
+                    events.for_each(|(at, ..)| refuse(&mut append, *at, full.clone()));
+                }
             }
         }
-        let (store, context, limit) = (Arc::clone(store), context.clone(), self.max_bytes);
+        let (store, context, limits) = (Arc::clone(store), context.clone(), self.limits());
         let table = Arc::clone(&self.table);
         // On a task of its own: a caller that leaves between the commit and the change in memory must not part the two.
         let task = tokio::spawn(async move {
             // Computed as if every event were new. A fault makes the store refuse its event, unless the event is a replay.
-            for (at, fault) in apply(&temps, &locks, limit, |_| true).1 {
+            for (at, fault) in apply(&temps, &locks, limits, |_| true).1 {
                 refuse(&mut append, at, fault);
             }
             let answer = store.append(&context, append).await;
@@ -126,7 +132,8 @@ impl Invocations {
                 // Computed again without the events that turned out to be replays. A fault that appears only now is too late to refuse.
                 let is_new =
                     |at: usize| appended.events.get(at).is_some_and(|event| !event.replayed);
-                let (values, faults) = apply(&temps, &locks, limit, is_new);
+                let limits = Limits { all_bytes: usize::MAX, ..limits };
+                let (values, faults) = apply(&temps, &locks, limits, is_new);
                 for (at, fault) in faults {
                     tracing::warn!(at, %fault, "temp: keys of an event stay as they were");
                 }
@@ -138,6 +145,12 @@ impl Invocations {
             answer
         });
         task.await.unwrap_or_else(|error| Err(Error::internal(error)))
+    }
+
+    fn limits(&self) -> Limits {
+        let held = usize::try_from(self.metrics.temp_bytes.get()).unwrap_or(0);
+        let all_bytes = self.max_bytes.saturating_mul(LARGEST).saturating_sub(held);
+        Limits { invocation_bytes: self.max_bytes, all_bytes }
     }
 
     /// The keys of an invocation; an error if it has none and the table is full.
@@ -154,8 +167,7 @@ impl Invocations {
         if table.len() >= self.max_count && !table.contains_key(&id) {
             self.drop_idle(&mut table, now);
             if table.len() >= self.max_count {
-                let what = Bounded::TempInvocations;
-                return Err(Error::Overloaded { what, retry_after_millis: 60_000 });
+                return Err(full());
             }
         }
         let (values, last_used) = table.entry(id).or_insert_with(|| (self.empty(), now));
@@ -191,6 +203,11 @@ impl Invocations {
         lock(&self.table).remove(&(incarnation, invocation.clone()));
     }
 
+    /// Drops the keys of all invocations of a session that is gone.
+    pub fn end_session(&self, incarnation: Incarnation) {
+        lock(&self.table).retain(|(session, _), _| *session != incarnation);
+    }
+
     /// Drops the invocations that have been idle for too long.
     pub fn sweep(&self, now: Time) {
         self.drop_idle(&mut lock(&self.table), now);
@@ -207,18 +224,32 @@ impl Invocations {
     }
 }
 
+/// The bytes that keys and values may have.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Of one invocation.
+    invocation_bytes: usize,
+    /// By which all invocations together may still grow.
+    all_bytes: usize,
+}
+
+/// There is no place for more `temp:` state.
+fn full() -> Error {
+    Error::Overloaded { what: Bounded::TempInvocations, retry_after_millis: 60_000 }
+}
+
 /// The new values of the invocations' keys, and the faults of events whose `temp:` keys cannot be changed.
 fn apply(
     temps: &[TempDelta],
     locks: &Locks,
-    limit: usize,
+    mut limits: Limits,
     is_new: impl Fn(usize) -> bool,
 ) -> (BTreeMap<InvocationId, Values>, Vec<(usize, Error)>) {
     let (mut all, mut faults, mut written) = (BTreeMap::new(), Vec::new(), 0);
     for (at, invocation, delta, field) in temps.iter().filter(|(at, ..)| is_new(*at)) {
         let Some(held) = locks.get(invocation) else { continue };
         let values = all.entry(invocation.clone()).or_insert_with(|| held.values.clone());
-        if let Err(fault) = change(values, delta, field, limit, &mut written) {
+        if let Err(fault) = change(values, delta, field, &mut limits, &mut written) {
             faults.push((*at, fault));
         }
     }
@@ -230,14 +261,16 @@ fn change(
     values: &mut Values,
     delta: &Delta,
     field: &FieldPath,
-    limit: usize,
+    limits: &mut Limits,
     written: &mut usize,
 ) -> Result<(), Error> {
     let results = delta.resolve(field, written, |key| values.entries.get(key))?;
     let after = values.bytes_with(&results);
-    if after > limit && after > values.bytes {
-        return Err(Error::InvocationTooLarge(limit));
+    let growth = after.saturating_sub(values.bytes);
+    if growth > 0 && after > limits.invocation_bytes {
+        return Err(Error::InvocationTooLarge(limits.invocation_bytes));
     }
+    limits.all_bytes = limits.all_bytes.checked_sub(growth).ok_or_else(full)?;
     values.bytes = after;
     for (key, value) in results {
         match value {

@@ -103,7 +103,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let missing = Error::not_found(&key);
         let deleted = self.store.delete_session(context, key).await?;
-        if deleted || allow_missing { Ok(()) } else { Err(missing) }
+        deleted.into_iter().for_each(|incarnation| self.invocations.end_session(incarnation));
+        if deleted.is_some() || allow_missing { Ok(()) } else { Err(missing) }
     }
 
     /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session.

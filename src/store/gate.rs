@@ -119,7 +119,7 @@ impl Gate {
     writes! {
         create_session(CreateSession) -> Created;
         update_session(SessionUpdate) -> SessionInfo;
-        delete_session(SessionKey) -> bool;
+        delete_session(SessionKey) -> Option<Incarnation>;
         fork_session(ForkSession) -> (SessionInfo, State);
         rewind_session(RewindSession) -> Appended;
         update_state(StateUpdate) -> StateUpdated;

@@ -34,11 +34,11 @@ macro_rules! writes {
 }
 
 impl dyn Store {
-    // `delete_session` answers whether there was a session.
+    // `delete_session` answers the session that was there.
     writes! {
         create_session(CreateSession): Create -> Created(Created);
         update_session(SessionUpdate): Update -> Updated(SessionInfo);
-        delete_session(SessionKey): Delete -> Deleted(bool);
+        delete_session(SessionKey): Delete -> Deleted(Option<Incarnation>);
         append(Append): Append -> Appended(Appended);
         rewind_session(RewindSession): Rewind -> Appended(Appended);
         update_state(StateUpdate): UpdateState -> StateUpdated(StateUpdated);

@@ -217,7 +217,8 @@ impl TestStore {
 
     pub async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
         self.clock.set(now);
-        self.store.delete_session(&RequestContext::internal(), key).await
+        let deleted = self.store.delete_session(&RequestContext::internal(), key).await?;
+        Ok(deleted.is_some())
     }
 
     pub async fn sweep(&self, now: Time) -> Result<bool, Error> {

@@ -245,3 +245,51 @@ async fn a_retry_is_a_replay_also_where_there_is_no_room_for_its_temp_part() {
     assert_eq!(world.state(&session, Some("b")).await, r#"{"temp:x":2}"#);
     assert_eq!(world.state(&session, Some("a")).await, "{}");
 }
+
+#[tokio::test]
+async fn every_event_of_a_batch_needs_a_place_for_its_temp_keys() {
+    let world = world_with(EngineOptions { temp_invocations: 1, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    let replay = named("e1", "a", set(&[("temp:x", "1")]));
+    world.append_all(&session, vec![replay.clone()]).await.unwrap();
+    let end = invocation("a");
+    world.engine.end_invocation(&RequestContext::internal(), session.clone(), end).await.unwrap();
+    world.append(&session, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
+    let new = named("e2", "a", set(&[("temp:y", "1")]));
+    let error = world.append_all(&session, vec![replay, new]).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { what: Bounded::TempInvocations, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_deleted_session_gives_back_the_places_of_its_invocations() {
+    let world = world_with(EngineOptions { temp_invocations: 2, ..EngineOptions::default() });
+    let (gone, kept) = (world.create("alice", "gone").await, world.create("alice", "kept").await);
+    for session in [&gone, &kept] {
+        world.append(session, Some("a"), set(&[("temp:x", "1")])).await.unwrap();
+    }
+    let error = world.append(&kept, Some("b"), set(&[("temp:x", "1")])).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { .. }), "{error}");
+    world.engine.delete_session(&RequestContext::internal(), gone, false).await.unwrap();
+    world.append(&kept, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
+    assert_eq!(world.state(&kept, Some("a")).await, r#"{"temp:x":1}"#);
+}
+
+#[tokio::test]
+async fn the_bytes_of_all_invocations_are_bounded() {
+    let world = world_with(EngineOptions { temp_bytes: 10, ..EngineOptions::default() });
+    let session = world.create("alice", "s").await;
+    // A name of one byte and a value of nine.
+    let full = set(&[("temp:x", "\"1234567\"")]);
+    for turn in 0..256 {
+        world.append(&session, Some(&turn.to_string()), full.clone()).await.unwrap();
+    }
+    let error = world.append(&session, Some("more"), full.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { what: Bounded::TempInvocations, .. }), "{error}");
+    let smaller = set(&[("temp:x", "1")]);
+    world.append(&session, Some("0"), smaller).await.unwrap();
+    let error = world.append(&session, Some("more"), full.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::Overloaded { .. }), "{error}");
+    let end = invocation("1");
+    world.engine.end_invocation(&RequestContext::internal(), session.clone(), end).await.unwrap();
+    world.append(&session, Some("more"), full).await.unwrap();
+}

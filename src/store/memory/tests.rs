@@ -82,7 +82,7 @@ async fn asking_leaves_nothing_behind() {
     store.read_state(StateQuery { scope: scope(), keys: None }).await.unwrap();
     commit(&store, update(scope(), Delta::default())).await.unwrap();
     let delete = Request::Delete(session("s"));
-    assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(false))));
+    assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(None))));
     assert!(store.lock().scopes.is_empty());
 }
 

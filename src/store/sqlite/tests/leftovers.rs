@@ -101,7 +101,7 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
     let group = vec![Request::Append(batch("s", events)), Request::Delete(delete)];
     let answers = execute(&mut writer, group).0;
     assert_eq!(sequence(&answers[0]), Ok(40));
-    assert!(matches!(answers[1], Ok(Answer::Deleted(true))));
+    assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))));
     sweep(&mut writer);
     assert_eq!(rows_left(&direct.connection), []);
 }
@@ -261,7 +261,7 @@ async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
     // The sweep spares what is being copied.
     assert!(matches!(execute_one(&mut writer, Request::Sweep), Ok(Answer::Swept(false))));
     let delete = Request::Delete(address("s"));
-    assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(true))));
+    assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(Some(_)))));
     assert_eq!(copy(&mut writer, &fork, after), Err(Error::not_found(&address("s"))));
     let finish = Request::FinishFork(fork);
     let refused = forked(execute_one(&mut writer, finish));
@@ -346,7 +346,7 @@ async fn a_fork_that_is_deleted_by_the_group_that_finishes_it_leaves_nothing() {
     let delete = |session| Request::Delete(address(session));
     let group = vec![Request::FinishFork(fork), delete("t"), delete("s")];
     let answers = execute(&mut writer, group).0;
-    assert!(matches!(answers[1], Ok(Answer::Deleted(true))), "{:?}", answers[1]);
+    assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))), "{:?}", answers[1]);
     sweep(&mut writer);
     assert_eq!(rows_left(&direct.connection), []);
 }
