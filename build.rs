@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     config.enable_type_names();
     tonic_prost_build::configure()
         .build_transport(true)
+        .codec_path("crate::proto::codec::BoundedCodec")
         .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }

@@ -7,6 +7,8 @@
     reason = "generated code; its documentation is the contract's own"
 )]
 
+pub mod codec;
+
 /// `sessiond.v1`.
 pub mod v1 {
     tonic::include_proto!("sessiond.v1");

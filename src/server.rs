@@ -4,6 +4,7 @@
 
 mod admin;
 mod admission;
+mod arrival;
 mod call_log;
 mod connection_limit;
 mod connections;

@@ -29,6 +29,9 @@ use crate::{
 pub use convert::decode::BareIds;
 pub use methods::methods;
 
+/// Bytes of the requests of health and reflection, which nobody needs a credential for: the longest names.
+pub const OPEN_REQUEST_BYTES: usize = 4096;
+
 /// The services of the contract, as health names them.
 pub const SERVICE_NAMES: [&str; 5] = [
     sessions::SERVICE_NAME,
@@ -66,8 +69,18 @@ fn with_reflection(routes: Routes) -> Routes {
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     routes
-        .add_service(builder().build_v1().expect("descriptors that were compiled in"))
-        .add_service(builder().build_v1alpha().expect("descriptors that were compiled in"))
+        .add_service(
+            builder()
+                .build_v1()
+                .expect("descriptors that were compiled in")
+                .max_decoding_message_size(OPEN_REQUEST_BYTES),
+        )
+        .add_service(
+            builder()
+                .build_v1alpha()
+                .expect("descriptors that were compiled in")
+                .max_decoding_message_size(OPEN_REQUEST_BYTES),
+        )
 }
 
 /// Handles the calls of every service.

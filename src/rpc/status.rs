@@ -9,9 +9,12 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::prelude::*;
-use crate::domain::{
-    error::{Bounded, SequenceConflict, Violation},
-    limits::SCOPE_BYTES,
+use crate::{
+    domain::{
+        error::{Bounded, SequenceConflict, Violation},
+        limits::SCOPE_BYTES,
+    },
+    proto::codec::UNDECODABLE,
 };
 use caller::{invalid_credential, limited, permission_denied, remedy};
 use report::{Report, encoded_bytes};
@@ -42,7 +45,6 @@ pub fn stream_status(
 /// INTERNAL.
 const TOO_LARGE: [&str; 2] =
     ["Error, decoded message length too large", "Error decompressing: size limit"];
-const UNDECODABLE: &str = "failed to decode Protobuf message: ";
 
 /// Our status for a request that the transport refused, if its message is at fault.
 pub fn of_transport(refusal: &Status) -> Option<Status> {

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 use tonic::{
     Status,
@@ -20,12 +20,18 @@ use tonic_health::pb::health_server::HealthServer;
 
 use super::{
     admission::{Admission, after_rest},
+    arrival::Arrivals,
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
     traces::Traces,
 };
-use crate::{access::Principal, domain::error::Error, engine::Engine, rpc::status::of_transport};
+use crate::{
+    access::Principal,
+    domain::error::Error,
+    engine::Engine,
+    rpc::{OPEN_REQUEST_BYTES, status::of_transport},
+};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 
@@ -42,10 +48,31 @@ pub struct Services {
     pub engine: Arc<Engine>,
 }
 
+/// The items of this stream are calls of their own.
+const APPEND_STREAM: &str = "/sessiond.v1.EventService/AppendEventStream";
+
+/// Unary reads, whose answers may have 4 MiB each.
+const READS: [&str; 8] = [
+    "/sessiond.v1.AdminService/ListApplications",
+    "/sessiond.v1.AdminService/ListUsers",
+    "/sessiond.v1.EventService/ListEvents",
+    "/sessiond.v1.SessionService/GetSession",
+    "/sessiond.v1.SessionService/ListSessions",
+    "/sessiond.v1.StateService/GetState",
+    "/sessiond.v1.StateService/ListKeyChanges",
+    "/sessiond.v1.StateService/RenderTemplate",
+];
+
+/// Reads of one connection that execute or whose answers its client has not taken: more than readers execute at once, and 256 MiB of the
+/// largest answers.
+const READS_PER_CONNECTION: usize = 64;
+
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
 pub struct Front {
     shared: Arc<Shared>,
+    /// Of the connection.
+    reads: Arc<Semaphore>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
 }
@@ -56,6 +83,7 @@ struct Shared {
     services: Arc<OnceLock<Services>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
+    arrivals: Arrivals,
     /// A stream gives its place back once it has begun.
     admission: Admission,
     notes: CallNotes,
@@ -72,15 +100,17 @@ impl Front {
         notes: CallNotes,
         traces: Option<Traces>,
     ) -> Self {
-        let health = HealthServer::new(PhaseHealth(phase.clone()));
-        let admission = Admission::default();
-        let shared = Shared { health, services, phase, in_flight, admission, notes, traces };
-        Self { shared: Arc::new(shared), caller: None }
+        let health = HealthServer::new(PhaseHealth(phase.clone()))
+            .max_decoding_message_size(OPEN_REQUEST_BYTES);
+        let (arrivals, admission) = Default::default();
+        let shared =
+            Shared { health, services, phase, in_flight, arrivals, admission, notes, traces };
+        Self { shared: Arc::new(shared), reads: reads(), caller: None }
     }
 
     /// The same for the calls of one connection.
     pub fn with_caller(&self, caller: Option<Arc<Caller>>) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller }
+        Self { shared: Arc::clone(&self.shared), reads: reads(), caller }
     }
 
     /// Whether callers are identified.
@@ -111,47 +141,65 @@ impl Front {
     }
 }
 
+fn reads() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(READS_PER_CONNECTION))
+}
+
 impl Shared {
-    fn route(&self, request: http::Request<Body>, principal: &Principal) -> Answer {
+    /// Answers a call, with what lasts until its answer is read.
+    async fn answer(
+        &self,
+        request: http::Request<Body>,
+        principal: &Principal,
+        reads: &Arc<Semaphore>,
+    ) -> Answered {
         let path = request.uri().path();
         if path.starts_with(HEALTH) {
-            return self.health.clone().call(request);
+            let request = self.until_draining(request);
+            return Ok((self.health.clone().call(request).await?, None));
         }
         let Some(services) = self.services.get() else {
-            return refused(request, &Error::Starting);
+            return refused(request, &Error::Starting).await;
+        };
+        let (is_append, is_read) = (APPENDS.contains(&path), READS.contains(&path));
+        let is_reflection = path.starts_with(REFLECTION);
+        let (request, _held) = match is_reflection || path == APPEND_STREAM {
+            true => (request, None),
+            false => match self.arrivals.whole(request, || draining(self.phase.clone())).await {
+                Ok((request, held)) => (request, Some(held)),
+                Err(refusal) => return Ok((refusal.into_http(), None)),
+            },
+        };
+        let read = match is_read {
+            false => None,
+            true => Arc::clone(reads).acquire_owned().await.ok(),
         };
         let Some(place) = self.admission.place(principal) else {
-            let refused = self.admission.refuse(request);
-            return Box::pin(async move { Ok(refused.await) });
+            return Ok((self.admission.refuse(request).await, None));
         };
         // A call that this lets through uses room of its caller, so nothing else may refuse it before it is decoded.
-        let is_append = APPENDS.contains(&path);
         if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
-            return refused(request, &error);
+            return refused(request, &error).await;
         }
-        let request = if path.starts_with(REFLECTION) {
-            let end = draining(self.phase.clone());
-            request.map(|body| {
-                Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(end))))
-            })
-        } else {
-            request
-        };
-        let answer = services.routes.clone().call(request);
-        Box::pin(async move {
-            let answer = answer.await?;
-            place.answered(&answer);
-            Ok(answer)
-        })
+        let request = if is_reflection { self.until_draining(request) } else { request };
+        let answer = services.routes.clone().call(request).await?;
+        place.answered(&answer);
+        Ok((answer, read))
+    }
+
+    /// The same request, which ends with the server, whether or not its client has sent all of it.
+    fn until_draining(&self, request: http::Request<Body>) -> http::Request<Body> {
+        let end = draining(self.phase.clone());
+        request
+            .map(|body| Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(end)))))
     }
 }
 
-type Answer = BoxFuture<http::Response<Body>, Infallible>;
+type Answered = Result<(http::Response<Body>, Option<OwnedSemaphorePermit>), Infallible>;
 
 /// The answer to a call that no handler gets.
-fn refused(request: http::Request<Body>, error: &Error) -> Answer {
-    let answer = after_rest(request, refusal(error).into_http());
-    Box::pin(async move { Ok(answer.await) })
+async fn refused(request: http::Request<Body>, error: &Error) -> Answered {
+    Ok((after_rest(request, refusal(error).into_http()).await, None))
 }
 
 impl<B> Service<http::Request<B>> for Front
@@ -161,15 +209,15 @@ where
 {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // Always ready: a call too many is refused.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Answer {
-        let shared = &self.shared;
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let (shared, reads) = (Arc::clone(&self.shared), Arc::clone(&self.reads));
         let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
@@ -183,18 +231,17 @@ where
         if let Some(traced) = &traced {
             request = traced.request(request);
         }
-        let answer = match principal {
-            Ok(Principal::Local) => shared.route(request, &Principal::Local),
-            Ok(principal) => {
-                request.extensions_mut().insert(principal.clone());
-                // Nobody behind this needs the token, so nobody can log it.
-                request.headers_mut().remove(http::header::AUTHORIZATION);
-                shared.route(request, &principal)
-            }
-            Err(error) => refused(request, &error),
-        };
+        if let Ok(principal @ Principal::Identified(_)) = &principal {
+            request.extensions_mut().insert(principal.clone());
+            // Nobody behind this needs the token, so nobody can log it.
+            request.headers_mut().remove(http::header::AUTHORIZATION);
+        }
         Box::pin(async move {
-            let answer = explained(answer.await?);
+            let (answer, read) = match principal {
+                Ok(principal) => shared.answer(request, &principal, &reads).await?,
+                Err(error) => refused(request, &error).await?,
+            };
+            let answer = explained(answer);
             if let Some(log) = &mut log {
                 log.ended(answer.headers());
             }
@@ -202,7 +249,7 @@ where
                 Some(traced) => traced.answer(answer),
                 None => answer,
             };
-            Ok(answer.map(|body| tracked(body, token, log)))
+            Ok(answer.map(|body| tracked(body, (token, read), log)))
         })
     }
 }
@@ -222,8 +269,14 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
 
 /// The same body, in flight until all of it is in the buffer of its connection, which is in flight then: what a slow reader has not taken
 /// yet waits in HTTP/2's buffers. Its end is that of the call.
-fn tracked(body: Body, token: TaskTrackerToken, mut log: Option<CallLog>) -> Body {
+fn tracked(
+    body: Body,
+    (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
+    mut log: Option<CallLog>,
+) -> Body {
     Body::new(body.map_frame(move |frame| {
+        // It is held as long as this body is.
+        let _ = &read;
         if let Some(log) = &mut log {
             frame.data_ref().into_iter().for_each(|data| log.sent(data));
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
@@ -245,134 +298,4 @@ impl AsRef<[u8]> for Unwritten {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{iter, num::NonZeroU32, time::Duration};
-
-    use tokio::time::advance;
-    use tonic::codegen::Body as _;
-    use tonic_types::StatusExt as _;
-
-    use super::*;
-    use crate::{
-        domain::{error::Reason, prelude::*},
-        engine::EngineOptions,
-        rpc::methods,
-        store::{LimitOptions, RequestContext, SystemClock, memory::MemoryStore},
-    };
-
-    /// A server whose store is not open yet.
-    fn starting() -> (Front, watch::Sender<Phase>) {
-        let phase = watch::Sender::new(Phase::Starting);
-        let notes = CallNotes { log: true, calls: None };
-        let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes, None);
-        (front, phase)
-    }
-
-    /// No methods, over an empty store.
-    fn services(options: EngineOptions) -> Services {
-        let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
-        let engine = Arc::new(Engine::new(Arc::new(store), options));
-        Services { routes: Routes::default(), engine }
-    }
-
-    /// Calls with one message, which comes with its flag and length before it.
-    async fn call(front: &mut Front, path: &str, message: &str) -> http::Response<Body> {
-        let request = http::Request::post(format!("http://here{path}"))
-            .header("content-type", "application/grpc")
-            .body(Body::new(message.to_owned()))
-            .unwrap();
-        front.call(request).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
-        let (mut front, _phase) = starting();
-        let told = call(&mut front, "/sessiond.v1.SessionService/GetSession", "\0\0\0\0\0").await;
-        let status = Status::from_header_map(told.headers()).unwrap();
-        assert_eq!(status.code(), tonic::Code::Unavailable);
-        let info = status.get_details_error_info().unwrap();
-        assert_eq!(info.reason, Reason::Starting.as_str());
-        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
-        assert!(Status::from_header_map(told.headers()).is_none(), "it answers");
-    }
-
-    #[tokio::test]
-    async fn a_call_too_many_is_refused_before_its_message_is_read() {
-        let (mut front, _phase) = starting();
-        assert!(front.shared.services.set(services(EngineOptions::default())).is_ok());
-        let path = "/sessiond.v1.SessionService/GetSession";
-        let all: Vec<_> =
-            iter::from_fn(|| front.shared.admission.place(&Principal::Local)).collect();
-        let told = call(&mut front, path, "\0").await;
-        let status = Status::from_header_map(told.headers()).unwrap();
-        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
-        assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "calls");
-        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
-        assert!(Status::from_header_map(told.headers()).is_none(), "health answers");
-        let more = 2 * all.len();
-        drop(all);
-        for _ in 0..more {
-            let told = call(&mut front, path, "\0").await;
-            let status = Status::from_header_map(told.headers()).unwrap();
-            assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its place back");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_its_message_is_read()
-     {
-        let (mut front, _phase) = starting();
-        let limits =
-            LimitOptions { principal_appends: NonZeroU32::new(1), ..LimitOptions::default() };
-        let services = services(EngineOptions { limits, ..EngineOptions::default() });
-        let engine = Arc::clone(&services.engine);
-        assert!(front.shared.services.set(services).is_ok());
-        let context = RequestContext::internal();
-        let key = SessionKey {
-            app_name: AppName::new("app").unwrap(),
-            user_id: UserId::new("user").unwrap(),
-            session_id: SessionId::new("session").unwrap(),
-        };
-        while engine.flood(&Principal::Local).is_none() {
-            let _ = engine.delete_session(&context, key.clone(), true).await;
-        }
-        for (path, _) in methods() {
-            let told = call(&mut front, &path, "\0").await;
-            let status = Status::from_header_map(told.headers());
-            let reason = status.and_then(|it| it.get_details_error_info()).map(|it| it.reason);
-            let is_refused = reason.as_deref() == Some(Reason::RateLimited.as_str());
-            assert_eq!(is_refused, APPENDS.contains(&&*path), "{path}");
-        }
-        advance(Duration::from_secs(1)).await;
-        let places = || iter::from_fn(|| front.shared.admission.place(&Principal::Local));
-        let all: Vec<_> = places().collect();
-        let told = call(&mut front.clone(), APPENDS[0], "\0").await;
-        let status = Status::from_header_map(told.headers()).unwrap();
-        assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
-        drop(all);
-        assert_eq!(engine.flood(&Principal::Local), None, "a call too many uses no room");
-        assert!(engine.flood(&Principal::Local).is_some());
-    }
-
-    #[tokio::test]
-    async fn a_refusal_of_health_is_headers_alone() {
-        let (mut front, _phase) = starting();
-        // HealthCheckRequest { service: "x" }
-        let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\x03\x0a\x01x").await;
-        let status = Status::from_header_map(told.headers()).unwrap();
-        assert_eq!(status.code(), tonic::Code::NotFound);
-        assert!(told.body().is_end_stream(), "the status is the end of the answer");
-    }
-
-    #[tokio::test]
-    async fn a_request_is_in_flight_until_its_answer_is_written() {
-        let (mut front, _phase) = starting();
-        let in_flight = front.shared.in_flight.clone();
-        let mut told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
-        let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
-        drop(told);
-        assert_eq!(in_flight.len(), 1, "a part waits for its reader");
-        drop(part);
-        assert!(in_flight.is_empty());
-    }
-}
+mod tests;

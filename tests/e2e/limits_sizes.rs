@@ -36,6 +36,7 @@ on_each_store! {
     the_operations_of_a_batch_write_at_most_sixteen_mib
     lists_in_a_request_have_at_most_1000_items
     a_message_has_at_most_four_mib
+    messages_that_would_fill_the_memory_are_not_decoded
 }
 
 fn one(key: &str, bytes: usize) -> String {
@@ -266,6 +267,15 @@ async fn a_batch_has_at_most_1000_events(service: &Service) {
     assert_eq!((&*detail(&status, "events"), &*detail(&status, "limit")), ("1001", "1000"));
     faulty(service.append_events(batch(0)).await, Reason::MissingField, "events");
     assert_eq!(service.get_session(get("s1")).await.unwrap().session.unwrap().last_sequence, 1000);
+}
+
+async fn messages_that_would_fill_the_memory_are_not_decoded(service: &Service) {
+    service.create_session(create("s1", "")).await.unwrap();
+    let events = vec![Event::default(); 200_000];
+    let batch = AppendEventsRequest { events, ..append_all("s1", Vec::new()) };
+    let status = service.append_events(batch).await.unwrap_err();
+    assert!(status.message().contains("too many messages within it"), "{status:?}");
+    refused::<()>(Err(status), Reason::BadMessage);
 }
 
 async fn a_batch_has_at_most_three_mib(service: &Service) {

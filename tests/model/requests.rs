@@ -118,7 +118,8 @@ pub fn text(mut answer: Result<Answer, Error>, names: &mut Names) -> String {
         }
         Ok(Answer::Copied(up_to)) => *up_to = 0,
         Ok(Answer::Swept(more)) => *more = false,
-        Ok(Answer::Deleted(_) | Answer::StateUpdated(_)) => {}
+        Ok(Answer::Deleted(Some(incarnation))) => *incarnation = names.number(*incarnation),
+        Ok(Answer::Deleted(None) | Answer::StateUpdated(_)) => {}
         Err(Error::Invalid(violations)) => {
             for violation in violations {
                 violation.message.clear();

@@ -98,8 +98,9 @@ impl Naive {
         Ok(info.clone())
     }
 
-    pub(super) fn delete(&mut self, key: &SessionKey) -> bool {
-        self.live(key).is_ok() && self.sessions.remove(key).is_some()
+    pub(super) fn delete(&mut self, key: &SessionKey) -> Option<Incarnation> {
+        self.live(key).ok()?;
+        self.sessions.remove(key).map(|session| session.info.incarnation)
     }
 
     pub(super) fn begin_fork(&mut self, fork: &ForkSession) -> Result<Fork, Error> {

@@ -1,0 +1,257 @@
+//! The codec of every message: as tonic's, but a message that would take far more memory than its bytes is refused before it is decoded.
+//!
+//! A message within another takes two bytes at least, and hundreds in memory. Millions of them fit into the largest request, and into a few
+//! KiB of a compressed one.
+
+use std::{any::type_name, collections::HashMap, fmt, marker::PhantomData, sync::LazyLock};
+
+use prost::{
+    DecodeError, Message, Name,
+    bytes::Buf,
+    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
+};
+use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
+use tonic::{
+    Status,
+    codec::{Codec, DecodeBuf, Decoder},
+};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+use super::DESCRIPTOR_SET;
+
+/// Bytes of memory, about, that the messages of a request may take without their texts: sixteen times those of the largest request. Those of
+/// JSON as a Struct take eight times.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// Levels of messages within messages, beyond which the decoder refuses them.
+const LEVELS: usize = 100;
+
+pub struct BoundedCodec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for BoundedCodec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Codec for BoundedCodec<T, U>
+where
+    T: Message + 'static,
+    U: Message + Name + Default + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = BoundedDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<T, U>::default().encoder()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        BoundedDecoder(ProstCodec::<T, U>::default().decoder())
+    }
+}
+
+pub struct BoundedDecoder<U>(ProstDecoder<U>);
+
+impl<U> fmt::Debug for BoundedDecoder<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(type_name::<U>())
+    }
+}
+
+impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        // All of it is in one piece.
+        if let Some(kind) = KINDS.by_name.get(&*U::full_name())
+            && let Err(TooMuch) = KINDS.measure(*kind, bytes.chunk())
+        {
+            return Err(Status::internal(format!("{UNDECODABLE}too many messages within it")));
+        }
+        self.0.decode(bytes)
+    }
+}
+
+/// As the decoder says that a message is not one.
+pub const UNDECODABLE: &str = "failed to decode Protobuf message: ";
+
+/// A message takes too much memory.
+#[derive(Debug, PartialEq, Eq)]
+struct TooMuch;
+
+/// What is known of the messages of one type.
+#[derive(Default)]
+struct Kind {
+    /// Bytes of one in memory, about, without its texts.
+    bytes: usize,
+    /// The numbers of fields that are messages, with their kinds.
+    fields: Vec<(u32, usize)>,
+}
+
+struct Kinds {
+    by_name: HashMap<String, usize>,
+    kinds: Vec<Kind>,
+}
+
+static KINDS: LazyLock<Kinds> = LazyLock::new(Kinds::of_contract);
+
+impl Kinds {
+    #[expect(
+        clippy::expect_used,
+        reason = "descriptors are compiled in, and every test reads them"
+    )]
+    fn of_contract() -> Self {
+        let set =
+            FileDescriptorSet::decode(DESCRIPTOR_SET).expect("descriptors that were compiled in");
+        let mut kinds = Self { by_name: HashMap::new(), kinds: Vec::new() };
+        let mut messages = Vec::new();
+        for file in &set.file {
+            for message in &file.message_type {
+                kinds.name(file.package(), message, &mut messages);
+            }
+        }
+        kinds.kinds = messages.iter().map(|message| kinds.kind(message)).collect();
+        kinds
+    }
+
+    fn name<'a>(
+        &mut self,
+        parent: &str,
+        message: &'a DescriptorProto,
+        messages: &mut Vec<&'a DescriptorProto>,
+    ) {
+        let name = format!("{parent}.{}", message.name());
+        for nested in &message.nested_type {
+            self.name(&name, nested, messages);
+        }
+        self.by_name.insert(name, messages.len());
+        messages.push(message);
+    }
+
+    fn kind(&self, message: &DescriptorProto) -> Kind {
+        let mut kind = Kind { bytes: 8, fields: Vec::new() };
+        for field in &message.field {
+            // The alternatives of a oneof share their place, which is about as large as one text.
+            let is_first = field.oneof_index.is_none_or(|oneof| {
+                let first = message.field.iter().find(|other| other.oneof_index == Some(oneof));
+                first.is_some_and(|first| first.number() == field.number())
+            });
+            kind.bytes += if is_first { size_of::<String>() } else { 0 };
+            if field.r#type() == Type::Message {
+                let name = field.type_name().trim_start_matches('.');
+                let of = self.by_name.get(name).copied();
+                kind.fields.extend(of.map(|of| (field.number().cast_unsigned(), of)));
+            }
+        }
+        kind
+    }
+
+    fn measure(&self, kind: usize, bytes: &[u8]) -> Result<(), TooMuch> {
+        let mut left = MEMORY_BYTES;
+        // The decoder says what is wrong with what is not a message. Until there it has allocated what is measured here.
+        self.take(kind, bytes, LEVELS, &mut left).unwrap_or(Ok(()))
+    }
+
+    /// Takes what a message of this kind takes from what is `left`.
+    fn take(
+        &self,
+        kind: usize,
+        mut bytes: &[u8],
+        levels: usize,
+        left: &mut usize,
+    ) -> Result<Result<(), TooMuch>, DecodeError> {
+        let Kind { bytes: own, fields } = &self.kinds[kind];
+        match left.checked_sub(*own) {
+            Some(rest) => *left = rest,
+            None => return Ok(Err(TooMuch)),
+        }
+        if levels == 0 {
+            return Ok(Ok(()));
+        }
+        while !bytes.is_empty() {
+            let (number, wire) = decode_key(&mut bytes)?;
+            let field = fields.iter().find(|(field, _)| *field == number);
+            let (Some((_, of)), WireType::LengthDelimited) = (field, wire) else {
+                skip_field(wire, number, &mut bytes, DecodeContext::default())?;
+                continue;
+            };
+            let length = usize::try_from(decode_varint(&mut bytes)?).unwrap_or(usize::MAX);
+            // The decoder reads one that is cut off as far as it goes.
+            let (within, rest) = bytes.split_at(length.min(bytes.len()));
+            let taken = self.take(*of, within, levels - 1, left)?;
+            if taken.is_err() {
+                return Ok(taken);
+            }
+            bytes = rest;
+        }
+        Ok(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::{AppendEventsRequest, Event, StateDelta, StateOperation};
+
+    const BATCH: &str = "sessiond.v1.AppendEventsRequest";
+
+    fn measure(name: &str, message: &impl Message) -> Result<(), TooMuch> {
+        KINDS.measure(KINDS.by_name[name], &message.encode_to_vec())
+    }
+
+    fn nulls(count: usize) -> prost_types::Value {
+        let null = prost_types::Value { kind: Some(prost_types::value::Kind::NullValue(0)) };
+        let values = prost_types::ListValue { values: vec![null; count] };
+        prost_types::Value { kind: Some(prost_types::value::Kind::ListValue(values)) }
+    }
+
+    #[test]
+    fn every_request_that_is_within_the_limits_is_decoded() {
+        let event = Event {
+            state_delta: Some(StateDelta {
+                operations: vec![StateOperation::default(); 1000],
+                ..StateDelta::default()
+            }),
+            ..Event::default()
+        };
+        let batch = AppendEventsRequest { events: vec![event; 100], ..Default::default() };
+        assert_eq!(measure(BATCH, &batch), Ok(()));
+        // Four bytes each: the smallest values of a list.
+        assert_eq!(measure("google.protobuf.Value", &nulls((4 << 20) / 4)), Ok(()));
+    }
+
+    #[test]
+    fn many_messages_in_few_bytes_are_refused_wherever_they_are() {
+        let events = AppendEventsRequest {
+            events: vec![Event::default(); 500_000],
+            ..AppendEventsRequest::default()
+        };
+        assert_eq!(measure(BATCH, &events), Err(TooMuch));
+        let operations = vec![StateOperation::default(); 2_000_000];
+        let delta = StateDelta { operations, ..StateDelta::default() };
+        let event = Event { state_delta: Some(delta), ..Event::default() };
+        assert_eq!(measure("sessiond.v1.Event", &event), Err(TooMuch));
+        // Behind a group, which no field of the contract is.
+        let bytes = [&[0x7b, 0x7c][..], &events.encode_to_vec()].concat();
+        let kind = KINDS.by_name[BATCH];
+        assert_eq!(KINDS.measure(kind, &bytes), Err(TooMuch));
+    }
+
+    #[test]
+    fn what_is_no_message_is_left_to_the_decoder() {
+        let kind = KINDS.by_name[BATCH];
+        for bytes in [&[0xff; 4][..], &[0x12, 0x7f], &[0x7c], &[0x12]] {
+            assert_eq!(KINDS.measure(kind, bytes), Ok(()), "{bytes:?}");
+        }
+        let depth = 100_000;
+        let mut deep = Vec::new();
+        for _ in 0..depth {
+            deep.extend([0x32, 0x7f]);
+        }
+        assert_eq!(KINDS.measure(KINDS.by_name["google.protobuf.Value"], &deep), Ok(()));
+    }
+}
