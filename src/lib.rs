@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | [`domain`] | the model: [ids](domain::id), [scopes](domain::scope), [deltas](domain::delta), [events](domain::event), [JSON as text](domain::json), [limits](domain::limits), [errors](domain::error) | nothing: no I/O, no clock, no randomness, no async |
 //! | [`commit`] | decides every write, once for all stores, as pure functions from what was loaded to a [change set](commit::ChangeSet) | nothing either |
-//! | [`access`] | who calls, and what a caller may do | nothing either |
+//! | [`access`] | who calls, and what a caller may do | how open streams wait for changes of that |
 //! | [`metrics`] | counters, gauges and histograms of one server, and their text | prometheus |
 //! | [`store`] | the contract of persistence ([`store::Store`]), the [gate](store::Gate) before it, [group commit](store::group), and the backends [`store::memory`], [`store::sqlite`] and [`store::postgres`], which load and apply rows | databases, queues, the clock |
 //! | [`engine`] | use cases, one method per RPC; [`temp:` state](engine::invocations), page tokens, [watches](engine::watch) | how ids are made |
@@ -23,18 +23,20 @@
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //! | [`offline`] | verifies and compacts database files that are not served, migrates stores, and checks policies | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
+//! Beside the layers, [`config`] has the flags of `serve`, [`telemetry`] the log on standard error, and `pem` reads certificates and keys.
+//!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8 to 10, 13 and 20 to 22 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
 //! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
-//!    passes it to the services, once the store is open.
+//!    passes it to the services, once the store is open and the request has come whole.
 //! 3. `rpc/services.rs` has the handler: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
-//! 5. `rpc/convert/decode/requests.rs` turns the request into a [`store::Append`]: it collects all faults to report them at once, and
-//!    computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
+//! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
+//!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
 //! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
 //! 7. `store/gate.rs` asks for the rights of the caller, if there is a policy. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
 //! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
@@ -52,16 +54,19 @@
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
 //! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
-//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, so that reads of the past stay cheap.
+//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//!     stay cheap.
 //! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
-//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the bound of calls in flight
-//! (`server/admission.rs`), the quota of what a connection reads at once (`server/read_quota.rs`), the buffer in which answers wait for each
-//! other (`server/gathered.rs`), the spans of sampled calls (`store/spans.rs`, `server/traces.rs`), the conversion of single fields and
-//! messages (the rest of `rpc/convert`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
-//! `store/sqlite/checkpoint.rs` moves pages of the log into the database file when that is due, and `listed.rs` lets the list indexes follow,
+//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the bounds of connections, of requests that
+//! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
+//! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the log of calls and the spans of
+//! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
+//! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
+//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
+//! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
 //! On PostgreSQL `store/postgres/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few threads, each with a
@@ -84,7 +89,7 @@
 //!
 //! # What is deliberately absent
 //!
-//! * **No semantics in backends.** A backend loads and applies rows. It has no branch on the kind of request that made them.
+//! * **No semantics in backends.** A backend loads and applies rows, whatever kind of request they are for.
 //! * **No undo.** A request is decided on an overlay, which is dropped if the request is refused.
 //! * **No cache for reads.** They go to the tables, through the database's own page cache. Only writers have a cache, of at most 64 MiB of
 //!   sessions and keys that decisions need. SQLite's cannot be stale, because the process has the file to itself and writes on one thread.
