@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
@@ -187,11 +187,17 @@ impl Shared {
         Ok((answer, read))
     }
 
-    /// The same request, which ends with the server, whether or not its client has sent all of it.
+    /// The same request, which ends with the server, whether or not its client has sent all of it. What has come is still read.
     fn until_draining(&self, request: http::Request<Body>) -> http::Request<Body> {
-        let end = draining(self.phase.clone());
-        request
-            .map(|body| Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(end)))))
+        let mut end = Box::pin(draining(self.phase.clone()));
+        request.map(|body| {
+            let mut body = BodyStream::new(body);
+            let parts = stream::poll_fn(move |cx| match body.poll_next_unpin(cx) {
+                Poll::Pending => end.poll_unpin(cx).map(|()| None),
+                part => part,
+            });
+            Body::new(StreamBody::new(parts.fuse()))
+        })
     }
 }
 

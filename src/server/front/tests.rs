@@ -2,7 +2,7 @@
 
 use std::{iter, num::NonZeroU32, pin::pin, time::Duration};
 
-use futures_util::{poll, stream};
+use futures_util::poll;
 use prost::Message as _;
 use prost_types::{FileDescriptorSet, method_options::IdempotencyLevel};
 use tokio::time::advance;
@@ -212,8 +212,11 @@ async fn a_shutdown_does_not_wait_for_calls_that_need_no_credential() {
         assert!(poll!(&mut begun).is_ready(), "{path}");
         phase.send_replace(Phase::Starting);
     }
+    phase.send_replace(Phase::Draining);
     assert!(poll!(&mut pin!(unfinished(&front, reflection))).is_ready());
     assert!(front.in_flight().is_empty());
+    let told = call(&mut front.clone(), "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    assert!(Status::from_header_map(told.headers()).is_none(), "what has come is answered");
 }
 
 #[tokio::test]
