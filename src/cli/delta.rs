@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, FromArgMatches};
 
 use super::parse;
 use crate::{
-    domain::json::{Json, JsonType, object_text},
+    domain::json::{Json, JsonType},
     proto::v1::{
         self, increment::Amount, key_check::Condition, list_append, merge_patch, set_if_absent,
         state_delta::SetForm, state_operation::Operation,
@@ -94,8 +94,7 @@ pub fn set_object(all: Option<Json>, single: Vec<(String, Json)>) -> Option<Stri
     }
     let mut keys = all.map(|all| all.members()).unwrap_or_default();
     keys.extend(single);
-    let keys = keys.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    Some(object_text(keys).into_string())
+    Some(Json::of_members(&keys).into_string())
 }
 
 impl DeltaArgs {

@@ -98,7 +98,7 @@ fn or_fault<T: Default>(read: Result<T, String>, faults: &mut Vec<String>) -> T 
 
 /// `None` if nothing changes.
 pub fn delta(set: &[(String, Json)], remove: Vec<String>) -> Option<v1::StateDelta> {
-    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(state_text(set)));
+    let set_form = (!set.is_empty()).then(|| SetForm::SetJson(Json::of_members(set).into_string()));
     let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
     (delta != v1::StateDelta::default()).then_some(delta)
 }
@@ -111,21 +111,17 @@ pub fn to_send(mut delta: v1::StateDelta) -> v1::StateDelta {
         return delta;
     }
     let mut set = Json::from_stored(text.clone()).members();
-    let is_too_deep =
-        |it: &(String, Json)| Json::object(state_text(std::slice::from_ref(it))).is_err();
+    let is_too_deep = |it: &(String, Json)| {
+        Json::object(Json::of_members(std::slice::from_ref(it)).into_string()).is_err()
+    };
     for (key, value) in set.extract_if(.., |it| is_too_deep(it)) {
         delta.remove.push(key.clone());
         let value_form = Some(ValueForm::ValueJson(value.into_string()));
         let operation = Some(Operation::SetIfAbsent(v1::SetIfAbsent { value_form }));
         delta.operations.push(v1::StateOperation { key, operation });
     }
-    delta.set_form = Some(SetForm::SetJson(state_text(&set)));
+    delta.set_form = Some(SetForm::SetJson(Json::of_members(&set).into_string()));
     delta
-}
-
-/// One object of keys and values.
-pub fn state_text(state: &[(String, Json)]) -> String {
-    object_text(state.iter().map(|(key, value)| (key.as_str(), value.as_str()))).into_string()
 }
 
 /// The body of an event that was asked for as text.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::{
     cli::{
         adk_file::{body_of, set_of},
-        lookup::{items, member},
+        lookup::member,
         time,
     },
-    domain::json::{Json, JsonType, object_text},
+    domain::json::{Json, JsonType},
     proto::v1,
 };
 
@@ -101,27 +101,26 @@ pub fn entry(event: &v1::Event, losses: &mut Losses) -> Json {
             _ => put(&name, Some(value)),
         }
     }
-    let actions = member(&body, &["actions"]).unwrap_or_else(|| Json::from_stored("{}".to_owned()));
+    let actions = member(&body, &["actions"]).unwrap_or_else(|| Json::of_members(&[]));
     let mut actions = known(&actions, &ACTIONS, "action", losses);
     actions.retain(|(name, value)| name != "stateDelta" && !is_empty(value));
     let set = set_of(event).map(|set| ("stateDelta".to_owned(), Json::from_stored(set.to_owned())));
     actions.splice(0..0, set);
-    put("actions", (!actions.is_empty()).then(|| object(&actions)));
-    object(&members)
+    put("actions", (!actions.is_empty()).then(|| Json::of_members(&actions)));
+    Json::of_members(&members)
 }
 
 fn content(content: &Json, losses: &mut Losses) -> Json {
     let mut members = known(content, &CONTENT, "member of content", losses);
     for (name, value) in &mut members {
         if name == "parts" {
-            let parts = items(value);
-            let parts =
-                parts.iter().map(|part| object(&known(part, &PART, "member of a part", losses)));
-            let parts: Vec<_> = parts.map(Json::into_string).collect();
-            *value = Json::from_stored(format!("[{}]", parts.join(",")));
+            let parts = value.items();
+            let parts = parts.iter().map(|part| known(part, &PART, "member of a part", losses));
+            let parts: Vec<_> = parts.map(|members| Json::of_members(&members)).collect();
+            *value = Json::of_items(&parts);
         }
     }
-    object(&members)
+    Json::of_members(&members)
 }
 
 /// The members that ADK knows and that have a value.
@@ -151,13 +150,9 @@ fn camel_case(json: &Json) -> Json {
                     if OPAQUE.contains(&name.as_str()) { value } else { camel_case(&value) };
                 (name, value)
             });
-            object(&members.collect::<Vec<_>>())
+            Json::of_members(&members.collect::<Vec<_>>())
         }
-        JsonType::Array => {
-            let items: Vec<_> =
-                items(json).iter().map(|item| camel_case(item).into_string()).collect();
-            Json::from_stored(format!("[{}]", items.join(",")))
-        }
+        JsonType::Array => Json::of_items(&json.items().iter().map(camel_case).collect::<Vec<_>>()),
         _ => json.clone(),
     }
 }
@@ -174,10 +169,6 @@ fn camel(name: &str) -> String {
         camel.push_str(letters.as_str());
     }
     camel
-}
-
-fn object(members: &[(String, Json)]) -> Json {
-    object_text(members.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((state[0].0.as_str(), state[0].1.as_str()), ("n", "1.00"));
         assert_eq!(file.events, events);
         let exported = file.exported.unwrap();
-        assert_eq!(entry::state_text(&exported.initial_state), "{\"n\":0}");
+        assert_eq!(Json::of_members(&exported.initial_state).as_str(), "{\"n\":0}");
         assert_eq!(exported.metadata.display_name, "Ü");
         assert_eq!(exported.metadata.labels["k"], "v");
         assert_eq!(

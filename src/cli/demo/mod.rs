@@ -7,7 +7,7 @@ use super::{
     args::JSON_FORM,
     connect::{ConnectArgs, Server},
     failure::Failure,
-    lookup::{items, member, text},
+    lookup::{member, text},
     message::from_json,
     output, time,
 };
@@ -43,7 +43,7 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs) -> Result<(), Failure> {
     let server = Server::connect(&args.connect).await?;
     let (mut new, mut old) = (0, 0);
-    for session in items(&Json::from_stored(SESSIONS.trim().to_owned())) {
+    for session in Json::from_stored(SESSIONS.trim().to_owned()).items() {
         if args.remove {
             let request = v1::DeleteSessionRequest {
                 key: Some(key_of(&args.app, &session)),
@@ -142,7 +142,7 @@ async fn append(
     name: &str,
     began: i64,
 ) -> Result<i64, Failure> {
-    let events = member(session, &[name]).map(|events| items(&events)).unwrap_or_default();
+    let events = member(session, &[name]).map(|events| events.items()).unwrap_or_default();
     let mut times = (0..).map(|at| Timestamp { seconds: began + at * SECONDS_BETWEEN, nanos: 0 });
     let event = |json: &Json| {
         let event: v1::Event = from_json(json).map_err(Failure::Failed)?;
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn two_users_have_four_sessions_that_can_be_sent() {
-        let sessions = items(&Json::parse(SESSIONS.to_owned()).unwrap());
+        let sessions = Json::parse(SESSIONS.to_owned()).unwrap().items();
         let mut keys: Vec<_> = sessions.iter().map(|it| key_of("demo", it)).collect();
         keys.dedup_by_key(|key| key.session_id.clone());
         assert_eq!(keys.len(), 4);
@@ -175,7 +175,7 @@ mod tests {
         for session in &sessions {
             for name in ["events", "after_rewind"] {
                 let events =
-                    member(session, &[name]).map(|events| items(&events)).unwrap_or_default();
+                    member(session, &[name]).map(|events| events.items()).unwrap_or_default();
                 for event in &events {
                     let event: v1::Event = from_json(event).unwrap();
                     assert!(!event.author.is_empty() && event.body_form.is_some());

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cli::{
-        adk_file::{SHARED_STATE, state_text},
+        adk_file::SHARED_STATE,
         args::{JSON_FORM, MAX_PAGE},
         connect::{Server, all_pages, retry, shared_scope},
         failure::Failure,
@@ -108,7 +108,7 @@ fn text(key: &v1::SessionKey, state: &[(String, Json)]) -> String {
         if key.user_id.is_empty() { String::new() } else { format!("\"user_id\": {user},\n") };
     format!(
         "{{\n\"{SHARED_STATE}\": 1,\n\"app_name\": {app},\n{user}\"state\": {}\n}}\n",
-        state_text(state)
+        Json::of_members(state)
     )
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    cli::adk_file::{SessionFile, delta, set_of, state_text},
+    cli::adk_file::{SessionFile, delta, set_of},
     domain::{
         json::{Json, fingerprint, same_value},
         scope::{ScopeKind, TEMP},
@@ -99,7 +99,7 @@ impl Plan {
     /// The session's own state at its creation: one object.
     pub fn initial_state(&self) -> String {
         let own = self.initial.iter().filter(|(key, _)| !is_shared(key));
-        state_text(&own.cloned().collect::<Vec<_>>())
+        Json::of_members(&own.cloned().collect::<Vec<_>>()).into_string()
     }
 
     /// Merged state at the end of the file, as far as it has one.
@@ -112,7 +112,7 @@ impl Plan {
     pub fn correction_id(&self) -> String {
         let mut own = self.state.clone().unwrap_or_default();
         own.retain(|(key, _)| !is_shared(key));
-        let own = fingerprint(&Json::from_stored(state_text(&own)));
+        let own = fingerprint(&Json::of_members(&own));
         let text = json!([self.last_id, format!("{own:032x}")]).to_string();
         format!("import-state-{:032x}", xxh3_128(text.as_bytes()))
     }

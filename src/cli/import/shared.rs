@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::is_shared;
 use crate::{
     cli::{
-        adk_file::{set_of, state_text, to_send},
+        adk_file::{set_of, to_send},
         args::JSON_FORM,
         connect::{Server, retry},
         failure::Failure,
@@ -85,7 +85,7 @@ impl<'a> Shared<'a> {
         let all = set.len();
         set.retain(|(key, _)| self.may_write(key));
         if set.len() < all {
-            delta.set_form = Some(SetForm::SetJson(state_text(&set)));
+            delta.set_form = Some(SetForm::SetJson(Json::of_members(&set).into_string()));
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Shared<'a> {
 
     async fn update(&self, set: &[(String, Json)], remove: Vec<String>) -> Result<(), Failure> {
         for part in parts(set) {
-            let set_form = Some(SetForm::SetJson(state_text(part)));
+            let set_form = Some(SetForm::SetJson(Json::of_members(part).into_string()));
             self.send(v1::StateDelta { set_form, ..Default::default() }).await?;
         }
         if remove.is_empty() {

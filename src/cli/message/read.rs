@@ -4,10 +4,7 @@ use prost::Name;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
 
 use super::descriptor_of;
-use crate::{
-    cli::lookup::items,
-    domain::json::{Json, JsonType, object_text},
-};
+use crate::domain::json::{Json, JsonType};
 
 /// Reads one JSON object. An error names the member that is wrong.
 pub fn from_json<M: Name + Default>(json: &Json) -> Result<M, String> {
@@ -47,11 +44,9 @@ fn as_protobuf(descriptor: &MessageDescriptor, json: &Json) -> Result<Json, Stri
             {
                 let named = |error| format!("{name}: {error}");
                 if field.is_list() {
-                    let items = items(&value);
+                    let items = value.items();
                     let items = items.iter().map(|item| as_protobuf(&inner, item).map_err(named));
-                    let items = items.collect::<Result<Vec<_>, _>>()?;
-                    let items: Vec<_> = items.iter().map(Json::as_str).collect();
-                    Json::from_stored(format!("[{}]", items.join(",")))
+                    Json::of_items(&items.collect::<Result<Vec<_>, _>>()?)
                 } else {
                     as_protobuf(&inner, &value).map_err(named)?
                 }
@@ -60,7 +55,7 @@ fn as_protobuf(descriptor: &MessageDescriptor, json: &Json) -> Result<Json, Stri
         };
         members.push((name, value));
     }
-    Ok(object_text(members.iter().map(|(name, value)| (name.as_str(), value.as_str()))))
+    Ok(Json::of_members(&members))
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ fn flatten(path: &str, json: &Json, now: Timestamp, to: &mut Vec<(String, String
         }
         return;
     }
-    let items = lookup::items(json);
+    let items = json.items();
     if items.iter().any(|item| item.json_type() == JsonType::Object) {
         for (at, item) in items.iter().enumerate() {
             flatten(&joined(&at.to_string()), item, now, to);

@@ -3,10 +3,7 @@
 //! Libraries read numbers into doubles before they write them. Here a value's token is copied, so that 64 bits and
 //! trailing zeros survive as they do in JSON.
 
-use crate::{
-    cli::lookup::items,
-    domain::json::{Json, JsonType},
-};
+use crate::domain::json::{Json, JsonType};
 
 /// A document without the line `---`.
 pub fn document(json: &Json) -> String {
@@ -32,7 +29,7 @@ fn value(json: &Json, depth: usize, to: &mut String) {
             }
         }
         JsonType::Array => {
-            let items = items(json);
+            let items = json.items();
             if items.is_empty() {
                 to.push_str(" []\n");
                 return;

@@ -1,7 +1,7 @@
 //! Reads the body of an event, in ADK's form or that of other chat models.
 
 use crate::{
-    cli::lookup::{items, member, text},
+    cli::lookup::{member, text},
     domain::json::{Json, JsonType},
 };
 
@@ -33,14 +33,14 @@ pub fn parts(body: &Json) -> Vec<Part> {
     let content = member(body, &["content"]).unwrap_or_else(|| body.clone());
     match content.json_type() {
         JsonType::String => parts.extend(content.decoded().map(|it| Part::Text(it.into_owned()))),
-        JsonType::Array => parts.extend(items(&content).iter().filter_map(part)),
+        JsonType::Array => parts.extend(content.items().iter().filter_map(part)),
         _ => {
             parts.extend(text(&content, &["text"]).map(Part::Text));
-            let listed = member(&content, &["parts"]).map(|parts| items(&parts));
+            let listed = member(&content, &["parts"]).map(|parts| parts.items());
             parts.extend(listed.unwrap_or_default().iter().filter_map(part));
         }
     }
-    let calls = member(body, &["tool_calls"]).map(|calls| items(&calls)).unwrap_or_default();
+    let calls = member(body, &["tool_calls"]).map(|calls| calls.items()).unwrap_or_default();
     parts
         .extend(calls.iter().filter_map(|call| member(call, &["function"])).map(|it| call_of(&it)));
     parts.extend(notes(body).into_iter().map(Part::Note));
@@ -108,8 +108,7 @@ fn part(part: &Json) -> Option<Part> {
 
 fn call_of(call: &Json) -> Part {
     let name = text(call, &["name"]).unwrap_or_default();
-    let args =
-        member(call, &["args", "arguments"]).unwrap_or_else(|| Json::from_stored("{}".to_owned()));
+    let args = member(call, &["args", "arguments"]).unwrap_or_else(|| Json::of_members(&[]));
     // Some models send the arguments as a text of JSON.
     let inner = args.decoded().and_then(|text| Json::parse(text.into_owned()).ok());
     Part::Call { name, args: inner.unwrap_or(args) }

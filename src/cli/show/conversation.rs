@@ -52,8 +52,7 @@ pub fn event(event: &v1::Event, view: &View) -> String {
 /// The delta as it is printed: `set` and `remove`.
 fn delta_of(event: &v1::Event) -> Json {
     let removed = event.state_delta.iter().flat_map(|delta| &delta.remove);
-    let removed: Vec<_> = removed.map(|key| Json::string(key).into_string()).collect();
-    let removed = format!("[{}]", removed.join(","));
+    let removed = Json::of_items(&removed.map(|key| Json::string(key)).collect::<Vec<_>>());
     let set = compact(set_of(event).unwrap_or("{}"));
     object_text([("set", set.as_str()), ("remove", removed.as_str())])
 }

@@ -51,7 +51,7 @@ pub fn changes(delta: &Json, view: &View) -> String {
         let value = view.cut(&escape(value.as_str()), key.width() + 9);
         text.push_str(&format!("    {} {key} = {value}\n", paint(CHANGED, "~")));
     }
-    for key in member(delta, &["remove"]).iter().flat_map(crate::cli::lookup::items) {
+    for key in member(delta, &["remove"]).iter().flat_map(Json::items) {
         let key = key.decoded().unwrap_or_default();
         text.push_str(&format!("    {} {}\n", paint(REMOVED, "-"), escape(&key)));
     }
@@ -61,8 +61,7 @@ pub fn changes(delta: &Json, view: &View) -> String {
 /// A delta in a few words, for a cell of a table.
 pub fn gist(delta: &Json) -> String {
     let set = member(delta, &["set"]).map(|set| set.members()).unwrap_or_default();
-    let removed =
-        member(delta, &["remove"]).iter().flat_map(crate::cli::lookup::items).collect::<Vec<_>>();
+    let removed = member(delta, &["remove"]).map(|keys| keys.items()).unwrap_or_default();
     let set = set.into_iter().map(|(key, value)| format!("{key}={value}"));
     let removed = removed.iter().map(|key| format!("-{}", key.decoded().unwrap_or_default()));
     set.chain(removed).collect::<Vec<_>>().join(" ")

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{
     Json,
-    read::{Head, Reader, is_integer},
+    read::{Reader, is_integer},
     value::{Map, WHITE_SPACE},
 };
 
@@ -43,28 +43,17 @@ pub fn list_append(current: Option<&Json>, values: &Json, max_length: usize) -> 
         // Whole contents, because copying them is much faster than splitting them into items.
         lists.map(content).filter(|content| !content.is_empty()).collect()
     } else {
-        let mut items: Vec<&str> = lists.flat_map(items).collect();
+        let mut items: Vec<&str> = lists.flat_map(Json::item_texts).collect();
         items.drain(..items.len().saturating_sub(max_length));
         items
     };
-    Json::from_stored(format!("[{}]", parts.join(",")))
+    Json::of_items(&parts)
 }
 
 /// The text between an array's brackets.
 fn content(list: &Json) -> &str {
     let inner = list.as_str().strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
     inner.unwrap_or_default().trim_matches(WHITE_SPACE)
-}
-
-fn items(list: &Json) -> Vec<&str> {
-    let mut reader = Reader::new(list.as_str());
-    let mut items = Vec::new();
-    if let Head::Array = reader.head() {
-        while reader.has_item() {
-            items.push(reader.skip_value());
-        }
-    }
-    items
 }
 
 /// Merges the object `patch` into an object; a missing value counts as `{}`.

@@ -1,7 +1,9 @@
 //! The type of JSON values, and how strings and objects are written.
 
-use std::borrow::Cow;
-use std::fmt;
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+};
 
 use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
@@ -135,6 +137,38 @@ impl Json {
         }
         let owned = |(key, value): (Cow<'_, str>, &str)| (key.into_owned(), Json(value.to_owned()));
         members.into_iter().map(owned).collect()
+    }
+
+    /// An object of these members, whose keys differ.
+    pub fn of_members(members: &[(String, Json)]) -> Json {
+        object_text(members.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+    }
+
+    /// An array's items, byte for byte. Empty for any other value.
+    pub fn items(&self) -> Vec<Json> {
+        self.item_texts().into_iter().map(|item| Json(item.to_owned())).collect()
+    }
+
+    pub(super) fn item_texts(&self) -> Vec<&str> {
+        let mut reader = Reader::new(&self.0);
+        let mut items = Vec::new();
+        if let Head::Array = reader.head() {
+            while reader.has_item() {
+                items.push(reader.skip_value());
+            }
+        }
+        items
+    }
+
+    /// An array of these JSON texts.
+    pub fn of_items(items: &[impl Borrow<str>]) -> Json {
+        Json(format!("[{}]", items.join(",")))
+    }
+}
+
+impl Borrow<str> for Json {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -121,11 +121,11 @@ proptest! {
         let values = write_styled(&Value::from(new), seed ^ 7);
         let result = list_append(Some(&current), &values, max_length);
         let result = Json::parse(result.into_string()).unwrap();
-        let mut expected = [items(&current), items(&values)].concat();
+        let mut expected = [current.items(), values.items()].concat();
         if max_length > 0 {
             expected.drain(..expected.len().saturating_sub(max_length));
         }
-        prop_assert_eq!(items(&result), expected);
+        prop_assert_eq!(result.items(), expected);
         let both = [tree(&current), tree(&values)];
         let both: Vec<Value> = both.iter().flat_map(|list| list.as_array().unwrap().clone()).collect();
         let kept = if max_length == 0 { both.len() } else { max_length.min(both.len()) };
