@@ -4,7 +4,6 @@ mod output;
 mod policy;
 
 use std::{
-    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -23,7 +22,7 @@ use crate::{
         },
     },
 };
-use output::{print, told};
+use output::print;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -108,7 +107,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
             // It leaves the terminal before anything else is printed.
             drop(bar);
             let summary = summary.map_err(|error| error.to_string())?;
-            told(printed.and_then(|()| print(&summary)))?;
+            printed.and_then(|()| print(&summary))?;
             Ok(if summary.findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Compact(CompactArgs { file }) => {
@@ -119,7 +118,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
                 ),
                 error => error.to_string(),
             })?;
-            told(print(&serde_json::json!({ "bytes_before": before, "bytes_after": after })))?;
+            print(&serde_json::json!({ "bytes_before": before, "bytes_after": after }))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Migrate(MigrateArgs { store: StoreArgs { url }, dry_run, postgres }) => {
@@ -131,7 +130,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
                 tell(&format!("note: there is no file '{path}', and `sessiond serve` makes it"));
             }
             let steps = store::migrate(url, new_store_id(), postgres.settings(), *dry_run).await?;
-            told(print(&serde_json::json!({ "dry_run": dry_run, "steps": steps })))?;
+            print(&serde_json::json!({ "dry_run": dry_run, "steps": steps }))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -139,7 +138,7 @@ pub async fn run(command: &Command) -> Result<ExitCode, String> {
 
 /// Prints findings, and shows on a terminal how far the work is.
 struct Shown {
-    printed: io::Result<()>,
+    printed: Result<(), String>,
     bar: Option<(Part, Bar)>,
 }
 

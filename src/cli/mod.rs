@@ -36,7 +36,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use connect::Group;
-pub(crate) use failure::tell;
+pub(crate) use failure::{Failure, tell};
+pub(crate) use output::print;
 pub use suggest::suggest;
 
 #[derive(Debug, Subcommand)]

@@ -1,13 +1,13 @@
 //! `sessiond token`: makes bearer tokens, and the entries by which a server knows them.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use clap::Subcommand;
 use prost_types::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::{bearer, failure::Failure, time};
+use super::{bearer, failure::Failure, output, time};
 use crate::domain::{
     bearer::{NAME_RULE, TokenHash, is_name},
     json::Json,
@@ -60,8 +60,7 @@ pub fn run(action: Action) -> Result<(), Failure> {
             entry(&name, user.as_deref(), expires, &content)?
         }
     };
-    let mut out = io::stdout().lock();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+    output::print_raw(&text)
 }
 
 fn new() -> Result<String, Failure> {

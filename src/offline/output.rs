@@ -1,22 +1,13 @@
 //! Answers on standard output.
 
-use std::io::{self, Write as _};
-
 use serde::Serialize;
 
-/// Prints a JSON object as a line.
-pub fn print(line: &impl Serialize) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, line)?;
-    out.write_all(b"\n")
-}
+use crate::cli::{self, Failure};
 
-/// The outcome of printing. A reader that has gone is no failure.
-pub fn told(printed: io::Result<()>) -> Result<(), String> {
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("The output cannot be written: {error}."))
-        }
-        _ => Ok(()),
+/// Prints a JSON object as a line. A reader that has gone is no failure.
+pub fn print(line: &impl Serialize) -> Result<(), String> {
+    match cli::print(line) {
+        Ok(()) | Err(Failure::OutputClosed) => Ok(()),
+        Err(failure) => Err(failure.text()),
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode, sync::Arc
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::json;
 
-use super::output::{print, told};
+use super::output::print;
 use crate::{
     access::{Identity, Policy, Principal, SUBJECT, parse},
     domain::{
@@ -93,7 +93,7 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, String> {
         .map_err(|error| format!("The policy '{file}' cannot be read ({error}). Pass its path."))?;
     let policy = parse(&text).map_err(|fault| format!("'{file}': {fault}"))?;
     let (Some(name), Some(app)) = (&args.principal, &args.app) else {
-        told(print(&json!({ "rules": policy.rules.len() })))?;
+        print(&json!({ "rules": policy.rules.len() }))?;
         return Ok(ExitCode::SUCCESS);
     };
     let principal = principal(name, args);
@@ -104,7 +104,7 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, String> {
         }
         let rule = giving(&policy, &principal, right, app, args.user.as_ref());
         all &= rule.is_some();
-        told(print(&json!({ "right": right.as_str(), "allowed": rule.is_some(), "rule": rule })))?;
+        print(&json!({ "right": right.as_str(), "allowed": rule.is_some(), "rule": rule }))?;
     }
     Ok(if all || args.right.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

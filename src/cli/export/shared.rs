@@ -1,9 +1,6 @@
 //! `sessiond export --state-only`: the state of an application or a user, which belongs to no session.
 
-use std::{
-    io::{self, Write as _},
-    path::Path,
-};
+use std::{io::Write as _, path::Path};
 
 use super::{
     files::{create, finish, new_file},
@@ -15,7 +12,7 @@ use crate::{
         args::{JSON_FORM, MAX_PAGE},
         connect::{Server, all_pages, retry, shared_scope},
         failure::Failure,
-        output::{Format, Lines, table::Column},
+        output::{Format, Lines, print_raw, table::Column},
     },
     domain::json::Json,
     proto::v1::{self, get_state_response::StateForm},
@@ -42,7 +39,7 @@ pub async fn export(
             };
             return Err(Failure::Failed(format!("{owner} has no state of its own")));
         }
-        return Ok(io::stdout().write_all(text(&key, &state).as_bytes())?);
+        return print_raw(&text(&key, &state));
     };
     let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {
