@@ -7,9 +7,10 @@ use indexmap::IndexSet;
 use super::{
     error::Error,
     json::{Json, JsonType},
+    scope::{ScopeKind, TEMP},
 };
 
-const PREFIXES: [&str; 3] = ["app:", "user:", "temp:"];
+const PREFIXES: [&str; 3] = [ScopeKind::Application.prefix(), ScopeKind::User.prefix(), TEMP];
 /// Names with this prefix belong to the artifact services of agent frameworks, not to state.
 const ARTIFACT: &str = "artifact.";
 

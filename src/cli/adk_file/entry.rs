@@ -3,7 +3,10 @@
 use super::{edit::Object, format::Note};
 use crate::{
     cli::time,
-    domain::json::{Json, object_text},
+    domain::{
+        json::{Json, object_text},
+        scope::TEMP,
+    },
     proto::v1::{
         self, event::BodyForm, set_if_absent::ValueForm, state_delta::SetForm,
         state_operation::Operation,
@@ -29,7 +32,7 @@ pub fn from_adk(text: &str) -> Result<Option<v1::Event>, String> {
         return Err(fault);
     }
     let mut set = set?;
-    set.retain(|(key, _)| !key.starts_with("temp:"));
+    set.retain(|(key, _)| !key.starts_with(TEMP));
     let removed = set.extract_if(.., |(_, value)| is_removal(value));
     let remove = removed.map(|(key, _)| key).collect();
     event.state_delta = delta(&set, remove);

@@ -7,7 +7,11 @@ use super::{
     entry,
     format::{Extra, FORMAT, Metadata},
 };
-use crate::{cli::message::compact, domain::json::Json, proto::v1};
+use crate::{
+    cli::message::compact,
+    domain::{json::Json, scope::TEMP},
+    proto::v1,
+};
 
 #[derive(Debug, Default)]
 pub struct SessionFile {
@@ -61,7 +65,7 @@ impl SessionFile {
         let state = object.value(&["state", "context"]).map(|member| member.members());
         let mut state = state.transpose()?;
         if let Some(state) = &mut state {
-            state.retain(|(key, _)| !key.starts_with("temp:"));
+            state.retain(|(key, _)| !key.starts_with(TEMP));
         }
         let entries = object.value(&["events"]).map_or("[]", |member| member.value);
         let entries: Vec<&RawValue> =

@@ -13,7 +13,7 @@ use crate::{
         connect::{ConnectArgs, Server, get_request, retry, shared_scope},
         failure::Failure,
     },
-    domain::{json::object_text, limits::BATCH_EVENTS},
+    domain::{json::object_text, limits::BATCH_EVENTS, scope::ScopeKind},
     proto::v1::{self, create_session_request::StateForm, event::BodyForm, state_delta::SetForm},
 };
 
@@ -201,7 +201,7 @@ fn event(body_bytes: usize) -> v1::Event {
 
 /// `count` keys of each scope.
 fn scoped_keys(count: usize) -> Vec<String> {
-    let keys = |number| ["app:", "user:", ""].map(|prefix| format!("{prefix}key-{number}"));
+    let keys = |number| ScopeKind::ALL.map(|scope| format!("{}key-{number}", scope.prefix()));
     (0..count).flat_map(keys).collect()
 }
 

@@ -14,7 +14,7 @@ use crate::{
         failure::Failure,
         output::{Format, Lines, print_raw, table::Column},
     },
-    domain::json::Json,
+    domain::{json::Json, scope::ScopeKind},
     proto::v1::{self, get_state_response::StateForm},
 };
 
@@ -92,9 +92,9 @@ async fn state_of(server: &Server, key: &v1::SessionKey) -> Result<Vec<(String, 
     };
     let answer = retry(async || server.state().get_state(request.clone()).await).await?;
     let Some(StateForm::StateJson(text)) = answer.state_form else { return Ok(Vec::new()) };
-    let prefix = if key.user_id.is_empty() { "app:" } else { "user:" };
+    let scope = if key.user_id.is_empty() { ScopeKind::Application } else { ScopeKind::User };
     let mut state = Json::from_stored(text).members();
-    state.retain(|(key, _)| key.starts_with(prefix));
+    state.retain(|(key, _)| key.starts_with(scope.prefix()));
     Ok(state)
 }
 

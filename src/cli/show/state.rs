@@ -10,31 +10,28 @@ use crate::{
         lookup::member,
         terminal::{ADDED, BOLD, CHANGED, DIM, REMOVED, escape, paint, truncate},
     },
-    domain::json::{Json, JsonType, same_value},
+    domain::{
+        json::{Json, JsonType, same_value},
+        scope::StateKey,
+    },
 };
 
 /// Columns that the names of keys may take, so that values stay visible.
 const KEY_COLUMNS: usize = 32;
 
-/// Every key with its value, those of the application and the user first.
+/// Every key with its value, in the order of their scopes.
 pub fn state(json: &Json, view: &View) -> String {
-    let members: BTreeMap<_, _> = json.members().into_iter().collect();
+    let members = json.members().into_iter();
+    let members: BTreeMap<_, _> =
+        members.map(|(key, value)| (StateKey::from_stored(key), value)).collect();
     if members.is_empty() {
         return format!("{}\n", paint(DIM, "  (no keys)"));
     }
-    let scope = |key: &str| match key {
-        key if key.starts_with("app:") => 0,
-        key if key.starts_with("user:") => 1,
-        key if key.starts_with("temp:") => 3,
-        _ => 2,
-    };
-    let mut members: Vec<_> = members.into_iter().collect();
-    members.sort_by_key(|(key, _)| scope(key));
-    let widest = members.iter().map(|(key, _)| escape(key).width()).max().unwrap_or_default();
+    let widest = members.keys().map(|key| escape(key.as_str()).width()).max().unwrap_or_default();
     let column = widest.min(KEY_COLUMNS);
     let mut text = String::new();
     for (key, value) in &members {
-        let key = escape(key);
+        let key = escape(key.as_str());
         let pad = " ".repeat(column.saturating_sub(key.width()));
         let value = view.cut(&escape(value.as_str()), column.max(key.width()) + 4);
         text.push_str(&format!("  {}{pad}  {value}\n", paint(BOLD, &key)));
@@ -141,11 +138,15 @@ mod tests {
 
     #[test]
     fn state_lists_the_widest_scope_first_and_is_cut_to_the_width() {
-        let long = format!(r#"{{"topic":"{}","user:n":1.00,"app:theme":"dark"}}"#, "x".repeat(99));
+        let long = format!(
+            r#"{{"temp:t":1,"topic":"{}","user:n":1.00,"app:theme":"dark"}}"#,
+            "x".repeat(99)
+        );
         let text = plain(&state(&json(&long), &VIEW));
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[..2], ["  app:theme  \"dark\"", "  user:n     1.00"]);
         assert_eq!(lines[2].chars().count(), 40, "{text}");
+        assert_eq!(lines[3], "  temp:t     1");
         assert!(
             plain(&state(&json(&long), &View { full: true, ..VIEW })).contains(&"x".repeat(99))
         );
