@@ -11,16 +11,12 @@ use std::{
         LazyLock, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::{pooled_server, query, query_blocking, shared_server};
-
-/// Long enough for the slowest machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{PATIENCE, pooled_server, query, query_blocking, shared_server};
 
 /// Attempts to drop a database. In each the server waits five seconds for the sessions that it ends, and one of them may wait for the disk
 /// for longer.

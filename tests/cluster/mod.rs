@@ -8,12 +8,15 @@
 mod database;
 mod server;
 
-use std::{env, thread};
+use std::{env, thread, time::Duration};
 
 use tokio_postgres::{Error, NoTls, SimpleQueryMessage};
 
 pub use database::{Database, database_of, pooled_database_of, sessions_ended};
 pub use server::{Cluster, Stop};
+
+/// Longer than anything here takes on a slow machine, the restart of a server included. It decides nothing but when to give up.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The URL of the shared server, as a superuser. `None`: a test that needs it is skipped, which CI forbids.
 pub fn shared_server() -> Option<String> {

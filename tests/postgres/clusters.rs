@@ -9,7 +9,6 @@ use std::{
     process::{Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
 };
 
 use futures_util::future::join_all;
@@ -18,11 +17,9 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls, types::Type};
 
 use crate::cluster::{
-    Cluster, Database, Stop, database_of, pooled_database_of, pooled_server, query, shared_server,
+    Cluster, Database, PATIENCE, Stop, database_of, pooled_database_of, pooled_server, query,
+    shared_server,
 };
-
-/// Long enough for the slowest machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn one(url: &str, sql: &str) -> String {
     query(url, sql).await.unwrap().concat()

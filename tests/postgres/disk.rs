@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     io::{self, Write},
     sync::Arc,
-    time::Duration,
 };
 
 use sessiond::{
@@ -17,13 +16,11 @@ use sessiond::{
 use tokio::time::timeout;
 
 use crate::{
-    cluster::{Database, shared_server},
+    becomes,
+    cluster::{Database, PATIENCE, shared_server},
     proxy::{Execution, Fault, Proxy},
     requests::*,
 };
-
-/// Longer than anything here takes on a slow machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server says that cannot extend a file.
 const NO_SPACE: Fault = Fault::Fail("53100");
@@ -63,12 +60,6 @@ impl Fixture {
         let view = self.store.read_state(read_state(PATH)).await.unwrap();
         view.state.to_json().into_string()
     }
-
-    async fn becomes(&self, wanted: Condition) {
-        let mut condition = self.store.condition();
-        let waiting = condition.wait_for(|condition| *condition == wanted);
-        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not {wanted:?}")).unwrap();
-    }
 }
 
 fn context() -> RequestContext {
@@ -101,11 +92,11 @@ async fn a_write_without_space_is_refused_and_not_applied() {
         let state = fixture.state().await;
         fixture.proxy.plan(move |it| (fails(it) || is_attempt(it)).then_some(NO_SPACE));
         assert_eq!(fixture.append("full").await, Err(Error::DiskFull));
-        fixture.becomes(Condition::DiskFull).await;
+        becomes(&fixture.store, Condition::DiskFull).await;
         assert_eq!(fixture.state().await, state);
         fixture.proxy.plan(|_| None);
         // Without any further write.
-        fixture.becomes(Condition::Ready).await;
+        becomes(&fixture.store, Condition::Ready).await;
         assert_eq!(fixture.state().await, state);
     }
     fixture.append("full").await.unwrap();
@@ -118,7 +109,7 @@ async fn deletions_go_on_and_other_writes_do_not_reach_the_database() {
     let fails = |it: &Execution| is_of_events(it) || is_attempt(it);
     fixture.proxy.plan(move |it| fails(it).then_some(NO_SPACE));
     assert_eq!(fixture.append("full").await, Err(Error::DiskFull));
-    fixture.becomes(Condition::DiskFull).await;
+    becomes(&fixture.store, Condition::DiskFull).await;
     let attempted = fixture.proxy.faults();
     fixture.proxy.plan(move |it| is_attempt(it).then_some(NO_SPACE));
     for id in 0..20 {
@@ -169,7 +160,7 @@ async fn the_log_tells_it_once() {
     // Some attempts to find space say nothing either.
     drop(timeout(PATIENCE, attempts.acquire_many(2)).await.unwrap().unwrap());
     fixture.proxy.plan(|_| None);
-    fixture.becomes(Condition::Ready).await;
+    becomes(&fixture.store, Condition::Ready).await;
     fixture.append("last").await.unwrap();
     let text = String::from_utf8(LOG.take()).unwrap();
     let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();

@@ -19,3 +19,16 @@ mod requests;
 mod silent;
 mod tls;
 mod trouble;
+
+use std::sync::Arc;
+
+use sessiond::store::{Condition, Store};
+use tokio::time::timeout;
+
+use cluster::PATIENCE;
+
+async fn becomes(store: &Arc<dyn Store>, wanted: Condition) {
+    let mut condition = store.condition();
+    let waiting = condition.wait_for(|condition| *condition == wanted);
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not {wanted:?}")).unwrap();
+}

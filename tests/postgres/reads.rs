@@ -25,12 +25,9 @@ use tokio::{
 use tokio_postgres::{Client, NoTls};
 
 use crate::{
-    cluster::{Database, query, shared_server},
+    cluster::{Database, PATIENCE, query, shared_server},
     requests::*,
 };
-
-/// Long enough for the slowest machine: what waits for it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store that reads on one connection, with session `a/u/s`.
 async fn store() -> Option<(Database, Arc<dyn Store>)> {

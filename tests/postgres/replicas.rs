@@ -15,12 +15,9 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_postgres::AsyncMessage;
 
 use crate::{
-    cluster::{Database, pooled_database_of, pooled_server, query, shared_server},
+    cluster::{Database, PATIENCE, pooled_database_of, pooled_server, query, shared_server},
     requests::*,
 };
-
-/// Long enough for the slowest machine: what waits for it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// So long that nothing is found by a look at versions.
 const NEVER: Duration = Duration::from_secs(86_400);

@@ -14,13 +14,11 @@ use sessiond::{
 use tokio::{task::yield_now, time::timeout};
 
 use crate::{
-    cluster::{Database, shared_server},
+    becomes,
+    cluster::{Database, PATIENCE, shared_server},
     proxy::{Execution, Proxy},
     requests::*,
 };
-
-/// Longer than anything here takes on a slow machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -80,12 +78,6 @@ impl Replicas {
         self.database.wait_for_sessions(1, "COMMIT").await;
     }
 
-    async fn becomes(&self, wanted: Condition) {
-        let mut condition = self.watching.condition();
-        let waiting = condition.wait_for(|condition| *condition == wanted);
-        timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not {wanted:?}")).unwrap();
-    }
-
     async fn close(self) {
         self.watching.close().await;
         self.writing.close().await;
@@ -115,9 +107,9 @@ async fn a_silent_database_is_unreachable_until_it_answers_again() {
     replicas.is_seen(&mut watch, "1").await;
     replicas.is_idle().await;
     replicas.proxy.set_silent(true);
-    replicas.becomes(Condition::Unreachable).await;
+    becomes(&replicas.watching, Condition::Unreachable).await;
     replicas.proxy.set_silent(false);
-    replicas.becomes(Condition::Ready).await;
+    becomes(&replicas.watching, Condition::Ready).await;
     replicas.is_seen(&mut watch, "2").await;
     replicas.close().await;
 }

@@ -22,12 +22,10 @@ use tokio::{
 };
 
 use crate::{
-    cluster::{Cluster, Stop},
+    becomes,
+    cluster::{Cluster, PATIENCE, Stop},
     requests::*,
 };
-
-/// Longer than anything here takes on a slow machine. It decides nothing but when to give up.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 const WRITERS: usize = 6;
 
@@ -117,12 +115,6 @@ impl Load {
         }
         assert_eq!(sequences, total);
     }
-}
-
-async fn becomes(store: &Arc<dyn Store>, wanted: Condition) {
-    let mut condition = store.condition();
-    let waiting = condition.wait_for(|condition| *condition == wanted);
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not {wanted:?}")).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
