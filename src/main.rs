@@ -12,9 +12,9 @@ use mimalloc::MiMalloc;
 use sessiond::{
     cli,
     config::{Config, LogFormat},
-    offline,
+    logging, offline,
     server::{self, Running},
-    store, telemetry,
+    store,
 };
 use tokio::{
     runtime::Runtime,
@@ -100,7 +100,7 @@ fn complete(shell: Shell) -> ExitCode {
 }
 
 async fn serve(config: &Config) -> Result<ExitCode, String> {
-    telemetry::init(config)?;
+    logging::init(config)?;
     let listen = |kind| signal(kind).map_err(|error| format!("failed to handle signals: {error}"));
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;

@@ -21,9 +21,9 @@ use tokio::{
 
 use super::{connections::ACCEPT_PAUSE, health::Phase, listener::Listener};
 use crate::{
+    logging,
     metrics::{Metrics, TEXT_FORMAT},
     store::Condition,
-    telemetry,
 };
 
 /// Connections at once: probes and a collector of metrics need a few.
@@ -57,7 +57,7 @@ async fn set_log(Extension(may): Extension<MayChange>, filter: String) -> (Statu
         let text = "Show a client certificate of --tls-client-ca, or use a loopback address or a Unix socket.\n";
         return (StatusCode::FORBIDDEN, text.to_owned());
     }
-    match telemetry::set_filter(filter.trim()) {
+    match logging::set_filter(filter.trim()) {
         Ok(()) => {
             tracing::info!(filter = filter.trim(), "replaced the filter of the log");
             (StatusCode::OK, "ok\n".to_owned())
