@@ -1,16 +1,15 @@
-//! The connection to the server, the generated clients over it, and calls that outlast its restart.
+//! The connection to the server, and the generated clients over it.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tonic::{
-    Request, Response, Status,
     service::interceptor::InterceptedService,
     transport::{Channel, Uri},
 };
 
 use super::{
-    args::{CONNECTION, JSON_FORM, MAX_PAGE},
+    args::CONNECTION,
     bearer::{Bearer, TokenArgs},
     failure::{Failure, root_cause},
     output::Format,
@@ -18,7 +17,7 @@ use super::{
     tls::TlsArgs,
 };
 use crate::proto::v1::{
-    self, admin_service_client::AdminServiceClient, event_service_client::EventServiceClient,
+    admin_service_client::AdminServiceClient, event_service_client::EventServiceClient,
     session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
     watch_service_client::WatchServiceClient,
 };
@@ -31,10 +30,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Interval of the pings that tell a quiet watch from a lost server.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// How often [`retry`] sends a call.
-const ATTEMPTS: u32 = 6;
-/// The wait before the second attempt. It doubles each time, so that all of them outlast a restart of the server.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
@@ -164,85 +159,6 @@ impl Server {
     pub fn watch(&self) -> WatchServiceClient<Authorized> {
         WatchServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
-}
-
-/// Calls until it succeeds or fails for good. Every call of an import has an event or request id or changes nothing,
-/// so it may be repeated.
-pub async fn retry<T>(
-    mut call: impl AsyncFnMut() -> Result<Response<T>, Status>,
-) -> Result<T, Failure> {
-    let mut wait = FIRST_WAIT;
-    let mut attempt = 1;
-    loop {
-        match call().await.map_err(Failure::from) {
-            Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => {
-                tokio::time::sleep(wait.max(failure.retry_delay().unwrap_or_default())).await;
-            }
-            outcome => return outcome.map(Response::into_inner),
-        }
-        wait *= 2;
-        attempt += 1;
-    }
-}
-
-/// A call in the trace of an exported event, which the server then keeps for the event. It is not sampled. An empty id is no trace.
-pub fn in_trace<T>(message: T, trace_id: &str) -> Request<T> {
-    let mut request = Request::new(message);
-    // The span from which the event was appended is not known.
-    let parent = format!("00-{trace_id}-0000000000000001-00").parse();
-    if let (false, Ok(parent)) = (trace_id.is_empty(), parent) {
-        request.metadata_mut().insert("traceparent", parent);
-    }
-    request
-}
-
-/// The items of every page. `fetch` takes a page's token, which is empty for the first one, and returns its items with the next token.
-pub async fn all_pages<T>(
-    mut fetch: impl AsyncFnMut(String) -> Result<(Vec<T>, String), Failure>,
-) -> Result<Vec<T>, Failure> {
-    let (mut items, mut token) = fetch(String::new()).await?;
-    while !token.is_empty() {
-        let (more, next) = fetch(token).await?;
-        items.extend(more);
-        token = next;
-    }
-    Ok(items)
-}
-
-/// The user of a session key, or its application if it names no user.
-pub fn shared_scope(key: &v1::SessionKey) -> v1::Scope {
-    let (app_name, user_id) = (key.app_name.clone(), key.user_id.clone());
-    v1::Scope { app_name, user_id, session_id: String::new() }
-}
-
-/// Asks for a session with its state.
-pub fn get_request(key: &v1::SessionKey) -> v1::GetSessionRequest {
-    v1::GetSessionRequest { key: Some(key.clone()), json_form: JSON_FORM, ..Default::default() }
-}
-
-/// Calls `each` with the events of an answer, then with those that did not fit into it. Returns the session.
-pub async fn for_each_event(
-    server: &Server,
-    answer: v1::GetSessionResponse,
-    selection: Option<v1::EventSelection>,
-    mut each: impl FnMut(v1::Event) -> Result<(), Failure>,
-) -> Result<v1::Session, Failure> {
-    let session = answer.session.unwrap_or_default();
-    answer.events.into_iter().try_for_each(&mut each)?;
-    let mut request = v1::ListEventsRequest {
-        key: session.key.clone(),
-        page_size: MAX_PAGE,
-        page_token: answer.next_page_token,
-        selection,
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
-    while !request.page_token.is_empty() {
-        let page = retry(async || server.events().list_events(request.clone()).await).await?;
-        page.events.into_iter().try_for_each(&mut each)?;
-        request.page_token = page.next_page_token;
-    }
-    Ok(session)
 }
 
 #[cfg(test)]

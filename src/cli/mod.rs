@@ -6,6 +6,7 @@ mod append;
 mod args;
 mod bearer;
 mod bench;
+mod calls;
 mod connect;
 mod delta;
 mod demo;

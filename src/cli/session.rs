@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::{
     args::{AnyKeyArgs, JSON_FORM, KeyArgs, MetadataArgs, PageArgs, SelectionArgs},
-    connect::{Group, Server, for_each_event},
+    calls::for_each_event,
+    connect::{Group, Server},
     delta::{PreconditionArgs, set_object},
     event::EVENTS,
     failure::{Failure, warn_of_dropped},

@@ -10,7 +10,8 @@ use super::load::Call;
 use crate::{
     cli::{
         args::JSON_FORM,
-        connect::{ConnectArgs, Server, get_request, retry, shared_scope},
+        calls::{get_request, retry, shared_scope},
+        connect::{ConnectArgs, Server},
         failure::Failure,
     },
     domain::{json::object_text, limits::BATCH_EVENTS, scope::ScopeKind},

@@ -14,7 +14,8 @@ use super::damage;
 use crate::{
     cli::{
         args::{JSON_FORM, MAX_PAGE},
-        connect::{Server, all_pages},
+        calls::all_pages,
+        connect::Server,
         failure::Failure,
     },
     proto::v1,

@@ -18,7 +18,8 @@ use self::files::{create, finish, list, new_file};
 use super::{
     adk_file::{FileForm, FileWriter, Losses},
     args::ScopeArgs,
-    connect::{ConnectArgs, Server, for_each_event, get_request},
+    calls::{for_each_event, get_request},
+    connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     output::{Lines, table::Column},
     progress::Progress,

@@ -10,7 +10,8 @@ use crate::{
     cli::{
         adk_file::SHARED_STATE,
         args::{JSON_FORM, MAX_PAGE},
-        connect::{Server, all_pages, retry, shared_scope},
+        calls::{all_pages, retry, shared_scope},
+        connect::Server,
         failure::Failure,
         output::{Format, Lines, print_raw, table::Column},
     },

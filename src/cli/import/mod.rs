@@ -17,7 +17,8 @@ use self::{
 use super::{
     adk_file::{Metadata, SessionFile, state_of, to_send},
     args::JSON_FORM,
-    connect::{ConnectArgs, Server, get_request, retry, shared_scope},
+    calls::{get_request, retry, shared_scope},
+    connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     message::AsJson,
     output::{self, table::Column},

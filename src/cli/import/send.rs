@@ -11,7 +11,8 @@ use crate::{
     cli::{
         adk_file::{Losses, adk_entry, body_of, set_of, to_send},
         args::JSON_FORM,
-        connect::{Server, for_each_event, get_request, in_trace, retry},
+        calls::{for_each_event, get_request, in_trace, retry},
+        connect::Server,
         failure::Failure,
         progress::Progress,
     },

@@ -7,7 +7,8 @@ use crate::{
     cli::{
         adk_file::{set_of, to_send},
         args::JSON_FORM,
-        connect::{Server, retry},
+        calls::retry,
+        connect::Server,
         failure::Failure,
     },
     domain::{

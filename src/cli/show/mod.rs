@@ -13,7 +13,8 @@ use clap::Args;
 use super::{
     adk_file::state_of,
     args::{AnyKeyArgs, JSON_FORM},
-    connect::{ConnectArgs, Server, for_each_event, get_request},
+    calls::{for_each_event, get_request},
+    connect::{ConnectArgs, Server},
     failure::{Failure, tell},
     message::{AsJson, compact},
     output::{self, Format},

@@ -9,7 +9,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::cli::connect::*;
+use crate::{cli::connect::*, proto::v1};
 
 /// More than the HTTP/2 library bears by default: it ends the connection, with all its calls, after 1024 answers to calls that it has
 /// forgotten.
