@@ -83,20 +83,35 @@ impl NewEvent {
 
     /// The fingerprint of its content: everything but its id and what the server adds.
     pub fn content_fingerprint(&self) -> Fingerprint {
+        let Self {
+            invocation_id,
+            author,
+            branch,
+            event_time,
+            delta,
+            body,
+            event_id: _,
+            // An event with it is never stored, so that no request is compared with it.
+            partial: _,
+            // No part of the request's content.
+            fingerprint: _,
+            refusal: _,
+            field: _,
+        } = self;
         let mut hash = Xxh3Default::new();
-        let invocation = self.invocation_id.as_ref().map_or("", InvocationId::as_str);
-        for text in [invocation, self.author.as_str(), self.branch.as_str()] {
+        let invocation = invocation_id.as_ref().map_or("", InvocationId::as_str);
+        for text in [invocation, author.as_str(), branch.as_str()] {
             hash.update(&(text.len() as u64).to_le_bytes());
             hash.update(text.as_bytes());
         }
-        hash.update(&[u8::from(self.event_time.is_some())]);
-        if let Some(time) = self.event_time {
+        hash.update(&[u8::from(event_time.is_some())]);
+        if let Some(time) = event_time {
             hash.update(&time.secs().to_le_bytes());
             hash.update(&time.nanos().to_le_bytes());
         }
-        hash.update(&self.delta.fingerprint().to_le_bytes());
-        hash.update(&[u8::from(self.body.is_some())]);
-        if let Some(body) = &self.body {
+        hash.update(&delta.fingerprint().to_le_bytes());
+        hash.update(&[u8::from(body.is_some())]);
+        if let Some(body) = body {
             hash.update(&fingerprint(body).to_le_bytes());
         }
         Fingerprint(hash.digest128())
@@ -139,13 +154,30 @@ impl Event {
     pub fn bytes(&self) -> usize {
         // Tags, lengths, times, numbers and the trace id of an Event message take less.
         const ENVELOPE: usize = 160;
+        let Self {
+            event_id,
+            invocation_id,
+            author,
+            branch,
+            changes,
+            body,
+            // Within the envelope.
+            sequence: _,
+            event_time: _,
+            commit_time: _,
+            rewind_to: _,
+            rewound: _,
+            trace_id: _,
+            // No part of the message.
+            versions: _,
+        } = self;
         ENVELOPE
-            + self.event_id.as_str().len()
-            + self.invocation_id.as_ref().map_or(0, |id| id.as_str().len())
-            + self.author.as_str().len()
-            + self.branch.as_str().len()
-            + self.body.as_ref().map_or(0, Json::len)
-            + self.changes.text_len()
-            + 4 * self.changes.remove.len()
+            + event_id.as_str().len()
+            + invocation_id.as_ref().map_or(0, |id| id.as_str().len())
+            + author.as_str().len()
+            + branch.as_str().len()
+            + body.as_ref().map_or(0, Json::len)
+            + changes.text_len()
+            + 4 * changes.remove.len()
     }
 }

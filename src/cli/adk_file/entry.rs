@@ -183,13 +183,34 @@ pub fn write(event: &v1::Event) -> Result<(String, Note), String> {
 
 /// The fields that an entry may fail to give back, as [`Note::fields`] has them.
 fn fields(event: &v1::Event) -> [(&'static str, String); 7] {
+    let v1::Event {
+        event_id,
+        invocation_id,
+        author,
+        branch,
+        trace_id,
+        event_time,
+        // Read by `body_of`.
+        body_form: _,
+        // The note always has the sequence and the removed keys, and the entry the others.
+        sequence: _,
+        state_delta: _,
+        // Those of the new event are the server's.
+        commit_time: _,
+        rounded: _,
+        // The place in the file tells.
+        rewound: _,
+        // Events with these are not written as entries.
+        partial: _,
+        rewind_to_sequence: _,
+    } = event;
     [
-        ("event_id", event.event_id.clone()),
-        ("invocation_id", event.invocation_id.clone()),
-        ("author", event.author.clone()),
-        ("branch", event.branch.clone()),
-        ("trace_id", event.trace_id.clone()),
-        ("event_time", event.event_time.map(time::format).unwrap_or_default()),
+        ("event_id", event_id.clone()),
+        ("invocation_id", invocation_id.clone()),
+        ("author", author.clone()),
+        ("branch", branch.clone()),
+        ("trace_id", trace_id.clone()),
+        ("event_time", event_time.map(time::format).unwrap_or_default()),
         ("body_json", body_of(event).unwrap_or_default().to_owned()),
     ]
 }

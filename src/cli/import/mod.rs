@@ -1,6 +1,7 @@
 //! `sessiond import`: creates sessions from files of ADK or of `export`.
 
 mod plan;
+mod same;
 mod send;
 mod shared;
 

@@ -32,7 +32,8 @@ fn descriptor_of<M: Name>() -> Option<MessageDescriptor> {
     CONTRACT.get_message_by_name(&M::full_name())
 }
 
-/// Fields that are left out while they are empty or false. All others without presence are printed always.
+/// Fields that are left out while they are empty or false. All others without presence are printed always, so that a new field of the
+/// contract is printed until it is listed here.
 const OPTIONAL: [&str; 12] = [
     "branch",
     "display_name",
