@@ -132,7 +132,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         limits: config.limits.options(),
         metrics,
     };
-    let policies = policies.unwrap_or_default();
+    let policies = policies.unwrap_or_else(Policies::open);
     let engine = Arc::new(Engine::with_policies(store, options, policies));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.

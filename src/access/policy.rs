@@ -76,7 +76,7 @@ fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
 }
 
 /// The policy in force, if the server has one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Policies(Option<watch::Receiver<Arc<Policy>>>);
 
 impl Policies {
