@@ -5,7 +5,7 @@ mod report;
 
 use std::fmt;
 
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::StatusExt;
 
 use super::prelude::*;
@@ -64,11 +64,6 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
     );
     let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
     Some(status(&Error::Invalid(vec![fault]), ""))
-}
-
-/// Code, reason (may be empty) and message, for an item of a stream.
-pub fn outline(status: &Status) -> (Code, String, &str) {
-    (status.code(), reason(status).unwrap_or_default(), status.message())
 }
 
 /// The reason in the details of a status.

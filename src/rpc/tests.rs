@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Status, transport::Channel};
 
-use super::{BareIds, routes, status::outline};
+use super::{BareIds, routes, status::reason};
 use crate::{
     domain::token::StoreId,
     engine::{Engine, EngineOptions},
@@ -123,6 +123,6 @@ fn append(id: &str, set_json: &str) -> AppendEventRequest {
 
 /// Code and reason of a refusal.
 fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
-    let (code, reason, _) = outline(&result.unwrap_err());
-    (code, reason)
+    let status = result.unwrap_err();
+    (status.code(), reason(&status).unwrap_or_default())
 }

@@ -12,7 +12,7 @@ use crate::{
         JsonForm, Scope, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
         watch_response::Kind,
     },
-    rpc::{BareIds, status::outline},
+    rpc::{BareIds, status::reason},
 };
 
 fn scope(session: &str) -> Option<Scope> {
@@ -67,8 +67,7 @@ async fn a_watch_ends_when_the_server_stops_with_the_cursor_to_come_back_with() 
     let (_, cursor) = next(&mut stream).await;
     server.engine.drain();
     let status = stream.next().await.unwrap().unwrap_err();
-    let (code, reason, _) = outline(&status);
-    assert_eq!((code, reason.as_str()), (Code::Unavailable, "DRAINING"));
+    assert_eq!((status.code(), reason(&status).as_deref()), (Code::Unavailable, Some("DRAINING")));
     assert_eq!(status.get_details_error_info().unwrap().metadata["cursor"], cursor);
     assert!(stream.next().await.is_none());
     let late = WatchRequest { scope: scope("s"), ..Default::default() };
