@@ -76,7 +76,7 @@ pub enum Command {
     Token(token::Action),
 }
 
-/// Runs a command. Answers go to standard output as JSON, errors to standard error.
+/// Runs a command. Answers go to standard output, as tables on a terminal and as JSON elsewhere. Errors go to standard error.
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage, 3 no connection to the server.
 pub async fn run(command: Command) -> ExitCode {

@@ -44,7 +44,7 @@ pub struct Sender<'a> {
     pub newest: String,
     pub counts: Counts,
     pub shared: Shared<'a>,
-    /// The file is an export: an event is the session's only if every byte of it is.
+    /// The file is an export, whose events ADK has not rewritten: [`is_same`] allows for nothing that ADK changes.
     exact: bool,
     progress: Progress,
 }
