@@ -177,7 +177,7 @@ impl Shared {
         let Some(place) = self.admission.place(principal) else {
             return Ok((self.admission.refuse(request).await, None));
         };
-        // A call that this lets through uses room of its caller, so nothing else may refuse it before it is decoded.
+        // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
         if let Some(error) = is_append.then(|| services.engine.flood(principal)).flatten() {
             return refused(request, &error).await;
         }

@@ -40,7 +40,7 @@ pub struct Quota {
     bytes: usize,
 }
 
-/// `tells_apart`: callers have identities, so that each leaves room for the others.
+/// `tells_apart`: callers have identities, so that each connection gets the smaller quota.
 pub fn quota<R>(reader: R, tells_apart: bool) -> (QuotaReader<R>, Quota) {
     let left = Left::default();
     let bytes = if tells_apart { QUOTA_BYTES } else { LARGE_QUOTA_BYTES };

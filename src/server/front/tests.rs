@@ -106,7 +106,7 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
     drop(all);
-    assert_eq!(engine.flood(&Principal::Local), None, "a call too many uses no room");
+    assert_eq!(engine.flood(&Principal::Local), None, "a call too many does not count");
     assert!(engine.flood(&Principal::Local).is_some());
 }
 

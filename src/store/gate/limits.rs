@@ -1,4 +1,4 @@
-//! Limits of each caller and of each application, so that the flood of one leaves room for the others.
+//! Limits of each caller and of each application, so that the flood of one does not hold up the others.
 
 mod rate;
 
@@ -257,7 +257,7 @@ mod tests {
         let limits = limits(1_000, 1);
         while wait(&limits, "a", 1) == 0 {}
         assert_eq!(wait(&limits, "a", 100), 100, "a batch of a burst's waits for all of it");
-        assert_eq!(wait(&limits, "a", 900), 0, "a larger one has the room of a second");
+        assert_eq!(wait(&limits, "a", 900), 0, "a larger one may take the limit of a second");
         assert_eq!(wait(&limits, "a", 1), 901);
         assert_eq!(wait(&limits, "a", 1000), 1000);
     }
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!(flood(), append().err(), "the same refusal");
         advance(SECOND * 3 / 10).await;
         for _ in 0..3 {
-            assert_eq!(flood(), None, "there is room");
+            assert_eq!(flood(), None, "it is within the limit");
         }
-        assert!(flood().is_some(), "those before it may take all of the room");
+        assert!(flood().is_some(), "those before it may take all of the limit");
         for _ in 0..3 {
             assert!(append().is_ok());
         }
@@ -320,7 +320,7 @@ mod tests {
         let limits = flooding();
         advance(SECOND).await;
         let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
-        assert_eq!(let_through.count(), 10, "as many as there is room for");
+        assert_eq!(let_through.count(), 10, "as many as the limit allows");
         advance(SECOND).await;
         let let_through = (0..20).take_while(|_| limits.flood(&Principal::Local).is_none());
         assert_eq!(let_through.count(), 20, "they were no events");

@@ -51,7 +51,7 @@ impl Appends {
         Self { what, limit, burst: SECOND * events / limit.get(), used: Mutex::default() }
     }
 
-    /// A batch of more events than a burst passes if a second has room for it. One of more than a second's passes when nothing counts
+    /// A batch of more events than a burst passes if the limit of a second allows it. One of more than a second's passes when nothing counts
     /// against its caller. Both count in full: what follows waits longer.
     pub(super) fn take(&self, key: &str, events: usize) -> Result<(), Error> {
         let now = instant();
@@ -76,11 +76,11 @@ impl Appends {
         Ok(())
     }
 
-    /// The refusal of what costs this, behind what takes until then; `None`: there is room.
+    /// The refusal of what costs this, behind what takes until then; `None`: it is within the limit.
     fn refusal(&self, until: Instant, cost: Duration, now: Instant) -> Option<Error> {
-        let room = if cost > self.burst { SECOND } else { self.burst };
-        let end = until.max(now) + cost.min(room);
-        let wait = end.checked_duration_since(now + room)?;
+        let burst = if cost > self.burst { SECOND } else { self.burst };
+        let end = until.max(now) + cost.min(burst);
+        let wait = end.checked_duration_since(now + burst)?;
         let millis = wait.as_nanos().div_ceil(1_000_000);
         (millis > 0).then(|| Error::RateLimited {
             what: self.what,
@@ -89,7 +89,7 @@ impl Appends {
         })
     }
 
-    /// Refuses an append of a flooding caller, unless there is room for an event, for which no earlier append was let through.
+    /// Refuses an append of a flooding caller, unless the limit allows an event for which no earlier append was let through.
     pub(super) fn flood(&self, key: &str) -> Option<Error> {
         let mut all = lock(&self.used);
         let used = all.get_mut(key).filter(|used| used.is_flooding)?;
