@@ -10,13 +10,13 @@ use super::{
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
-    message::{AsJson, compact},
+    message::AsJson,
     output::{self, Format, table::Column},
     parse,
     show::{View, state_text},
 };
 use crate::{
-    domain::json::Json,
+    domain::json::minified,
     proto::v1::{self, get_state_response::StateForm},
 };
 
@@ -131,7 +131,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             let answer = state().await?.get_state(request).await?;
             match (format, &answer.get_ref().state_form) {
                 (Format::Table, Some(StateForm::StateJson(state))) if !versions => {
-                    let state = Json::from_stored(compact(state));
+                    let state = minified(state);
                     output::print_text(&state_text(&state, &View::live()))
                 }
                 (format, _) => output::print_answer(format, answer),

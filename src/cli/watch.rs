@@ -85,7 +85,7 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
             continue;
         }
         match format {
-            Format::Table => output::print_text(&for_people(message, &View::live())?)?,
+            Format::Table => output::print_text(&for_people(message, &View::live()))?,
             format => output::print_as(format, &AsJson(message))?,
         }
         lines += 1;
@@ -97,21 +97,21 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
 }
 
 /// A message as lines of text.
-fn for_people(message: WatchResponse, view: &View) -> Result<String, Failure> {
+fn for_people(message: WatchResponse, view: &View) -> String {
     let note = |text: String| format!("{}\n", paint(DIM, text));
-    Ok(match message.kind {
+    match message.kind {
         Some(Kind::Snapshot(StateSnapshot { state_form, last_sequence, .. })) => {
-            let Some(StateForm::StateJson(state)) = state_form else { return Ok(String::new()) };
+            let Some(StateForm::StateJson(state)) = state_form else { return String::new() };
             let title = note(format!("state after event {last_sequence}"));
             title + &state_text(&Json::from_stored(state), view)
         }
         Some(Kind::Event(event)) => event_text(&event, view),
-        Some(Kind::StateChange(change)) => shared_change(&change, view)?,
+        Some(Kind::StateChange(change)) => shared_change(&change, view),
         Some(Kind::CaughtUp(_)) => note("caught up, live from here".to_owned()),
         Some(Kind::Heartbeat(beat)) => {
             note(beat.server_time.map(time::clock).unwrap_or_default() + " heartbeat")
         }
         Some(Kind::SessionDeleted(_)) => note("the session was deleted".to_owned()),
         None => String::new(),
-    })
+    }
 }

@@ -143,6 +143,14 @@ pub fn set_of(event: &v1::Event) -> Option<&str> {
     }
 }
 
+/// The keys that a delta sets, if it was asked for as text, and their values.
+pub fn set_members(delta: &v1::StateDelta) -> Members {
+    match &delta.set_form {
+        Some(SetForm::SetJson(text)) => Json::from_stored(text.clone()).members(),
+        _ => Vec::new(),
+    }
+}
+
 /// Writes an event as ADK does, with a note from which it is restored.
 pub fn write(event: &v1::Event) -> Result<(String, Note), String> {
     let delta = event.state_delta.as_ref();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     cli::{
-        adk_file::{body_of, set_of},
+        adk_file::entry::{body_of, set_of},
         lookup::member,
         time,
     },

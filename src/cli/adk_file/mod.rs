@@ -18,7 +18,7 @@ mod format;
 mod read;
 mod write;
 
-pub use entry::{body_of, delta, set_of, to_send};
+pub use entry::{body_of, delta, set_members, to_send};
 pub use form::{Losses, entry as adk_entry};
 pub use format::Metadata;
 pub use read::{SHARED_STATE, SessionFile};

@@ -8,8 +8,10 @@ use super::{
     format::{Extra, FORMAT, Metadata},
 };
 use crate::{
-    cli::message::compact,
-    domain::{json::Json, scope::TEMP},
+    domain::{
+        json::{Json, minified},
+        scope::TEMP,
+    },
     proto::v1,
 };
 
@@ -155,7 +157,7 @@ fn unknown_members(object: &Object<'_>) -> Result<Vec<String>, String> {
 
 /// The id of an event that has none. It depends on the file alone, so that a second import finds the event.
 fn derived_id(position: usize, entry: &str) -> String {
-    let hash = xxhash_rust::xxh3::xxh3_128(compact(entry).as_bytes());
+    let hash = xxhash_rust::xxh3::xxh3_128(minified(entry).as_str().as_bytes());
     format!("import-{position}-{hash:032x}")
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    cli::adk_file::{SessionFile, delta, set_of},
+    cli::adk_file::{SessionFile, delta, set_members},
     domain::{
         json::{Json, fingerprint, same_value},
         scope::{ScopeKind, TEMP},
@@ -70,10 +70,10 @@ impl Plan {
         // The state that the log leads to. `None`: removed.
         let mut end: BTreeMap<String, Option<Json>> = BTreeMap::new();
         for event in &file.events {
-            let set = Json::from_stored(set_of(event).unwrap_or("{}").to_owned());
-            end.extend(set.members().into_iter().map(|(key, value)| (key, Some(value))));
-            let removed = event.state_delta.iter().flat_map(|delta| &delta.remove);
-            end.extend(removed.map(|key| (key.clone(), None)));
+            if let Some(delta) = &event.state_delta {
+                end.extend(set_members(delta).into_iter().map(|(key, value)| (key, Some(value))));
+                end.extend(delta.remove.iter().map(|key| (key.clone(), None)));
+            }
         }
         let state = file.state.as_deref().unwrap_or_default();
         let initial = match &file.exported {

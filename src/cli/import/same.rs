@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 
 use super::plan::is_shared;
 use crate::{
-    cli::adk_file::{Losses, adk_entry, body_of, set_of},
+    cli::adk_file::{Losses, adk_entry, body_of, set_members},
     domain::json::{Json, same_value},
     proto::v1,
 };
@@ -26,7 +26,7 @@ pub fn is_same(existing: &v1::Event, event: &v1::Event, exact: bool) -> bool {
         branch,
         event_time,
         rewind_to_sequence,
-        // Read by `body_of`, `set_of` and `removed`.
+        // Read by `body_of`, `set` and `removed`.
         body_form: _,
         state_delta: _,
         // The caller has found `existing` by its id, and compared the sequence of an export.
@@ -52,8 +52,7 @@ pub fn is_same(existing: &v1::Event, event: &v1::Event, exact: bool) -> bool {
     let removed = |event: &v1::Event| event.state_delta.clone().unwrap_or_default().remove;
     let removed_here = removed(event);
     let set = |event: &v1::Event| {
-        let set = json(set_of(event).unwrap_or("{}")).members();
-        set.into_iter().collect::<BTreeMap<_, _>>()
+        event.state_delta.iter().flat_map(set_members).collect::<BTreeMap<_, _>>()
     };
     let (existing_set, mut event_set) = (set(existing), set(event));
     // ADK has no removals. Its objects have null for them.

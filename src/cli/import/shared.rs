@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::plan::is_shared;
 use crate::{
     cli::{
-        adk_file::{set_of, to_send},
+        adk_file::{set_members, to_send},
         args::JSON_FORM,
         calls::retry,
         connect::Server,
@@ -79,10 +79,9 @@ impl<'a> Shared<'a> {
 
     /// Takes the keys that stay out of the event's delta.
     pub fn strip(&self, event: &mut v1::Event) {
-        let set = Json::from_stored(set_of(event).unwrap_or("{}").to_owned());
         let Some(delta) = &mut event.state_delta else { return };
         delta.remove.retain(|key| self.may_write(key));
-        let mut set = set.members();
+        let mut set = set_members(delta);
         let all = set.len();
         set.retain(|(key, _)| self.may_write(key));
         if set.len() < all {
@@ -96,10 +95,9 @@ impl<'a> Shared<'a> {
             return Vec::new();
         }
         let mut keys = BTreeSet::new();
-        for event in events {
-            let set = Json::from_stored(set_of(event).unwrap_or("{}").to_owned());
-            keys.extend(set.members().into_iter().map(|(key, _)| key));
-            keys.extend(event.state_delta.iter().flat_map(|delta| delta.remove.iter().cloned()));
+        for delta in events.iter().filter_map(|event| event.state_delta.as_ref()) {
+            keys.extend(set_members(delta).into_iter().map(|(key, _)| key));
+            keys.extend(delta.remove.iter().cloned());
         }
         keys.retain(|key| is_shared(key) && !self.owned.contains(key));
         let check = |key| v1::KeyCheck { key, condition: Some(Condition::Exists(false)) };

@@ -21,7 +21,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::time;
-use crate::proto::DESCRIPTOR_SET;
+use crate::{domain::json::minified, proto::DESCRIPTOR_SET};
 
 static CONTRACT: LazyLock<DescriptorPool> = LazyLock::new(|| {
     #[expect(clippy::expect_used, reason = "the build has made these bytes")]
@@ -106,7 +106,8 @@ fn serialize_message<S: Serializer>(
         let value = message.get_field(&field);
         match (field.name().strip_suffix("_json"), &*value) {
             (Some(name), Value::String(text)) => {
-                let raw = RawValue::from_string(compact(text)).map_err(S::Error::custom)?;
+                let raw = RawValue::from_string(minified(text).into_string());
+                let raw = raw.map_err(S::Error::custom)?;
                 map.serialize_entry(name, &raw)?;
             }
             (_, value) => map.serialize_entry(field.name(), &Plain(value))?,
@@ -115,21 +116,8 @@ fn serialize_message<S: Serializer>(
     map.end()
 }
 
-/// The same JSON value without the white space between its tokens. The tokens stay byte for byte.
-pub fn compact(text: &str) -> String {
-    let (mut in_string, mut escaped) = (false, false);
-    let kept = text.chars().filter(|letter| {
-        let kept = in_string || !letter.is_ascii_whitespace();
-        in_string ^= *letter == '"' && !escaped;
-        escaped = in_string && *letter == '\\' && !escaped;
-        kept
-    });
-    kept.collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use prost_types::{ListValue, Struct, value};
 
     use super::*;
@@ -255,21 +243,5 @@ mod tests {
         let form = Some(StateForm::StateJson("{".to_owned()));
         let session = Session { state_form: form, ..Default::default() };
         assert!(serde_json::to_string(&AsJson(session)).is_err());
-    }
-
-    #[test]
-    fn compacting_keeps_strings_and_numbers_as_they_are() {
-        let text = "{ \"a b\\\" : \" : [ 1.0 , 12345678901234567890123 ],\r\n\"\\\\\" : \"\\n \" }";
-        let expected = "{\"a b\\\" : \":[1.0,12345678901234567890123],\"\\\\\":\"\\n \"}";
-        assert_eq!(compact(text), expected);
-    }
-
-    proptest! {
-        #[test]
-        fn compacting_changes_no_value(key in ".*", text in ".*", number in any::<i64>()) {
-            let value = serde_json::json!({ key: [text, number, null, {"x": true}] });
-            let pretty = serde_json::to_string_pretty(&value).unwrap();
-            prop_assert_eq!(compact(&pretty), value.to_string());
-        }
     }
 }

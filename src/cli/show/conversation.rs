@@ -7,12 +7,11 @@ use super::{
 };
 use crate::{
     cli::{
-        adk_file::{body_of, set_of},
+        adk_file::body_of,
         lookup::member,
-        message::compact,
         terminal::{AGENT, DIM, REMOVED, TOOL, USER, escape, escape_lines, paint, wrap},
     },
-    domain::json::{Json, JsonType, object_text},
+    domain::json::{JsonType, minified},
     proto::v1,
 };
 
@@ -21,7 +20,7 @@ const PART_LINES: usize = 12;
 
 /// One event: who and when, what was said, which tools were called, and what it did to the state.
 pub fn event(event: &v1::Event, view: &View) -> String {
-    let body = body_of(event).map(|body| Json::from_stored(compact(body)));
+    let body = body_of(event).map(minified);
     let style = if event.author == "user" { USER } else { AGENT };
     let number = format!("#{}", event.sequence);
     let author = escape(if event.author.is_empty() { "(no author)" } else { &event.author });
@@ -45,16 +44,8 @@ pub fn event(event: &v1::Event, view: &View) -> String {
     for part in body.iter().flat_map(parts) {
         text.push_str(&said(&part, view));
     }
-    text.push_str(&state::changes(&delta_of(event), view));
+    text.extend(event.state_delta.iter().map(|delta| state::changes(delta, view)));
     text
-}
-
-/// The delta as it is printed: `set` and `remove`.
-fn delta_of(event: &v1::Event) -> Json {
-    let removed = event.state_delta.iter().flat_map(|delta| &delta.remove);
-    let removed = Json::of_items(&removed.map(|key| Json::string(key)).collect::<Vec<_>>());
-    let set = compact(set_of(event).unwrap_or("{}"));
-    object_text([("set", set.as_str()), ("remove", removed.as_str())])
 }
 
 fn said(part: &Part, view: &View) -> String {

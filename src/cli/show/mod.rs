@@ -16,18 +16,18 @@ use super::{
     calls::{for_each_event, get_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
-    message::{AsJson, compact},
+    message::AsJson,
     output::{self, Format},
     parse, resume, terminal, time,
 };
 use crate::{
-    domain::json::Json,
+    domain::json::{Json, minified},
     proto::v1::{self, watch_response::Kind},
 };
 
 pub use body::gist as body_gist;
 pub use conversation::event as event_text;
-pub use state::{changes, gist as delta_gist, state as state_text};
+pub use state::{gist as delta_gist, state as state_text};
 pub use view::View;
 
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ async fn conversation(
     }
     for_each_event(server, answer, selection, |event| print_event(event, format, view)).await?;
     if format == Format::Table {
-        let state = Json::from_stored(compact(state_of(&session)));
+        let state = minified(state_of(&session));
         let text = header::heading("State") + &state::state(&state, view);
         output::print_text(&text)?;
     }
@@ -153,7 +153,7 @@ async fn follow(mut watch: resume::Watch, format: Format, view: &View) -> Result
         match (message.kind, format) {
             (Some(Kind::Event(event)), format) => print_event(event, format, view)?,
             (Some(Kind::StateChange(change)), Format::Table) => {
-                output::print_text(&shared_change(&change, view)?)?;
+                output::print_text(&shared_change(&change, view))?;
             }
             (Some(Kind::StateChange(change)), format) => output::print_as(format, &AsJson(change))?,
             (Some(Kind::SessionDeleted(_)), _) => tell("the session was deleted"),
@@ -164,12 +164,11 @@ async fn follow(mut watch: resume::Watch, format: Format, view: &View) -> Result
 }
 
 /// A change of the user's or the application's state that another session made.
-pub fn shared_change(change: &v1::StateChange, view: &View) -> Result<String, Failure> {
-    let delta = AsJson(change.delta.clone().unwrap_or_default());
-    let delta = Json::from_stored(serde_json::to_string(&delta)?);
+pub fn shared_change(change: &v1::StateChange, view: &View) -> String {
     let time = change.commit_time.map(|time| view.time(time)).unwrap_or_default();
     let title = terminal::paint(terminal::DIM, format!("shared state  {time}"));
-    Ok(format!("\n{title}\n{}", changes(&delta, view)))
+    let changes: String = change.delta.iter().map(|delta| state::changes(delta, view)).collect();
+    format!("\n{title}\n{changes}")
 }
 
 /// Prints what happened after event `from` up to `to`.
@@ -195,8 +194,7 @@ async fn difference(
     let session = after.session.clone().unwrap_or_default();
     let steps: RangeInclusive<i64> = from..=session.last_sequence;
     let before = get(Some(from), None).await?.session.unwrap_or_default();
-    let (before, now) = (compact(state_of(&before)), compact(state_of(&session)));
-    let (before, now) = (Json::from_stored(before), Json::from_stored(now));
+    let (before, now) = (minified(state_of(&before)), minified(state_of(&session)));
     if let Some(format @ (Format::Json | Format::Yaml)) = args.connect.output {
         let raw = |json: Json| serde_json::value::RawValue::from_string(json.into_string());
         return output::print_as(

@@ -7,13 +7,15 @@ use unicode_width::UnicodeWidthStr as _;
 use super::view::View;
 use crate::{
     cli::{
+        adk_file::set_members,
         lookup::member,
         terminal::{ADDED, BOLD, CHANGED, DIM, REMOVED, escape, paint, truncate},
     },
     domain::{
-        json::{Json, JsonType, same_value},
+        json::{Json, JsonType, minified, same_value},
         scope::StateKey,
     },
+    proto::v1,
 };
 
 /// Columns that the names of keys may take, so that values stay visible.
@@ -39,23 +41,21 @@ pub fn state(json: &Json, view: &View) -> String {
     text
 }
 
-/// The changes of an event as `key = value` and `- key`. Takes the delta as it is printed.
-pub fn changes(delta: &Json, view: &View) -> String {
-    let set = member(delta, &["set"]).map(|set| set.members()).unwrap_or_default();
+/// The changes of an event as `key = value` and `- key`.
+pub fn changes(delta: &v1::StateDelta, view: &View) -> String {
     let mut text = String::new();
-    for (key, value) in set {
-        let key = escape(&key);
+    for (key, value) in set_members(delta) {
+        let (key, value) = (escape(&key), minified(value.as_str()));
         let value = view.cut(&escape(value.as_str()), key.width() + 9);
         text.push_str(&format!("    {} {key} = {value}\n", paint(CHANGED, "~")));
     }
-    for key in member(delta, &["remove"]).iter().flat_map(Json::items) {
-        let key = key.decoded().unwrap_or_default();
-        text.push_str(&format!("    {} {}\n", paint(REMOVED, "-"), escape(&key)));
+    for key in &delta.remove {
+        text.push_str(&format!("    {} {}\n", paint(REMOVED, "-"), escape(key)));
     }
     text
 }
 
-/// A delta in a few words, for a cell of a table.
+/// A delta, as it is printed, in a few words, for a cell of a table.
 pub fn gist(delta: &Json) -> String {
     let set = member(delta, &["set"]).map(|set| set.members()).unwrap_or_default();
     let removed = member(delta, &["remove"]).map(|keys| keys.items()).unwrap_or_default();
@@ -125,6 +125,7 @@ mod tests {
     use anstream::adapter::strip_str;
 
     use super::*;
+    use crate::proto::v1::state_delta::SetForm;
 
     fn json(text: &str) -> Json {
         Json::object(text.to_owned()).unwrap()
@@ -155,12 +156,15 @@ mod tests {
 
     #[test]
     fn changes_tell_sets_from_removals() {
-        let delta = json(r#"{"set":{"a":1,"user:b":"x"},"remove":["gone\u0007"]}"#);
+        let set_form = Some(SetForm::SetJson(r#"{ "a": [ 1 ], "user:b": "x" }"#.to_owned()));
+        let remove = vec!["gone\u{7}".to_owned()];
+        let delta = v1::StateDelta { set_form, remove, operations: Vec::new() };
         assert_eq!(
             plain(&changes(&delta, &VIEW)),
-            "    ~ a = 1\n    ~ user:b = \"x\"\n    - gone\\u{7}\n"
+            "    ~ a = [1]\n    ~ user:b = \"x\"\n    - gone\\u{7}\n"
         );
-        assert_eq!(gist(&delta), "a=1 user:b=\"x\" -gone\u{7}");
+        let printed = json(r#"{"set":{"a":1,"user:b":"x"},"remove":["gone\u0007"]}"#);
+        assert_eq!(gist(&printed), "a=1 user:b=\"x\" -gone\u{7}");
     }
 
     #[test]

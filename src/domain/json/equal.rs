@@ -23,6 +23,13 @@ pub fn same_tokens(a: &Json, b: &Json) -> bool {
     a == b || token_bytes(a.as_str()).eq(token_bytes(b.as_str()))
 }
 
+/// The value of a text that was a [`Json`], without the white space between its tokens, which stay byte for byte.
+pub fn minified(text: &str) -> Json {
+    // White space is ASCII, so that whole characters are left.
+    let tokens = String::from_utf8(token_bytes(text).collect());
+    Json::from_stored(tokens.unwrap_or_else(|_| text.to_owned()))
+}
+
 fn token_bytes(text: &str) -> impl Iterator<Item = u8> {
     let (mut in_string, mut escaped) = (false, false);
     text.bytes().filter(move |byte| {

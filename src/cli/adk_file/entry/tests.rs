@@ -10,7 +10,7 @@ fn adk(text: &str) -> v1::Event {
 }
 
 fn set(event: &v1::Event) -> Vec<(String, Json)> {
-    Json::from_stored(set_of(event).unwrap().to_owned()).members()
+    set_members(event.state_delta.as_ref().unwrap())
 }
 
 fn owned(pairs: &[(&str, &str)]) -> Vec<(String, Json)> {

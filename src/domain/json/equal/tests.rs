@@ -113,7 +113,22 @@ fn white_space_between_tokens_does_not_count_and_within_strings_does() {
     assert!(!same("[1]", "[1,2]"));
 }
 
+#[test]
+fn a_minified_value_keeps_its_strings_and_numbers() {
+    let text = "{ \"a b\\\" : \" : [ 1.0 , 12345678901234567890123 ],\r\n\"\\\\\" : \"\\n é\" }";
+    let expected = "{\"a b\\\" : \":[1.0,12345678901234567890123],\"\\\\\":\"\\n é\"}";
+    assert_eq!(minified(text).as_str(), expected);
+}
+
 proptest! {
+    #[test]
+    fn minifying_changes_no_value(value in value(), seed: u64) {
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        prop_assert_eq!(minified(&pretty).into_string(), value.to_string());
+        let styled = write_styled(&value, seed);
+        prop_assert!(same_tokens(&minified(styled.as_str()), &styled));
+    }
+
     #[test]
     fn the_way_it_is_written_does_not_count(value in value(), one: u64, other: u64) {
         let (one, other) = (write_styled(&value, one), write_styled(&value, other));
