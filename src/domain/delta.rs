@@ -1,5 +1,7 @@
 //! Deltas: requested changes of state, and what each key becomes and how that is stored.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -107,14 +109,14 @@ impl Delta {
 
     /// Computes what each key becomes, given what it is, and reports every violation.
     ///
-    /// `field` is the path of this delta in the request, and `written` the bytes that operations of its request have written.
+    /// `field` is the path of this delta in the request, and `work` the bytes that operations of its request have read or written.
     ///
     /// A key that ends as it was without having been set (removed where it was absent, a default that was not needed, a sum with zero) is
     /// not in the result. A key that was set is, also to an equal value.
     pub fn resolve<'s>(
         &self,
         field: &FieldPath,
-        written: &mut usize,
+        work: &mut usize,
         current: impl Fn(&StateKey) -> Option<&'s Json>,
     ) -> Result<Vec<KeyResult>, Error> {
         if self.remove.is_empty() && self.operations.is_empty() {
@@ -127,33 +129,35 @@ impl Delta {
         }
         let path = Path::REQUEST.field(field);
         let operations = path.field("operations");
-        // What each key is by now, in the order in which keys are met, and whether that is a change.
-        let mut keys: IndexMap<&StateKey, (Option<Json>, bool)> = IndexMap::new();
+        // What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they
+        // change: a thousand small events may name the same large values.
+        let mut keys: IndexMap<&StateKey, (Option<Cow<'_, Json>>, bool)> = IndexMap::new();
         for (key, value) in &self.set {
-            keys.insert(key, (Some(value.clone()), true));
+            keys.insert(key, (Some(Cow::Borrowed(value)), true));
         }
         for key in &self.remove {
             // Even after a set in this delta, the removal is a change only if the store has the key.
             keys.insert(key, (None, current(key).is_some()));
         }
-        let (mut violations, began) = (Vec::new(), *written);
+        let (mut violations, began) = (Vec::new(), *work);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
             let limits = [
-                (*written - began, OPERATION_BYTES, Reason::ValueTooLarge, "operations"),
-                (*written, BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"),
+                (*work - began, OPERATION_BYTES, Reason::ValueTooLarge, "operations"),
+                (*work, BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"),
             ];
             if let Some((_, limit, reason, what)) = limits.into_iter().find(|it| it.0 > it.1) {
                 let message = format!(
-                    "The {what} write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
+                    "The {what} read or write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
                 );
                 violations.push(Violation::new(operations, reason, message).with("limit", limit));
                 break;
             }
-            let (before, _) = keys.entry(key).or_insert_with(|| (current(key).cloned(), false));
+            let (before, _) =
+                keys.entry(key).or_insert_with(|| (current(key).map(Cow::Borrowed), false));
             if matches!((operation, &before), (Operation::SetIfAbsent(_), Some(_))) {
                 continue;
             }
-            let before = before.as_ref();
+            let before = before.as_deref();
             let (wanted, found) = (operation.wants(), before.map(Json::json_type));
             if let Some(found) = found.filter(|found| *found != wanted) {
                 return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
@@ -162,7 +166,10 @@ impl Delta {
             let fault = |reason, message| {
                 Violation::new(operations.index(at), reason, message).with("key", key)
             };
-            let Some(after) = operation.apply(before) else {
+            let after = operation.apply(before);
+            // The result may be short, and may leave a long value as it was.
+            *work += before.map_or(0, Json::len).max(after.as_ref().map_or(0, Json::len));
+            let Some(after) = after else {
                 let message = format!(
                     "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
                 );
@@ -170,7 +177,6 @@ impl Delta {
                 continue;
             };
             let bytes = after.len();
-            *written += bytes;
             if before.is_some_and(|before| same_tokens(before, &after)) {
                 continue;
             }
@@ -182,10 +188,11 @@ impl Delta {
                 violations.push(fault.with("bytes", bytes).with("limit", VALUE_BYTES));
                 continue;
             }
-            keys.insert(key, (Some(after), true));
+            keys.insert(key, (Some(Cow::Owned(after)), true));
         }
         let changed = keys.into_iter().filter(|(_, (_, changed))| *changed);
-        let results: Vec<_> = changed.map(|(key, (value, _))| (key.clone(), value)).collect();
+        let results: Vec<_> =
+            changed.map(|(key, (value, _))| (key.clone(), value.map(Cow::into_owned))).collect();
         let bytes = results_bytes(&results);
         if violations.is_empty() && bytes > DELTA_BYTES {
             let message = format!(

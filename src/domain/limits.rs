@@ -33,11 +33,11 @@ pub const DELTA_BYTES: usize = 1024 * 1024;
 /// Operations of one delta, and keys of one precondition: each costs the writer a read, and all requests wait for the writer.
 pub const DELTA_OPERATIONS: usize = 1000;
 
-/// Bytes that the operations of one delta may write in total, intermediate values included: an operation copies the value that it
-/// changes, so a thousand of them on one large value would block the writer.
+/// Bytes that the operations of one delta may read or write in total, whichever is more, intermediate values included: an operation
+/// copies the value that it changes, so a thousand of them on one large value would block the writer.
 pub const OPERATION_BYTES: usize = 4 * 1024 * 1024;
 
-/// Likewise, of all events of a batch, those of `temp:` keys on their own: a tenth of a second.
+/// Likewise, of all events of a batch, those of `temp:` keys on their own: a tenth of a second, and three at worst.
 pub const BATCH_OPERATION_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of values that the conditions of one request may compare: more than the three scopes hold, so that only a request that

@@ -189,3 +189,27 @@ fn the_work_of_operations_is_bounded_as_a_whole() {
     assert_eq!(violations[0].reason, Reason::ValueTooLarge);
     assert_eq!(&*violations[0].field, "delta.operations");
 }
+
+#[test]
+fn the_work_of_operations_counts_what_they_read() {
+    let long = "0".repeat(200_000);
+    let spaces = " ".repeat(200_000);
+    // Results that are short, and leave the value as it was: equal but for white space, or out of range.
+    for (value, operation) in [
+        (format!("[{spaces}]"), Operation::ListAppend { values: json("[]"), max_length: 0 }),
+        (format!("[{spaces}]"), Operation::ListAppend { values: json("[]"), max_length: 1 }),
+        (format!("{{{spaces}}}"), Operation::MergePatch(json(r#"{"a":null}"#))),
+        (format!("1.7{long}e308"), Operation::Increment(Amount::Fraction(1e308))),
+    ] {
+        let delta = |count| Delta {
+            operations: vec![(key("long"), operation.clone()); count],
+            ..Delta::default()
+        };
+        let exceeded = |count| {
+            let result = resolve(&delta(count), &[("long", &value)]);
+            let Err(Error::Invalid(violations)) = result else { return false };
+            violations.iter().any(|fault| &*fault.field == "delta.operations")
+        };
+        assert!(!exceeded(20) && exceeded(30), "{operation:?}");
+    }
+}

@@ -59,20 +59,20 @@ fn content(list: &Json) -> &str {
 /// Merges the object `patch` into an object; a missing value counts as `{}`.
 ///
 /// Members that the patch does not name keep their bytes and their order, new ones follow in the patch's order. If the patch, or
-/// the object at a key of the patch, has a key twice, the last value counts. One pass over each text. The result never nests deeper
-/// than the deeper of the two.
+/// the object at a key of the patch, has a key twice, the last value counts. One pass over each text, and each change is written at
+/// most once, however often the object repeats its key. The result never nests deeper than the deeper of the two.
 pub fn merge_patch(current: Option<&Json>, patch: &Json) -> Json {
     let patch = read_patch(&mut Reader::new(patch.as_str()));
     match current {
         Some(current) if patch.is_empty() => current.clone(),
         _ => {
-            let target = current.map_or(EMPTY, Json::as_str);
-            Json::from_stored(patched(&mut Reader::new(target), &patch))
+            let mut target = Reader::new(current.map_or("{}", Json::as_str));
+            let mut text = String::new();
+            Object::read(&mut target, &patch).write(&patch, &mut text);
+            Json::from_stored(text)
         }
     }
 }
-
-const EMPTY: &str = "{}";
 
 /// The effect of a patch at each of its keys.
 type Patch<'t> = Map<Cow<'t, str>, Change<'t>>;
@@ -99,55 +99,93 @@ fn read_patch<'t>(reader: &mut Reader<'t>) -> Patch<'t> {
     patch
 }
 
-/// The text after a patch of the object that is next in `target`. The recursion is as deep as the patch.
-fn patched<'t>(target: &mut Reader<'t>, patch: &Patch<'t>) -> String {
-    target.head();
-    // The keys as JSON text, and the values that are not removed.
-    let mut members: Vec<(Cow<'_, str>, Option<Cow<'_, str>>)> = Vec::new();
-    // The member of each change, so that a key that comes again takes the same place.
-    let mut places: Vec<Option<usize>> = vec![None; patch.len()];
-    while let Some(key) = target.next_key() {
-        let (place, value) = match patch.get_full(&key.decode()) {
-            None => (members.len(), Some(target.skip_value().into())),
-            Some((index, _, change)) => {
-                (*places[index].get_or_insert(members.len()), change.apply(target))
-            }
-        };
-        if place == members.len() {
-            members.push((key.quoted.into(), value));
-        } else {
-            members[place].1 = value;
-        }
-    }
-    for ((key, change), place) in patch.iter().zip(places) {
-        if place.is_none() {
-            let value = change.apply(&mut Reader::new(EMPTY));
-            members.push((Json::string(key).into_string().into(), value));
-        }
-    }
-    let mut text = String::from("{");
-    for (key, value) in &members {
-        let Some(value) = value else { continue };
-        text.extend([if text.len() > 1 { "," } else { "" }, key, ":", value]);
-    }
-    text + "}"
+/// An object, read as far as a patch needs it. Reading costs nothing for what the patch adds: an object whose key comes again was
+/// read in vain, and there may be thousands.
+#[derive(Default)]
+struct Object<'t> {
+    /// The keys as JSON text. A key of the patch has one member, at its first place.
+    members: Vec<(&'t str, Member<'t>)>,
+    /// The member of each change that has one, by the change's index.
+    places: Map<usize, usize>,
 }
 
-impl<'t> Change<'t> {
-    /// Reads the old value, which is next in `target`. Returns the new one; `None`: it is removed.
-    fn apply(&self, target: &mut Reader<'t>) -> Option<Cow<'t, str>> {
-        match self {
-            Change::Merge(patch) if target.peek() == b'{' => {
-                return Some(patched(target, patch).into());
+enum Member<'t> {
+    /// The value is not named by the patch.
+    Kept(&'t str),
+    /// The index of the change, and the object that it is merged into, if there is one.
+    Changed(usize, Option<Box<Object<'t>>>),
+}
+
+impl<'t> Object<'t> {
+    /// Reads the object that is next in `reader`. The recursion is as deep as the patch.
+    fn read(reader: &mut Reader<'t>, patch: &Patch<'_>) -> Self {
+        reader.head();
+        let mut object = Self::default();
+        while let Some(key) = reader.next_key() {
+            let end = object.members.len();
+            let (place, member) = match patch.get_full(&key.decode()) {
+                None => (end, Member::Kept(reader.skip_value())),
+                Some((index, _, change)) => {
+                    let place = *object.places.entry(index).or_insert(end);
+                    (place, Member::Changed(index, change.read_old(reader)))
+                }
+            };
+            if place == end {
+                object.members.push((key.quoted, member));
+            } else {
+                object.members[place].1 = member;
             }
-            _ => target.skip_value(),
-        };
+        }
+        object
+    }
+
+    /// Writes the object after its patch.
+    fn write(&self, patch: &Patch<'_>, text: &mut String) {
+        text.push('{');
+        for (key, member) in &self.members {
+            match member {
+                Member::Kept(value) => write_member(key, value, text),
+                Member::Changed(index, old) => patch[*index].write(key, old.as_deref(), text),
+            }
+        }
+        for (index, (key, change)) in patch.iter().enumerate() {
+            if !self.places.contains_key(&index) {
+                change.write(Json::string(key).as_str(), None, text);
+            }
+        }
+        text.push('}');
+    }
+}
+
+impl Change<'_> {
+    /// Reads the old value, and keeps what a merge needs of it.
+    fn read_old<'t>(&self, reader: &mut Reader<'t>) -> Option<Box<Object<'t>>> {
         match self {
-            Change::Remove => None,
-            Change::Put(text) => Some(Cow::Borrowed(text)),
-            Change::Merge(patch) => Some(patched(&mut Reader::new(EMPTY), patch).into()),
+            Change::Merge(patch) if reader.peek() == b'{' => {
+                return Some(Box::new(Object::read(reader, patch)));
+            }
+            _ => reader.skip_value(),
+        };
+        None
+    }
+
+    /// Writes the new member, if there is one.
+    fn write(&self, key: &str, old: Option<&Object<'_>>, text: &mut String) {
+        match self {
+            Change::Remove => {}
+            Change::Put(value) => write_member(key, value, text),
+            Change::Merge(patch) => {
+                write_member(key, "", text);
+                old.unwrap_or(&Object::default()).write(patch, text);
+            }
         }
     }
+}
+
+fn write_member(key: &str, value: &str, text: &mut String) {
+    // No value ends with this bracket.
+    let comma = if text.ends_with('{') { "" } else { "," };
+    text.extend([comma, key, ":", value]);
 }
 
 #[cfg(test)]

@@ -87,6 +87,24 @@ fn lists_grow_at_the_end() {
     }
 }
 
+#[test]
+fn an_object_is_read_without_work_for_what_its_patch_adds() {
+    let added: String = (0..1000).map(|at| format!(r#","k{at}":null"#)).collect();
+    let patch = format!(r#"{{"a":{{"a":1{added}}}{added}}}"#);
+    let patch = read_patch(&mut Reader::new(&patch));
+    let target = format!("{{{}\"b\":{{}}}}", r#""a":{"a":0},"#.repeat(1000));
+    let object = Object::read(&mut Reader::new(&target), &patch);
+    // Of a key that comes again the last object is left, which has a place for its own member only.
+    let [(_, Member::Changed(0, Some(inner))), (_, Member::Kept("{}"))] = &object.members[..]
+    else {
+        panic!("{} members", object.members.len());
+    };
+    assert_eq!((object.places.len(), inner.places.len(), inner.members.len()), (1, 1, 1));
+    let mut text = String::new();
+    object.write(&patch, &mut text);
+    assert_eq!(text, r#"{"a":{"a":1},"b":{}}"#);
+}
+
 proptest! {
     #[test]
     fn whole_sums_are_those_of_64_bits(a: i64, b: i64) {
