@@ -1,6 +1,6 @@
 //! Templates: text with references to state, `{key}`, as agent frameworks write their instructions.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use indexmap::IndexSet;
 
@@ -23,7 +23,8 @@ const ARTIFACT: &str = "artifact.";
 ///
 /// Everything else stays byte for byte: braces around anything else, names with the prefix `artifact.`, and braces after `$` or a
 /// backslash. Strings are inserted decoded, null as nothing, other values as JSON text; inserted text is not searched again.
-/// Takes time linear in the template and the inserted text.
+/// Takes time linear in the template and the values that it names: each is decoded once, however often it is named, and none after
+/// the text has become too large.
 ///
 /// # Errors
 ///
@@ -34,27 +35,28 @@ pub fn render<'a>(
     max_bytes: usize,
     lookup: impl Fn(&str) -> Option<&'a Json>,
 ) -> Result<String, Error> {
-    let (mut text, mut too_large) = (String::new(), false);
-    let mut missing = IndexSet::new();
-    let mut insert = |part: &str| {
-        too_large |= part.len() > max_bytes - text.len();
-        if !too_large {
-            text.push_str(part);
-        }
-    };
-    for (text, reference) in pieces(template) {
-        match reference.map(|(key, optional)| (key, optional, lookup(key))) {
-            None => insert(text),
-            Some((_, _, Some(value))) => insert(&inserted(value)),
-            Some((_, true, None)) => {}
-            Some((key, false, None)) => drop(missing.insert(key)),
-        }
+    // `None`: it has become too large. What is missing is still looked for.
+    let mut text = Some(String::new());
+    let (mut missing, mut values) = (IndexSet::new(), HashMap::new());
+    for (plain, reference) in pieces(template) {
+        let part = match reference {
+            None => plain,
+            Some((key, optional)) => {
+                let shown = |value| if text.is_some() { inserted(value) } else { Cow::default() };
+                let value = values.entry(key).or_insert_with(|| lookup(key).map(shown));
+                if value.is_none() && !optional {
+                    missing.insert(key);
+                }
+                value.as_deref().unwrap_or_default()
+            }
+        };
+        text = text.filter(|text| part.len() <= max_bytes - text.len());
+        text.iter_mut().for_each(|text| text.push_str(part));
     }
-    match (missing.is_empty(), too_large) {
-        (true, false) => Ok(text),
-        (true, true) => Err(Error::AnswerTooLarge),
-        (false, _) => Err(Error::MissingStateKey(missing.into_iter().map(str::to_owned).collect())),
+    if missing.is_empty() {
+        return text.ok_or(Error::AnswerTooLarge);
     }
+    Err(Error::MissingStateKey(missing.into_iter().map(str::to_owned).collect()))
 }
 
 /// The replacement of a reference.

@@ -1,6 +1,6 @@
 //! The rules one by one, the frameworks' own pattern as a reference, and bounds on hostile templates.
 
-use std::collections::HashMap;
+use std::{cell::Cell, collections::HashMap};
 
 use proptest::prelude::*;
 
@@ -232,6 +232,25 @@ fn many_references_to_a_large_value_do_not_fill_memory() {
     let limit = 4 << 20;
     let result = render(&template, limit, |_| Some(&large));
     assert_eq!(result, Err(Error::AnswerTooLarge));
+}
+
+/// A value is decoded when it is looked up, and only then.
+#[test]
+fn a_value_is_looked_up_once_however_often_it_is_named() {
+    let value = Json::string("two\nlines");
+    let looked_up = Cell::new(0);
+    for (template, times, keys) in [("{a}{ a? }{b}", 1000, 2), ("{{a}}{nope?}", 10_000, 2)] {
+        for limit in [1, ENOUGH] {
+            looked_up.set(0);
+            let lookup = |key: &str| {
+                looked_up.set(looked_up.get() + 1);
+                (key != "nope").then_some(&value)
+            };
+            let result = render(&template.repeat(times), limit, lookup);
+            assert_eq!(result.is_ok(), limit == ENOUGH);
+            assert_eq!(looked_up.get(), keys, "{template}");
+        }
+    }
 }
 
 /// The templates that make a backtracking search quadratic; each byte is in one piece, and a piece
