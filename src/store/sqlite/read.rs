@@ -121,6 +121,22 @@ impl Tables {
         Ok(found)
     }
 
+    /// Whether an event of a session has an id. Reads no long column.
+    pub(super) fn has_id(
+        &self,
+        incarnation: Incarnation,
+        at: Sequence,
+        id: &EventId,
+    ) -> Result<bool, Error> {
+        let (mut found, range) = (false, (at.saturating_sub(1), at));
+        let columns = "sequence, event_id";
+        self.each_row(Log::of_session(incarnation), columns, range, false, |row| {
+            found = row.get::<_, EventId>(1)? == *id;
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
     /// A node's state now, by name.
     fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
         let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";

@@ -139,6 +139,42 @@ async fn ids_are_found_on_both_sides_of_a_step() {
     }
 }
 
+/// A caller can choose ids with equal hashes. The events that have the hash of an id and not the id have bodies that cannot be read.
+#[tokio::test]
+async fn of_events_with_equal_hashes_only_the_ids_are_read() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    for half in 0..2 {
+        let events = (0..KEY_STEP / 2).map(|at| event(&format!("{half}-{at}"), &[]));
+        fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    }
+    fixture.append("s", "late", &[]).await;
+    assert_eq!(fixture.count("SELECT count(*) FROM event_key"), i64::try_from(KEY_STEP).unwrap());
+    // One event of a hash is in `event_key`, the other is not yet.
+    let [known, fresh] = ["0-7", "new"].map(|id| load::id_hash(&EventId::new(id).unwrap()));
+    let alike = |hash: i64, sequence: u64| {
+        format!(
+            "UPDATE event SET id_hash = {hash}, body = CAST(x'ff' AS TEXT) WHERE sequence = {sequence};
+             UPDATE event_key SET id_hash = {hash} WHERE sequence = {sequence};"
+        )
+    };
+    let changes = [alike(known, 5), alike(fresh, 6), alike(known, KEY_STEP + 1)].concat();
+    fixture.tables().execute_batch(&changes).unwrap();
+    fixture.reopen().await;
+    let replay = fixture.append("s", "0-7", &[]).await;
+    assert!(replay.events[0].replayed);
+    assert_eq!(replay.events[0].event.sequence, 8);
+    assert!(!fixture.append("s", "new", &[]).await.events[0].replayed);
+    // The bodies would have been noticed.
+    for sequence in [5, KEY_STEP + 1] {
+        let unreadable = fixture.store.readers.read(move |tables| {
+            let session = tables.value("SELECT id FROM session", ())?.map(Incarnation);
+            tables.event(session.unwrap(), sequence)
+        });
+        assert!(unreadable.await.is_err(), "{sequence}");
+    }
+}
+
 #[tokio::test]
 async fn a_small_state_has_a_snapshot_at_each_step() {
     let fixture = Fixture::new().await;
