@@ -1,19 +1,23 @@
 //! The bearer token that calls send, from a file, so that it stands in no list of processes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
     service::Interceptor,
+    transport::Uri,
 };
 
 use super::{args::CONNECTION, failure::Failure};
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct TokenArgs {
-    /// File with the bearer token to send, for a server that asks for one.
+    /// File with the bearer token to send, for a server that asks for one. Without TLS it is sent to loopback addresses and Unix sockets only.
     #[arg(long, env = "SESSIOND_TOKEN_FILE", value_name = "PATH", global = true, help_heading = CONNECTION)]
     token_file: Option<PathBuf>,
 }
@@ -24,13 +28,27 @@ impl TokenArgs {
         Self { token_file: Some(path) }
     }
 
-    /// Adds the token of the file to calls. The file is read once.
-    pub fn bearer(&self) -> Result<Bearer, Failure> {
-        match &self.token_file {
-            Some(path) => read(path).map(|value| Bearer(Some(value))),
-            None => Ok(Bearer(None)),
+    /// Adds the token of the file to calls to a server. The file is read once.
+    pub fn bearer(&self, server: &str) -> Result<Bearer, Failure> {
+        let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
+        if !server.starts_with("https://") && !is_local(server) {
+            let text = format!(
+                "refusing to send the token of --token-file to {server} without TLS. Write https://HOST:PORT"
+            );
+            return Err(Failure::Usage(text));
         }
+        read(path).map(|value| Bearer(Some(value)))
     }
+}
+
+/// Whether calls stay on this machine: a Unix socket or a loopback address.
+fn is_local(server: &str) -> bool {
+    let uri = server.parse::<Uri>();
+    let host = uri.as_ref().ok().and_then(Uri::host).unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    server.starts_with("unix:")
+        || host.eq_ignore_ascii_case("localhost")
+        || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 fn read(path: &Path) -> Result<MetadataValue<Ascii>, Failure> {
@@ -71,23 +89,59 @@ impl Interceptor for Bearer {
 mod tests {
     use super::*;
 
+    const HERE: &str = "http://127.0.0.1:1";
+
     #[test]
     fn a_token_is_sent_and_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let args = TokenArgs { token_file: Some(path.clone()) };
-        assert!(args.bearer().unwrap_err().text().contains("token file '"));
+        assert!(args.bearer(HERE).unwrap_err().text().contains("token file '"));
         std::fs::write(&path, "s3cret-._~+/==\n").unwrap();
-        let mut bearer = args.bearer().unwrap();
+        let mut bearer = args.bearer(HERE).unwrap();
         let request = bearer.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer s3cret-._~+/==");
         assert!(!format!("{bearer:?} {request:?}").contains("s3cret"));
         for content in ["", "\n", "s3cret two", "s3cret\nmore", "s3cret\u{e9}", "{\"s3cret\":1}"] {
             std::fs::write(&path, content).unwrap();
-            let error = args.bearer().unwrap_err().text();
+            let error = args.bearer(HERE).unwrap_err().text();
             assert!(error.contains("one token") && !error.contains("s3cret"), "{error}");
         }
-        let request = TokenArgs::default().bearer().unwrap().call(Request::new(())).unwrap();
-        assert!(request.metadata().is_empty());
+        let mut none = TokenArgs::default().bearer("http://db.internal:1").unwrap();
+        assert!(none.call(Request::new(())).unwrap().metadata().is_empty());
+    }
+
+    #[test]
+    fn a_token_is_sent_over_tls_or_to_this_machine_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "s3cret").unwrap();
+        let args = TokenArgs::of_file(path);
+        for server in [
+            "https://db.internal:443",
+            "unix:/run/s.sock",
+            "unix:///run/s.sock",
+            "http://localhost:1",
+            "http://LocalHost:1",
+            "http://127.8.8.8:1",
+            "http://[::1]:1",
+        ] {
+            assert!(args.bearer(server).is_ok(), "{server}");
+        }
+        for server in [
+            "http://db.internal:80",
+            "http://10.0.0.1:1",
+            "http://0.0.0.0:1",
+            "http://[2001:db8::1]:1",
+            "http://localhost.example.org:1",
+            "http://127.0.0.1@db.internal:1",
+            "http://127.0.0.1.example.org:1",
+        ] {
+            let refused = args.bearer(server).unwrap_err();
+            assert!(matches!(refused, Failure::Usage(_)), "{server}");
+            let text = refused.text();
+            assert!(text.contains("--token-file") && text.contains(server), "{text}");
+            assert!(text.contains("Write https://HOST:PORT") && !text.contains("s3cret"), "{text}");
+        }
     }
 }

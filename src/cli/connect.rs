@@ -113,7 +113,7 @@ impl Server {
         ConnectArgs { server, timeout, tls, token, output: _ }: &ConnectArgs,
     ) -> Result<Self, Failure> {
         let endpoint = tls.endpoint(server)?;
-        let bearer = token.bearer()?;
+        let bearer = token.bearer(server)?;
         let connect = async {
             let endpoint = endpoint
                 .connect_timeout(CONNECT_TIMEOUT)
