@@ -63,11 +63,24 @@ fn kind(url: &str) -> Result<Kind<'_>, String> {
         _ if ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) => {
             Ok(Kind::Postgres(url))
         }
-        _ => Err(format!(
-            "'{}' is not the URL of a store. Pass sqlite:PATH for a file, postgres://… for a database, or memory: to store nothing on disk.",
-            url.split('@').next_back().unwrap_or_default()
-        )),
+        _ => {
+            let fault = match scheme(url) {
+                Some(scheme) => format!("'{scheme}:…' is not the URL of a store"),
+                None => "The URL of the store has no scheme".to_owned(),
+            };
+            Err(format!(
+                "{fault}. Pass sqlite:PATH for a file, postgres://… for a database, or memory: to store nothing on disk."
+            ))
+        }
     }
+}
+
+/// The part of a URL that cannot hold a password, wherever a person has put one.
+fn scheme(url: &str) -> Option<&str> {
+    let scheme = url.split_once(':')?.0;
+    let may = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    (scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(may))
+        .then_some(scheme)
 }
 
 /// The URL of a store as people may see it: without a password.
@@ -173,8 +186,18 @@ mod tests {
             let error = open(url, options.clone()).await.err().unwrap();
             assert!(error.contains("Pass ") && error.contains(url), "{error}");
         }
-        for url in ["", "sqlite:", "memory", "postgres:x", "mysql://u:secret@localhost/x"] {
+        for (url, shown) in [
+            ("", "no scheme"),
+            ("memory", "no scheme"),
+            ("sqlite:", "'sqlite:…'"),
+            ("postgres:x", "'postgres:…'"),
+            ("mysql://u:secret@localhost/x", "'mysql:…'"),
+            ("postgre://db/sessions?user=u&password=secret", "'postgre:…'"),
+            ("host=db user=u password=secret", "no scheme"),
+            ("u@db/sessions?password=secret&options=a:b", "no scheme"),
+        ] {
             let error = open(url, options.clone()).await.err().unwrap();
+            assert!(error.contains(shown), "{error}");
             assert!(error.contains("sqlite:PATH") && error.contains("memory:"), "{error}");
             assert!(error.contains("postgres://") && !error.contains("secret"), "{error}");
         }

@@ -78,7 +78,10 @@ fn a_password_in_the_environment_is_printed_by_no_command() {
 #[test]
 fn a_store_that_cannot_be_migrated_is_refused_without_its_password() {
     let nowhere = "postgres://me:secret@127.0.0.1:1/none?sslmode=wrong";
-    for (store, wanted) in [(nowhere, "sslmode"), ("mysql://me:secret@h/d", "postgres://")] {
+    let mistyped = "postgre://h/d?user=me&password=secret";
+    for (store, wanted) in
+        [(nowhere, "sslmode"), ("mysql://me:secret@h/d", "postgres://"), (mistyped, "'postgre:…'")]
+    {
         let output = migrate(store, &[]);
         let says = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{says}");

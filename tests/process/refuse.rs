@@ -4,7 +4,7 @@ use std::{net::TcpListener, process::Command};
 
 use tempfile::TempDir;
 
-use crate::harness::{Ended, PROGRAM, Server, append, create, event, read, serve};
+use crate::harness::{Ended, PROGRAM, Server, append, create, event, read, serve, serve_on};
 
 /// Runs a command that must not become a server; its sentence.
 fn refused(command: &mut Command) -> String {
@@ -47,6 +47,13 @@ fn what_is_wrong_is_json_if_the_log_is() {
     let last: serde_json::Value = serde_json::from_str(ended.log.lines().last().unwrap()).unwrap();
     assert_eq!(last["level"], "ERROR");
     assert!(last["message"].as_str().unwrap().contains("missing"), "{last}");
+}
+
+#[test]
+fn a_store_with_a_mistyped_scheme_is_named_without_its_password() {
+    let sentence = refused(&mut serve_on("postgre://h/d?user=me&password=secret"));
+    assert!(sentence.contains("'postgre:…'") && sentence.contains("postgres://"), "{sentence}");
+    assert!(!sentence.contains("secret"), "{sentence}");
 }
 
 #[test]
