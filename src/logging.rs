@@ -19,10 +19,12 @@ use crate::config::{Config, LogFormat};
 /// The filter of the process's log, once there is one.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Replaces the filter of the running log.
+/// Replaces the filter of the running log. The filter until now decides whether the line about it appears, so that nobody silences the
+/// log unseen.
 pub fn set_filter(text: &str) -> Result<(), String> {
     let filter = filter(text)?;
     let Some(handle) = FILTER.get() else { return Err("This process has no log.".into()) };
+    tracing::info!(filter = text, "replacing the filter of the log");
     handle.reload(filter).map_err(|error| format!("The filter cannot be replaced: {error}."))
 }
 

@@ -1,11 +1,17 @@
 //! The admin listener: HTTP for those who look after the server. Its address is its own, so that callers need not reach it.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
-    extract::{DefaultBodyLimit, State},
-    http::{HeaderName, StatusCode, header::CONTENT_TYPE},
+    extract::{DefaultBodyLimit, Request, State},
+    http::{
+        HeaderName, StatusCode,
+        header::{CONTENT_TYPE, HOST},
+        uri::Authority,
+    },
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
     routing::{get, put},
 };
 use hyper_util::{
@@ -58,12 +64,31 @@ async fn set_log(Extension(may): Extension<MayChange>, filter: String) -> (Statu
         return (StatusCode::FORBIDDEN, text.to_owned());
     }
     match logging::set_filter(filter.trim()) {
-        Ok(()) => {
-            tracing::info!(filter = filter.trim(), "replaced the filter of the log");
-            (StatusCode::OK, "ok\n".to_owned())
-        }
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
+}
+
+/// Whether a request is meant for this listener, as its `Host` tells: `localhost`, an IP address, or the host that the listener was passed.
+///
+/// A page in a browser on this machine can have its name resolved to a loopback address, and then reach what listens there without TLS
+/// (DNS rebinding). The `Host` is still the page's name. A browser always sends one.
+fn is_meant(request: &Request, own_host: &str) -> bool {
+    let Some(host) = request.headers().get(HOST) else { return true };
+    let Ok(authority) = Authority::try_from(host.as_bytes()) else { return false };
+    let host = authority.host();
+    host.eq_ignore_ascii_case("localhost")
+        || host.eq_ignore_ascii_case(own_host)
+        || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+}
+
+/// Passes on what [`is_meant`] for the listener.
+async fn check_host(State(own_host): State<Arc<str>>, request: Request, next: Next) -> Response {
+    if is_meant(&request, &own_host) {
+        return next.run(request).await;
+    }
+    let text = "The Host of the request is another one. Use localhost, an IP address or the host of --admin-listen.\n";
+    (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 
 /// All metrics, in Prometheus' text format.
@@ -102,6 +127,10 @@ async fn ready(State(phase): State<watch::Receiver<Phase>>) -> (StatusCode, &'st
 /// Accepts connections for ever.
 pub async fn serve(listener: Listener, routes: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let routes = match listener.plain_host() {
+        Some(host) => routes.layer(from_fn_with_state(Arc::from(host), check_host)),
+        None => routes,
+    };
     // It is never closed.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         let ((reader, writer), tls) = match listener.accept().await {
@@ -213,12 +242,62 @@ mod tests {
         let stream = TcpStream::connect(address).await.unwrap();
         let name = "localhost".try_into().unwrap();
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
-        let head = "host: localhost\r\ncontent-length: 4\r\n\r\ninfo";
+        // Within TLS any host counts.
+        let head = "host: any.example.org\r\ncontent-length: 4\r\n\r\ninfo";
         stream.write_all(format!("{request} HTTP/1.1\r\n{head}").as_bytes()).await.unwrap();
         let mut answer = String::new();
         // The server may end the connection without a word of TLS.
         let _ = stream.read_to_string(&mut answer).await;
         answer.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn without_tls_a_request_has_the_host_of_the_listener() {
+        let access = Access {
+            flag: "--admin-listen",
+            protocol: Protocol::Http,
+            tls: None,
+            plain_on_loopback: true,
+            advice: None,
+        };
+        let listener = Listener::bind(&Listen::Tcp("127.0.0.1:0".into()), access).await.unwrap();
+        assert_eq!(listener.plain_host(), Some("127.0.0.1"));
+        let address = listener.address();
+        let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+        let serving = tokio::spawn(serve(listener, routes(phase.subscribe(), Arc::default())));
+        for (host, status) in [
+            ("host: localhost:9464\r\n", 200),
+            ("host: LOCALHOST\r\n", 200),
+            ("host: 127.0.0.1\r\n", 200),
+            ("host: [::1]:80\r\n", 200),
+            ("", 200),
+            ("host: rebound.example.org:9464\r\n", 421),
+            ("host: localhost.example.org\r\n", 421),
+            ("host: user@rebound.example.org\r\n", 421),
+            ("host: \r\n", 421),
+        ] {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            let request = format!("GET /livez HTTP/1.1\r\n{host}\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+            assert_eq!(status == 421, answer.contains("Use localhost"), "{answer}");
+        }
+        serving.abort();
+    }
+
+    #[test]
+    fn a_host_that_the_listener_was_passed_counts() {
+        for (host, own, is_meant_for_it) in [
+            ("sidecar.internal:9464", "sidecar.internal", true),
+            ("Sidecar.Internal", "sidecar.internal", true),
+            ("other.internal", "sidecar.internal", false),
+            ("sidecar.internal.example.org", "sidecar.internal", false),
+        ] {
+            let request = Request::builder().header(HOST, host).body(Default::default()).unwrap();
+            assert_eq!(is_meant(&request, own), is_meant_for_it, "{host}");
+        }
     }
 
     #[tokio::test]

@@ -33,8 +33,8 @@ pub struct Access<'a> {
 }
 
 enum Socket {
-    /// With the address that it is bound to.
-    Tcp(TcpListener, SocketAddr),
+    /// With the address that it is bound to, and the host that was passed.
+    Tcp(TcpListener, SocketAddr, String),
     Unix(UnixListener, SocketFile),
 }
 
@@ -84,7 +84,8 @@ impl Listener {
         let bound = async {
             let listener = TcpListener::bind(&addresses[..]).await?;
             let bound = listener.local_addr()?;
-            Ok(Socket::Tcp(listener, bound))
+            let host = address.rsplit_once(':').map_or(&**address, |(host, _)| host);
+            Ok(Socket::Tcp(listener, bound, host.to_owned()))
         };
         let socket = bound.await.map_err(|error| bind_error(address, access.flag, &error))?;
         Ok(Self { socket, tls: tls.map(|tls| (tls.clone(), access.protocol)) })
@@ -93,16 +94,24 @@ impl Listener {
     /// The address, as clients write it.
     pub fn address(&self) -> String {
         match &self.socket {
-            Socket::Tcp(_, address) if self.tls.is_some() => format!("https://{address}"),
-            Socket::Tcp(_, address) => address.to_string(),
+            Socket::Tcp(_, address, _) if self.tls.is_some() => format!("https://{address}"),
+            Socket::Tcp(_, address, _) => address.to_string(),
             Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
+        }
+    }
+
+    /// The host of a TCP address without TLS, as it was passed.
+    pub fn plain_host(&self) -> Option<&str> {
+        match &self.socket {
+            Socket::Tcp(_, _, host) if self.tls.is_none() => Some(host),
+            _ => None,
         }
     }
 
     /// The next connection, and how TLS begins on it.
     pub async fn accept(&self) -> io::Result<(Halves, Option<TlsAcceptor>)> {
         let halves = match &self.socket {
-            Socket::Tcp(listener, _) => {
+            Socket::Tcp(listener, ..) => {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
                 let _ = stream.set_nodelay(true);
