@@ -1,12 +1,16 @@
 //! Names of exported files.
 
+use ring::digest::{SHA256, digest};
+
 /// Bytes of the longest name that consists of the ids; file systems take 255.
 const PLAIN_BYTES: usize = 180;
 /// Characters of the last id in a name that is a hash.
 const READABLE_CHARS: usize = 40;
 
 /// Short and plain ids are written out, `app~user~session`. All others, which may be long, hold slashes or differ only
-/// in case, become `session~hash` of all of them. Empty ids at the end do not count.
+/// in case, become `session~~hash` of all of them. Empty ids at the end do not count.
+///
+/// Callers choose ids. They cannot make two names equal: the hash is a SHA-256, and no name of plain ids has `~~`.
 pub fn of<const N: usize>(ids: [&String; N], suffix: &str) -> String {
     let ids: Vec<_> = ids.into_iter().filter(|id| !id.is_empty()).collect();
     let length: usize = ids.iter().map(|id| id.len() + 1).sum();
@@ -17,8 +21,9 @@ pub fn of<const N: usize>(ids: [&String; N], suffix: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let last = ids.last().map(|id| id.as_str()).unwrap_or_default();
     let readable: String = last.chars().take(READABLE_CHARS).map(plain).collect();
-    let hash = xxhash_rust::xxh3::xxh3_128(serde_json::json!(ids).to_string().as_bytes());
-    format!("{readable}~{hash:032x}{suffix}")
+    let hash = digest(&SHA256, serde_json::json!(ids).to_string().as_bytes());
+    let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{readable}~~{hash}{suffix}")
 }
 
 /// Whether the id is safe on every file system and in a shell.
@@ -42,6 +47,16 @@ mod tests {
     #[test]
     fn plain_ids_are_written_out() {
         assert_eq!(name("shop", "alice", "s-1.2"), "shop~alice~s-1.2.session.json");
+    }
+
+    #[test]
+    fn a_name_that_is_a_hash_is_never_one_of_plain_ids() {
+        let of_two = |ids: [&str; 2]| of(ids.map(str::to_owned).each_ref(), SUFFIX);
+        // As Python's hashlib makes it.
+        let hash = "a36c5c367c3f8c9846fd8496db86ae7add4c614e76c5b2c80407f5d05a375301";
+        let hashed = of_two(["shop", "a~b"]);
+        assert_eq!(hashed, format!("a_b~~{hash}{SUFFIX}"));
+        assert_eq!(of_two(["a_b", hash]), format!("a_b~{hash}{SUFFIX}"));
     }
 
     #[test]
