@@ -1,6 +1,9 @@
 //! The connection to the server, and the generated clients over it.
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand};
 use tonic::{
@@ -58,8 +61,10 @@ pub struct ConnectArgs {
 }
 
 impl ConnectArgs {
+    /// By default tables for people and lines for programs.
     pub fn format(&self) -> Format {
-        Format::or_default(self.output)
+        let default = if io::stdout().is_terminal() { Format::Table } else { Format::Json };
+        self.output.unwrap_or(default)
     }
 }
 

@@ -72,11 +72,12 @@ impl Watch {
     }
 
     async fn receive(&mut self) -> Result<Option<WatchResponse>, Status> {
-        if self.stream.is_none() {
-            let stream = self.server.watch().watch(self.request.clone()).await?.into_inner();
-            self.stream = Some(stream);
-        }
-        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                none.insert(self.server.watch().watch(self.request.clone()).await?.into_inner())
+            }
+        };
         stream.message().await
     }
 }

@@ -1,10 +1,6 @@
 //! The terminal: its width, its colours, and text that cannot control it.
 
-use std::{
-    borrow::Cow,
-    fmt::Display,
-    io::{self, IsTerminal as _},
-};
+use std::{borrow::Cow, fmt::Display, io};
 
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
@@ -34,10 +30,6 @@ pub fn columns() -> usize {
     let sizes = [terminal_size_of(io::stdout()), terminal_size_of(io::stderr())];
     let known = sizes.into_iter().flatten().next();
     known.map_or(DEFAULT_COLUMNS, |(Width(columns), _)| usize::from(columns).max(20))
-}
-
-pub fn is_interactive() -> bool {
-    io::stdout().is_terminal()
 }
 
 /// The text with control characters, and characters that reorder text, written as escapes. Line breaks are kept if

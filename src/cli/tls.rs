@@ -24,10 +24,6 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    fn is_used(&self) -> bool {
-        self.tls_ca.is_some() || self.tls_cert.is_some()
-    }
-
     /// The endpoint of an address. A certificate or an authority means TLS.
     pub fn endpoint(&self, server: &str) -> Result<Endpoint, Failure> {
         let invalid = |error: tonic::transport::Error| Failure::Usage(root_cause(&error));
@@ -35,7 +31,7 @@ impl TlsArgs {
         if server.starts_with("https://") {
             return endpoint.tls_config(self.config()?).map_err(invalid);
         }
-        if self.is_used() {
+        if self.tls_ca.is_some() || self.tls_cert.is_some() {
             let text = format!(
                 "--tls-ca and --tls-cert need a server with TLS, and {server} has none. Write https://HOST:PORT"
             );

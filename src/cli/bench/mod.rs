@@ -290,15 +290,11 @@ impl Bench<'_> {
             tell(&format!("error: {} calls failed, the first with {error}", row.errors));
             self.failed = true;
         }
-        if self.prints_json() {
-            output::print(&row)?;
-            return Ok(row.per_second);
-        }
         // Each row is printed when it is measured.
-        if !mem::replace(&mut self.begun, true) {
+        if !self.prints_json() && !mem::replace(&mut self.begun, true) {
             output::print_text(HEADINGS)?;
         }
-        output::print_text(&row.line())?;
+        self.print(&row, row.line())?;
         Ok(row.per_second)
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use prost::Message as _;
-use prost_types::FileDescriptorSet;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
 use tokio::time::Instant;
 use tokio_stream::once;
 use tonic::{Code, Response, metadata::MetadataMap};
@@ -53,21 +53,20 @@ pub async fn examine(connect: &ConnectArgs, findings: &mut Vec<Finding>) -> Resu
     let _ = check(&server, "").await;
     let started = now();
     let answer = check(&server, "").await;
-    let took = started.elapsed();
-    let (outcome, detail) = latency(&connect.server, took);
+    let (outcome, detail) = latency(&connect.server, started.elapsed());
     findings.push(Finding::new("server", outcome, detail));
-    let metadata = match &answer {
-        Ok(answer) => answer.metadata().clone(),
+    let answer = match answer {
+        Ok(answer) => answer,
         Err(failure) => {
             findings.push(Finding::new("health", Outcome::Error, failure.text()));
             return Ok(());
         }
     };
-    findings.push(health(&server, answer.ok()).await);
+    findings.push(health(&server, answer.get_ref()).await);
     findings.push(credential(&server).await);
-    findings.push(version(&metadata));
+    findings.push(version(answer.metadata()));
     findings.push(contract(&server).await);
-    findings.push(clock(&metadata, time::now().seconds));
+    findings.push(clock(answer.metadata(), time::now().seconds));
     Ok(())
 }
 
@@ -86,11 +85,9 @@ fn latency(address: &str, took: Duration) -> (Outcome, String) {
     (outcome, format!("{address} answers in {:.1} ms", took.as_secs_f64() * 1000.0))
 }
 
-async fn health(server: &Server, whole: Option<Response<HealthCheckResponse>>) -> Finding {
+async fn health(server: &Server, whole: &HealthCheckResponse) -> Finding {
     let mut not_serving = Vec::new();
-    if let Some(answer) = whole
-        && answer.get_ref().status() != ServingStatus::Serving
-    {
+    if whole.status() != ServingStatus::Serving {
         not_serving.push("the server");
     }
     for service in SERVICES {
@@ -168,7 +165,7 @@ async fn contract(server: &Server) -> Finding {
 }
 
 /// Methods and fields by their full names, of our own package.
-fn names(file: &prost_types::FileDescriptorProto) -> Vec<String> {
+fn names(file: &FileDescriptorProto) -> Vec<String> {
     if file.package() != "sessiond.v1" {
         return Vec::new();
     }
@@ -202,7 +199,7 @@ async fn described(server: &Server) -> Result<FileDescriptorSet, Failure> {
             let files = files.file_descriptor_proto.iter();
             found
                 .file
-                .extend(files.filter_map(|file| prost::Message::decode(file.as_slice()).ok()));
+                .extend(files.filter_map(|file| FileDescriptorProto::decode(file.as_slice()).ok()));
         }
     }
     Ok(found)

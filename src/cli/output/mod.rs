@@ -24,13 +24,6 @@ pub enum Format {
     Yaml,
 }
 
-impl Format {
-    /// Tables for people and lines for programs, unless `chosen` says otherwise.
-    pub fn or_default(chosen: Option<Self>) -> Self {
-        chosen.unwrap_or(if terminal::is_interactive() { Self::Table } else { Self::Json })
-    }
-}
-
 /// Writes a whole line or nothing.
 fn write_line(to: &mut impl Write, item: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(item)?;
