@@ -3,7 +3,7 @@
 //! A number with a point or an exponent is the double nearest to it, any other an integer of any size, and the two are compared
 //! exactly: `1` is `1.0`, and `9007199254740993` is not `9007199254740992.0`.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -105,10 +105,33 @@ impl PartialEq for Number<'_> {
     }
 }
 
-/// The digits of a double without a fraction. The formatter would find one digit at a time, and takes twenty times as long for three
+/// Nine decimal digits: large numbers are made of such limbs, from the lowest on.
+const LIMB: u64 = 1_000_000_000;
+
+/// The powers of two up to that of the largest double's mantissa, 70 kB. Numbers like `1e308` fill a message with little text, so their
+/// digits are multiplied, which takes an eighth of the time of dividing.
+static POWERS: LazyLock<Vec<Vec<u32>>> = LazyLock::new(|| {
+    let doubled = |power: &Vec<u32>| Some(product(power, 2));
+    std::iter::successors(Some(vec![1]), doubled).take(972).collect()
+});
+
+/// A product without zeros above it; `by` is below 2^53.
+fn product(limbs: &[u32], by: u64) -> Vec<u32> {
+    let (high, low) = (by / LIMB, by % LIMB);
+    let mut product = Vec::with_capacity(limbs.len() + 2);
+    let (mut carry, mut before) = (0, 0);
+    for limb in limbs.iter().copied().chain([0, 0]).map(u64::from) {
+        let sum = limb * low + before * high + carry;
+        product.push((sum % LIMB) as u32);
+        (carry, before) = (sum / LIMB, limb);
+    }
+    while product.pop_if(|limb| *limb == 0).is_some() {}
+    product
+}
+
+/// The digits of a double without a fraction. The formatter would find one digit at a time, and takes a hundred times as long for three
 /// hundred of them.
 fn whole_digits(double: f64) -> String {
-    const CHUNK: u64 = 1_000_000_000;
     const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
     // Also turns -0 into 0.
     if double.abs() < EXACT_BELOW {
@@ -118,25 +141,17 @@ fn whole_digits(double: f64) -> String {
     let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
     // From 2^62 on the exponent is larger than that of the mantissa as an integer.
     let shift = (bits >> MANTISSA_BITS) as usize - 1075;
-    // The value is `mantissa << shift`, in limbs from the lowest on.
-    let mut limbs = vec![0_u32; shift / 32];
-    let shifted = u128::from(mantissa) << (shift % 32);
-    limbs.extend([0, 32, 64].map(|from| (shifted >> from) as u32));
-    let mut chunks = Vec::new();
-    while !limbs.is_empty() {
-        let mut rest = 0;
-        for limb in limbs.iter_mut().rev() {
-            let part = (rest << 32) | u64::from(*limb);
-            (*limb, rest) = ((part / CHUNK) as u32, part % CHUNK);
+    let limbs = product(&POWERS[shift], mantissa);
+    let mut text = vec![b'0'; 9 * limbs.len()];
+    for (mut limb, digits) in limbs.into_iter().zip(text.rchunks_mut(9)) {
+        for digit in digits.iter_mut().rev() {
+            *digit += (limb % 10) as u8;
+            limb /= 10;
         }
-        chunks.push(rest);
-        while limbs.pop_if(|limb| *limb == 0).is_some() {}
     }
-    let mut text = String::from(if double < 0.0 { "-" } else { "" });
-    let mut chunks = chunks.into_iter().rev().skip_while(|chunk| *chunk == 0);
-    text += &chunks.next().unwrap_or(0).to_string();
-    chunks.for_each(|chunk| text += &format!("{chunk:09}"));
-    text
+    let text = String::from_utf8(text).unwrap_or_default();
+    let sign = if double < 0.0 { "-" } else { "" };
+    [sign, text.trim_start_matches('0')].concat()
 }
 
 /// Seeds, so that values of different kinds with the same bytes have different hashes.
