@@ -92,6 +92,27 @@ async fn addresses_without_a_session_count() {
     assert!(sessions == 0 && addresses < 1200, "{addresses}");
 }
 
+/// They count with the unindexed rows of their logs, which are looked at when a session ends.
+#[tokio::test]
+async fn addresses_of_swept_sessions_count() {
+    let (fixture, direct) = filled().await;
+    let expiration = Some(Expiration::At(at(50)));
+    let creations = (0..1500)
+        .map(|session| CreateSession { expiration, ..creation("u", &format!("s{session}")) });
+    execute(&mut direct.writer(), creations.map(Request::Create).collect());
+    fixture.clock.set(100);
+    // It remembers nothing of the creations.
+    let mut writer = direct.writer();
+    let mut swept = 0;
+    while swept < 1500 {
+        execute_one(&mut writer, Request::Sweep).unwrap();
+        swept = fixture.count("SELECT 1500 - count(*) FROM session WHERE user_id = 'u'");
+        writer.shrink(64 << 10);
+        let addresses = writer.loaded.addresses.len();
+        assert!(addresses < 400, "after {swept}: {addresses}");
+    }
+}
+
 #[tokio::test]
 async fn what_was_forgotten_is_loaded_again() {
     let (_fixture, direct) = filled().await;
