@@ -73,8 +73,7 @@ impl Lane {
             disk::became_full(&self.shared);
             return;
         }
-        let cause = std::error::Error::source(&failure).map(ToString::to_string);
-        error!(error = %failure, cause, "a group of writes failed");
+        error!(error = %failure, "a group of writes failed");
         if !self.writer.is_connected() {
             // Those who wait have waited as well. The next attempt is made for the next request.
             let mut queued = Vec::new();

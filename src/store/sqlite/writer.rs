@@ -149,8 +149,7 @@ impl Writer {
             && !self.disk.failed(&error, now)
             && error != Error::FileLost
         {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            error!(%error, cause, "a group of writes failed");
+            error!(%error, "a group of writes failed");
         }
         if self.disk.file.is_lost() {
             return self.refuse_all(group, &Error::FileLost);
