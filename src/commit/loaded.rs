@@ -24,9 +24,10 @@ pub struct Loaded {
     pub scopes: HashMap<ScopeKey, ScopeState>,
     /// Of this group: sessions that it created. They have no events and requests but those of this group.
     pub created: HashSet<Incarnation>,
-    /// Of this group: every address with a session id, unless the group has made a session with it.
+    /// Of this group: the addresses that a session id may mean, [`MANY_SESSIONS`] at most of those that a caller sees, unless the group
+    /// has made a session with it.
     pub bare: HashMap<SessionId, Vec<SessionKey>>,
-    /// Of this group: addresses with session ids that mean more sessions than were loaded, [`MANY_SESSIONS`] of those that a caller sees.
+    /// Of this group: those of `bare` whose callers may see more sessions than were loaded.
     pub many: HashMap<SessionId, Vec<SessionKey>>,
     /// Of this group; `None`: the session has no such event.
     pub events: HashMap<(Incarnation, EventId), Option<EventRow>>,

@@ -3,6 +3,7 @@
 //! [`Store`] is a contract from which another backend can be written. Writes are [requests](crate::commit::Request) that
 //! [`commit`](crate::commit) decides for all stores alike; [`group`] executes them in groups.
 
+mod bare;
 mod clock;
 mod condition;
 mod context;

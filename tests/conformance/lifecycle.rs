@@ -231,3 +231,40 @@ pub async fn a_bare_id_is_resolved_anew_for_each_write(fixture: &mut Fixture) {
     assert_eq!(fixture.append(append("1").at(at(1_500))).await.unwrap_err(), missing);
     assert_eq!(fixture.state("b/u/s").await, r#"{"n":1}"#);
 }
+
+/// As many as no store looks at in one piece. The one that a caller sees may be the last of them.
+pub async fn a_bare_id_of_many_sessions_means_the_one_that_is_seen(fixture: &mut Fixture) {
+    let users: Vec<String> = (0..100).map(|at| format!("u{at:03}")).collect();
+    for user in &users {
+        fixture.new_session(&format!("a/{user}/s"), &[]).await;
+    }
+    let id = SessionId::new("s").unwrap();
+    let missing = Error::not_found_bare(&id);
+    let of = |users: &[&str]| SessionRef::Bare(id.clone(), sight_of(users));
+    for (session, expected) in [
+        (bare("s"), Err(Error::AmbiguousSessionId(id.clone()))),
+        (of(&["u098", "u099"]), Err(Error::AmbiguousSessionId(id.clone()))),
+        (of(&["u000"]), Ok(address("a/u000/s"))),
+        (of(&["u099"]), Ok(address("a/u099/s"))),
+        (of(&["u100"]), Err(missing.clone())),
+    ] {
+        let query = SessionQuery { session: session.clone(), ..read("x/x/x") };
+        let found = fixture.read_session(query).await.map(|view| view.info.key);
+        assert_eq!(found, expected, "read {session:?}");
+        let append = Append { session, ..plain("x/x/x", "1") };
+        let found = fixture.append(append).await.map(|appended| appended.info.key);
+        assert_eq!(found, expected, "append");
+    }
+    // Sessions that have expired do not count, however many they are.
+    for user in &users[..99] {
+        let update =
+            SessionUpdate { expiration: Some(ends(at(1_500))), ..touch(&format!("a/{user}/s")) };
+        fixture.update_session(update).await.unwrap();
+    }
+    let query = SessionQuery { session: bare("s"), ..read("x/x/x") };
+    let found = fixture.read_session(query.at(at(1_500))).await.unwrap();
+    assert_eq!(found.info.key, address("a/u099/s"));
+    let append = Append { session: bare("s"), ..plain("x/x/x", "2") };
+    let appended = fixture.append(append.at(at(1_500))).await.unwrap();
+    assert_eq!(appended.info.key, address("a/u099/s"));
+}

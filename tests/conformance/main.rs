@@ -218,6 +218,7 @@ suite! {
         a_recreated_session_starts_empty,
         a_bare_id_finds_the_only_session_of_that_id,
         a_bare_id_is_resolved_anew_for_each_write,
+        a_bare_id_of_many_sessions_means_the_one_that_is_seen,
         a_closed_store_refuses_everything,
     }
     expiry {

@@ -1,6 +1,6 @@
 //! Requests with defaults. A case sets the other fields itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use sessiond::{
     domain::{
@@ -11,6 +11,7 @@ use sessiond::{
         id::{AppName, Author, Branch, DisplayName, EventId, RequestId, SessionId, UserId},
         json::{Amount, Json},
         page::EventSelection,
+        permission::{Listed, Pattern, Permission, Permissions, Right, Sight, Users},
         precondition::{Condition, Precondition},
         scope::{Scope, SessionKey, SessionRef, StateKey},
         session::{Expiration, Labels},
@@ -96,6 +97,18 @@ pub fn address(path: &str) -> SessionKey {
 /// A session by its id alone.
 pub fn bare(id: &str) -> SessionRef {
     SessionRef::bare(SessionId::new(id).unwrap())
+}
+
+/// The sight of a caller that may do everything with the sessions of some users.
+pub fn sight_of(users: &[&str]) -> Sight {
+    let users = users.iter().map(|user| UserId::new(*user).unwrap()).collect();
+    let all = Permission {
+        applications: [Pattern::new("*")].into(),
+        users: Users::Only(Arc::new(users)),
+        rights: Right::ALL.into_iter().collect(),
+    };
+    let listed = Listed { principal: "somebody".to_owned(), permissions: vec![all] };
+    Sight::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
 }
 
 pub fn labels(labels: &[(&str, &str)]) -> Labels {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    bare,
     cache::Cache,
     clock,
     columns::{Columns, Step, pipeline, step},
@@ -114,11 +115,11 @@ pub(super) async fn load(
     loaded: &mut Loaded,
 ) -> Result<Stored, Failure> {
     let Opening { record, set_time, about } = opening;
-    let ((bare, many), expired) = rare::look_up(connection, needs, about).await?;
-    let mut locks = Locks::of(needs, &bare, cache);
+    let (named, many) = bare::look_up(connection, needs, about).await?;
+    let expired = rare::look_up_expired(connection, needs, about).await?;
+    let mut locks = Locks::of(needs, &named, cache);
     locks.sessions.extend(expired.iter().cloned());
-    loaded.bare.extend(bare);
-    loaded.many.extend(many);
+    loaded.bare.extend(named);
     let mut stored = Stored::default();
     let locked = lock(connection, record, &locks).await?;
     loaded.now = match set_time {
@@ -126,6 +127,7 @@ pub(super) async fn load(
         None => locked.time,
     };
     let unknown = fill::sessions(&locked.sessions, &locks, cache, loaded, &mut stored)?;
+    bare::note_many(many, about, loaded);
     fill::scopes(&locked.scopes, &locks, cache, loaded, &mut stored)?;
     fill::events(&locked.events, &locks.events, loaded)?;
     let reads = Reads::of(needs, unknown, loaded);

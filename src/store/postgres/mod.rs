@@ -8,6 +8,7 @@
 
 mod address;
 mod apply;
+mod bare;
 mod cache;
 mod changed;
 mod changes;

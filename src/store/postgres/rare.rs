@@ -1,4 +1,4 @@
-//! Loading what few groups need: bare ids, the past, pieces of forks, and what a sweep removes.
+//! Loading what few groups need: the past, pieces of forks, and what a sweep removes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{
     columns::Columns,
     connection::Connection,
     log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
-    needed::{Bare, Reads},
+    needed::Reads,
     node::Node,
     prelude::*,
     row::{nanos, number, time},
@@ -14,26 +14,22 @@ use super::{
     stored::Stored,
 };
 use crate::{
-    commit::{Address, Loaded, MANY_SESSIONS, Needs, PastState},
+    commit::{Loaded, Needs, PastState},
     store::group::Failure,
 };
 
 /// Sessions that one sweep ends.
 const SWEPT_SESSIONS: i64 = 64;
 
-/// Seconds for which a session has to live to be one of them: longer than a group takes.
-const LIVES_SECS: i64 = 60;
-
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
 
-/// Addresses with the bare ids of a group, and of sessions that may have expired by `about`. They are locked next, and read again.
-pub(super) async fn look_up(
+/// Addresses of sessions that may have expired by `about`, for a sweep. They are locked next, and read again.
+pub(super) async fn look_up_expired(
     connection: &Connection,
     needs: &[Needs<'_>],
     about: Time,
-) -> Result<((Bare, Bare), Vec<SessionKey>)> {
-    let bare = look_up_bare(connection, needs, about).await?;
+) -> Result<Vec<SessionKey>> {
     let mut expired = Vec::new();
     if needs.iter().any(|needs| needs.sweep) {
         let sql = "SELECT app_name, user_id, session_id FROM session_expiry
@@ -50,62 +46,11 @@ pub(super) async fn look_up(
         let sql = "DELETE FROM writer WHERE used_secs < $1";
         connection.run(sql, &[(&unused, Type::INT8)]).await?;
     }
-    Ok((bare, expired))
+    Ok(expired)
 }
 
-/// The sessions that bare ids may mean. Where an id means many of them, a few that tell so: their rows are locked, and those of their
-/// users. The second are these few.
-async fn look_up_bare(
-    connection: &Connection,
-    needs: &[Needs<'_>],
-    about: Time,
-) -> Result<(Bare, Bare)> {
-    let asked = needs.iter().filter_map(|needs| match needs.address {
-        // Nobody without rights may have all sessions of this id read.
-        Some(Address::Bare(id, sight)) if !sight.is_blind() => Some((id, sight)),
-        _ => None,
-    });
-    let mut found: BTreeMap<&SessionId, Vec<(SessionKey, bool)>> = BTreeMap::new();
-    found.extend(asked.clone().map(|(id, _)| (id, Vec::new())));
-    if found.is_empty() {
-        return Ok((Bare::default(), Bare::default()));
-    }
-    let sql = "SELECT n.app_name, n.user_id, n.session_id, coalesce(s.expire_secs > $2, TRUE)
-        FROM session_name n JOIN session s ON s.app_name = n.app_name AND s.user_id = n.user_id
-            AND s.session_id = n.session_id
-        WHERE n.session_id = ANY($1) ORDER BY n.session_id, n.app_name, n.user_id";
-    let ids: Vec<&SessionId> = found.keys().copied().collect();
-    let lives_until = about.secs().saturating_add(LIVES_SECS);
-    let parameters = [(&ids as _, Type::TEXT_ARRAY), (&lives_until as _, Type::INT8)];
-    for row in connection.all(sql, &parameters).await? {
-        let key = address(&row)?;
-        let lives = row.try_get(3)?;
-        if let Some(keys) = found.get_mut(&key.session_id) {
-            keys.push((key, lives));
-        }
-    }
-    let (mut bare, mut many) = (Bare::default(), Bare::default());
-    for (id, sight) in asked {
-        let seen = found.get(id).into_iter().flatten().filter(|(key, _)| key.is_seen(sight));
-        let living = || seen.clone().filter(|(_, lives)| *lives).take(MANY_SESSIONS);
-        let keys = bare.entry(id.clone()).or_default();
-        match living().count() == MANY_SESSIONS {
-            true => {
-                let living = living().map(|(key, _)| key);
-                many.entry(id.clone()).or_default().extend(living.clone().cloned());
-                keys.extend(living.cloned());
-            }
-            false => keys.extend(seen.map(|(key, _)| key.clone())),
-        }
-    }
-    for keys in bare.values_mut().chain(many.values_mut()) {
-        keys.sort();
-        keys.dedup();
-    }
-    Ok((bare, many))
-}
-
-fn address(row: &Row) -> Result<SessionKey> {
+/// An address, in the first columns.
+pub(super) fn address(row: &Row) -> Result<SessionKey> {
     Ok(SessionKey {
         app_name: row.try_get(0)?,
         user_id: row.try_get(1)?,

@@ -3,6 +3,7 @@
 use futures_util::future::{OptionFuture, try_join};
 
 use super::{
+    bare::{FIRST_ROWS, next_rows},
     columns::Columns,
     log::rows,
     node::Node,
@@ -25,8 +26,7 @@ impl Reader<'_> {
             SessionRef::Full(key) => self.live(key).await,
             SessionRef::Bare(id, sight) if sight.is_blind() => Err(Error::not_found_bare(id)),
             SessionRef::Bare(id, sight) => {
-                let live = self.live_with(id, sight).await?.into_iter();
-                only_live(id, live.filter(|found| found.info.key.is_seen(sight)))
+                only_live(id, self.live_with(id, sight).await?.into_iter())
             }
         }
     }
@@ -43,18 +43,38 @@ impl Reader<'_> {
         live.ok_or_else(|| Error::not_found(key))
     }
 
-    /// The live sessions with an id; two of them, which are enough to see that it is ambiguous, for a caller that sees them all.
+    /// The live sessions with an id that a caller sees, two at most: they are enough to see that it is ambiguous.
     async fn live_with(&self, id: &SessionId, sight: &Sight) -> Result<Vec<Found>, Error> {
         let now = self.now().await;
-        let limit = if sight.is_everything() { "LIMIT 2" } else { "" };
         let sql = format!(
-            "SELECT {SESSION_COLUMNS}
-             FROM (SELECT app_name, user_id, session_id FROM session_name WHERE session_id = $1) named
-             JOIN session USING (app_name, user_id, session_id)
-             WHERE expire_secs IS NULL OR (expire_secs, expire_nanos) > ($2, $3) {limit}"
+            "SELECT {SESSION_COLUMNS} FROM session_name JOIN session USING (app_name, user_id, session_id)
+             WHERE session_id = $1 AND (app_name, user_id) > ($4, $5)
+                 AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > ($2, $3))
+             ORDER BY app_name, user_id LIMIT $6"
         );
-        let found = Columns::new(sql).value(Type::TEXT, id).time(now).all(self.connection).await?;
-        found.iter().map(|row| row::session(row, 0)).collect()
+        let mut limit = if sight.is_everything() { 2 } else { FIRST_ROWS };
+        let (mut live, mut after) = (Vec::new(), (String::new(), String::new()));
+        loop {
+            let select = Columns::new(sql.clone()).value(Type::TEXT, id).time(now);
+            let select = select.value(Type::TEXT, &after.0).value(Type::TEXT, &after.1);
+            let rows = select.number(limit).all(self.connection).await?;
+            for row in &rows {
+                let found = row::session(row, 0)?;
+                if found.info.key.is_seen(sight) {
+                    live.push(found);
+                }
+                if live.len() == 2 {
+                    return Ok(live);
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() as u64 == limit => {
+                    after = (last.try_get(0)?, last.try_get(1)?);
+                }
+                _ => return Ok(live),
+            }
+            limit = next_rows(limit);
+        }
     }
 
     /// The nodes that are visible from a scope, and the session, if it is one. Errors: [`Error::SessionNotFound`].

@@ -8,11 +8,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     log::Log,
     prelude::*,
-    row::{EVENT_BYTES, Found, KnownIds},
+    row::{self, EVENT_BYTES, Found, KnownIds},
     schema::KEY_STEP,
     writer::Writer,
 };
-use crate::commit::{Address, KEY_BYTES, Needs, PastState, ScopeKey, ScopeState, SessionState};
+use crate::{
+    commit::{Address, KEY_BYTES, Needs, PastState, ScopeKey, ScopeState, SessionState},
+    store::bare::Callers,
+};
 
 /// Events and bytes of a piece of copied events: a few milliseconds of the writer's time.
 const COPIED_EVENTS: u64 = 256;
@@ -52,21 +55,31 @@ impl Writer {
                 let key = self.load_scopes(scope.app_name(), scope.user_id(), needs)?;
                 self.load_request(key, needs.request_id)
             }
-            // Nobody without rights may have all sessions of this id read.
-            Some(Address::Bare(_, sight)) if sight.is_blind() => Ok(()),
-            Some(Address::Bare(id, sight)) => {
-                if !self.loaded.bare.contains_key(id) {
-                    let found = self.tables.sessions_with(id)?;
-                    let keys = found.iter().map(|found| found.info.key.clone()).collect();
-                    self.loaded.bare.insert(id.clone(), keys);
-                    found.into_iter().try_for_each(|found| self.keep_session(found))?;
-                }
-                match self.loaded.meant_by(id, sight).cloned() {
-                    Some(key) => self.load_session(&key, needs),
-                    None => Ok(()),
-                }
-            }
+            Some(Address::Bare(id, sight)) => match self.loaded.meant_by(id, sight).cloned() {
+                Some(key) => self.load_session(&key, needs),
+                None => Ok(()),
+            },
         }
+    }
+
+    /// Loads what the bare ids of a group may mean: a few live sessions for each caller.
+    pub(super) fn load_bare(&mut self, needs: &[Needs<'_>]) -> Result<(), Error> {
+        let now = self.loaded.now;
+        for (id, mut callers) in Callers::of(needs, now) {
+            let mut found = Vec::new();
+            self.tables.each_live(id, now, |key, row| {
+                // Each of them lives, and none is better than another.
+                if callers.offer(&key, None) {
+                    found.push(row::session(row, key.app_name)?);
+                }
+                Ok(!callers.have_enough())
+            })?;
+            found.into_iter().try_for_each(|found| self.keep_session(found))?;
+            let (addresses, many) = callers.addresses();
+            self.loaded.bare.insert(id.clone(), addresses);
+            self.loaded.many.insert(id.clone(), many);
+        }
+        Ok(())
     }
 
     fn load_session(&mut self, key: &SessionKey, needs: &Needs<'_>) -> Result<(), Error> {

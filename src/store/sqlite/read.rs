@@ -39,9 +39,23 @@ impl Tables {
         self.one(&sql, (user, &key.session_id), |row| row::session(row, key.app_name.clone()))
     }
 
-    /// Every session with an id, expired or not.
-    pub(super) fn sessions_with(&self, id: &SessionId) -> Result<Vec<Found>> {
-        self.sessions("session_id = ?1", [id])
+    /// Goes through the live sessions with an id until `take` refuses one. It gets addresses and [`SESSION_COLUMNS`].
+    pub(super) fn each_live(
+        &self,
+        id: &SessionId,
+        now: Time,
+        mut take: impl FnMut(SessionKey, &Row<'_>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "SELECT {SESSION_COLUMNS}, (SELECT app FROM scope WHERE scope.id = app_scope) AS app
+             FROM session WHERE session_id = ?1
+                 AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > (?2, ?3))"
+        );
+        self.each(&sql, (id, now.secs(), now.nanos()), |row| {
+            let (app_name, user_id) = (row.get("app")?, row.get("user_id")?);
+            take(SessionKey { app_name, user_id, session_id: id.clone() }, row)
+        })?;
+        Ok(())
     }
 
     /// Sessions of any application.
@@ -60,11 +74,15 @@ impl Tables {
             SessionRef::Full(key) => self.live(key, now),
             SessionRef::Bare(id, sight) if sight.is_blind() => Err(Error::not_found_bare(id)),
             SessionRef::Bare(id, sight) => {
-                let found = self.sessions_with(id)?.into_iter();
-                only_live(
-                    id,
-                    found.filter(|found| found.info.key.is_seen(sight) && !found.info.expired(now)),
-                )
+                let mut live = Vec::new();
+                self.each_live(id, now, |key, row| {
+                    if key.is_seen(sight) {
+                        live.push(row::session(row, key.app_name)?);
+                    }
+                    // Two are enough to see that the id is ambiguous.
+                    Ok(live.len() < 2)
+                })?;
+                only_live(id, live.into_iter())
             }
         }
     }

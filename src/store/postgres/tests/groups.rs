@@ -1,6 +1,10 @@
 //! Groups whose decisions reach more than was locked for them.
 
 use super::*;
+use crate::{
+    commit::needs,
+    store::{group::Backend as _, tests::sight_of},
+};
 
 /// What a bare id means was looked up before the session was there, so its user and its application are not locked.
 #[tokio::test(flavor = "multi_thread")]
@@ -57,5 +61,45 @@ async fn an_id_that_means_many_sessions_locks_a_few_of_them() {
         Request::Delete(SessionKey { user_id, ..address("main") })
     });
     let answers = commit(&fixture, writer, gone.chain([bare("1")]).collect()).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+/// Of 600 sessions of one id a group keeps a few for each caller, and finds the last one for the caller that sees no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let writer = &mut fixture.writer();
+    let users = (0..600).map(|at| format!("u{at:03}")).chain(["zoe".to_owned()]);
+    let creations = users.map(|user| Request::Create(crate::store::tests::creation(&user, "main")));
+    commit(&fixture, writer, creations.collect()).await;
+    let id = SessionId::new("main").unwrap();
+    let bare = |sight: Sight, event: &str| {
+        let session = SessionRef::Bare(SessionId::new("main").unwrap(), sight);
+        Request::Append(Append { session, ..one("main", event, &[]) })
+    };
+    let sights = [Sight::EVERYTHING, sight_of("zoe"), sight_of("u007"), sight_of("nobody")];
+    let requests: Vec<Request> = sights.into_iter().map(|sight| bare(sight, "1")).collect();
+    let needs: Vec<_> = requests.iter().map(needs).collect();
+    writer.load(&needs).await.unwrap();
+    let kept = writer.loaded().sessions.len();
+    writer.roll_back(false).await;
+    assert!(kept <= 10, "{kept}");
+    let answers = commit(&fixture, writer, requests).await;
+    let ambiguous = Error::AmbiguousSessionId(id.clone());
+    assert_eq!(answers[0].as_ref().unwrap_err(), &ambiguous);
+    assert!(answers[1].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert_eq!(answers[3].as_ref().unwrap_err(), &Error::not_found_bare(&id));
+    // Those that have expired do not count. They give way to those that live longer.
+    let connection = fixture.shared.connect().await.unwrap();
+    let expire = "UPDATE session SET expire_secs = 50, expire_nanos = 0 WHERE user_id < 'u599'";
+    connection.batch(expire).await.unwrap();
+    fixture.set_clock(49);
+    let answer = commit_one(&fixture, writer, bare(Sight::EVERYTHING, "2")).await;
+    assert_eq!(answer.unwrap_err(), ambiguous);
+    fixture.set_clock(50);
+    let answer = commit_one(&fixture, writer, bare(Sight::EVERYTHING, "2")).await;
+    assert_eq!(answer.unwrap_err(), ambiguous, "two of them live");
+    let delete = Request::Delete(crate::store::tests::of_user("u599", "main"));
+    let answers = commit(&fixture, writer, vec![delete, bare(Sight::EVERYTHING, "3")]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
