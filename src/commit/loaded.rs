@@ -260,6 +260,9 @@ impl ScopeState {
     }
 }
 
+/// Sessions that one sweep ends.
+pub const SWEPT_SESSIONS: usize = 64;
+
 /// Live sessions of one id that are enough to know that it means more than one, also if some of them are deleted meanwhile.
 pub const MANY_SESSIONS: usize = 8;
 

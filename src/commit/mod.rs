@@ -24,7 +24,8 @@ pub use changes::{
 };
 pub use fork::FORK_LEASE_SECS;
 pub use loaded::{
-    KEY_BYTES, Loaded, MANY_SESSIONS, PastState, ScopeState, SessionState, entry_bytes, only_live,
+    KEY_BYTES, Loaded, MANY_SESSIONS, PastState, SWEPT_SESSIONS, ScopeState, SessionState,
+    entry_bytes, only_live,
 };
 pub use needs::{Address, Mode, Needs, needs};
 use overlay::Transaction;

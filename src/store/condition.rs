@@ -1,5 +1,7 @@
 //! What a store can do at present. The server's health tells it.
 
+use tokio::sync::watch;
+
 /// The condition of a store. Every store begins as [`Condition::Ready`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -12,4 +14,17 @@ pub enum Condition {
     FileLost,
     /// The database cannot be reached, or does not take writes. It is tried again.
     Unreachable,
+}
+
+impl Condition {
+    /// Changes the condition of a store if it is `from`.
+    pub(super) fn switch(condition: &watch::Sender<Self>, from: Self, to: Self) {
+        condition.send_if_modified(|condition| {
+            let switches = *condition == from;
+            if switches {
+                *condition = to;
+            }
+            switches
+        });
+    }
 }

@@ -23,6 +23,10 @@ const ATTEMPTS: u32 = 30;
 /// Milliseconds that a group waits before it is loaded again, at most. It waits a random part of a time that doubles with each attempt.
 const BACKOFF_MILLIS: u64 = 100;
 
+/// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
+/// the last one.
+pub const GROUP_BYTES: usize = 8 << 20;
+
 /// Why a transaction did not happen.
 #[derive(Debug)]
 pub enum Failure {

@@ -8,7 +8,24 @@ use std::{
 use tokio::time::Instant;
 
 use super::instant;
-use crate::{domain::error::Error, metrics::Histogram};
+use crate::{
+    domain::error::{Bounded, Error},
+    metrics::Histogram,
+};
+
+/// Bytes of bodies and deltas of all writes that wait: some twenty of the largest batches.
+pub(crate) const WRITE_BYTES: usize = 64 << 20;
+
+/// The refusal of a write, with the time that a full queue takes.
+pub(crate) const WRITES_FULL: Error =
+    Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: 200 };
+
+/// Reads that may wait.
+pub(crate) const QUEUE_READS: usize = 4096;
+
+/// The refusal of a read, with the time that a few hundred of them take.
+pub(crate) const READS_FULL: Error =
+    Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: 50 };
 
 /// A bounded queue. Items accepted before it was closed can still be taken.
 pub(crate) struct Queue<T> {

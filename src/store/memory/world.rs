@@ -9,14 +9,11 @@ use super::scope::ScopeRecord;
 use crate::{
     commit::{
         Address, ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, Loaded, Needs, PastState,
-        ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
+        SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
     },
     domain::prelude::*,
     store::group::{Backend, Failure},
 };
-
-/// Sessions that one sweep ends at most, so that others need not wait long.
-const SWEEP_SESSIONS: usize = 100;
 
 /// Events that are copied at a time into a fork, so that others need not wait long.
 const PIECE_EVENTS: u64 = 1_000;
@@ -165,7 +162,7 @@ impl World {
         if needs.sweep {
             let now = loaded.now;
             let expired = self.sessions.values().filter(|info| info.expired(now));
-            loaded.expired = expired.take(SWEEP_SESSIONS).cloned().collect();
+            loaded.expired = expired.take(SWEPT_SESSIONS).cloned().collect();
             let mut abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
             loaded.tombstone = abandoned.next().map(|(fork, _)| *fork);
         }

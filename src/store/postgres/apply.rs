@@ -8,12 +8,14 @@ use super::{
     new_snapshots,
     node::Node,
     prelude::*,
-    row::{EVENT_COLUMNS, removed_text},
     schema::PURGED,
     sessions,
     stored::Stored,
 };
-use crate::commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow};
+use crate::{
+    commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow},
+    store::rows::{EVENT_COLUMNS, removed_text},
+};
 
 const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
     source, source_user, source_session, source_sequence, removed, set_json)";

@@ -1,18 +1,12 @@
 //! The nodes that a change set changes, under the names by which rows know them.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, convert::Infallible};
 
 use super::{node::Node, prelude::*, row::Snapshots, stored::Stored};
-use crate::commit::{ChangeSet, EventRow, ScopeChange, ScopeKey};
-
-/// Versions between two snapshots: as many changes a read of the past goes through at most, for a small state.
-const SNAPSHOT_STEP: Version = 64;
-
-/// Bytes of state above which a snapshot has to be worth its size: the changes since the last one weigh an eighth of it.
-const LARGE_STATE_BYTES: usize = 4096;
-
-/// Versions after which a snapshot is taken in any case, so that a read of the past goes through at most as many changes.
-const SNAPSHOT_VERSIONS_MAX: Version = 4096;
+use crate::{
+    commit::{ChangeSet, EventRow, ScopeChange, ScopeKey},
+    store::past::{is_due, is_step},
+};
 
 /// The changes of a node, and what its row will say of snapshots.
 pub(super) struct NodeChange<'a> {
@@ -101,11 +95,9 @@ impl<'a> Changed<'a> {
 /// What a node's row says of snapshots after changes of this many bytes, and whether one is taken now.
 fn after(before: Snapshots, change: &ScopeChange, bytes: usize) -> (Snapshots, bool) {
     let changed_bytes = before.changed_bytes.saturating_add(bytes as u64);
-    let is_step = change.version / SNAPSHOT_STEP != change.before / SNAPSHOT_STEP;
-    let due = is_step
-        && (change.state_bytes <= LARGE_STATE_BYTES
-            || changed_bytes >= change.state_bytes as u64 / 8
-            || change.version - before.newest >= SNAPSHOT_VERSIONS_MAX);
+    let versions = change.version - before.newest;
+    let worth = is_due(versions, change.state_bytes, || Ok::<_, Infallible>(changed_bytes));
+    let due = is_step(change.before, change.version) && worth.is_ok_and(|due| due);
     match due {
         true => (Snapshots { newest: change.version, changed_bytes: 0 }, true),
         false => (Snapshots { changed_bytes, ..before }, false),

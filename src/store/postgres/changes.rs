@@ -10,12 +10,15 @@ use super::{
     node::Node,
     pool::Reader,
     prelude::*,
-    row::{self, EVENT_COLUMNS, number, time},
+    row::{self, number, time},
     snapshot::snapshot_before,
 };
 use crate::{
     domain::delta::changes,
-    store::{Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery},
+    store::{
+        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
+        rows::EVENT_COLUMNS,
+    },
 };
 
 impl Reader<'_> {

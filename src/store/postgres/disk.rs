@@ -40,17 +40,7 @@ pub(super) fn admit(shared: &Shared, group: &mut Vec<Submission>) {
 
 /// Learns that a group failed for lack of space.
 pub(super) fn became_full(shared: &Shared) {
-    switch(shared, Condition::Ready, Condition::DiskFull);
-}
-
-fn switch(shared: &Shared, from: Condition, to: Condition) {
-    shared.condition.send_if_modified(|condition| {
-        let switches = *condition == from;
-        if switches {
-            *condition = to;
-        }
-        switches
-    });
+    Condition::switch(&shared.condition, Condition::Ready, Condition::DiskFull);
 }
 
 /// Looks for space whenever the disk is full, for ever.
@@ -69,7 +59,7 @@ pub(super) async fn find_space(shared: Arc<Shared>) {
         sleep(ATTEMPT).await;
         match take_space(&shared).await {
             Ok(()) => {
-                switch(&shared, Condition::DiskFull, Condition::Ready);
+                Condition::switch(&shared.condition, Condition::DiskFull, Condition::Ready);
                 info!("the disk of the database has space again");
             }
             Err(error) => debug!(%error, "the disk of the database has no space yet"),

@@ -6,9 +6,9 @@ use super::{
     node::Node,
     pool::Reader,
     prelude::*,
-    row::{self, EVENT_COLUMNS, number},
+    row::{self, number},
 };
-use crate::store::search::Search;
+use crate::store::{rows::EVENT_COLUMNS, search::Search};
 
 /// Rows that one statement looks at for a filter: it reads short columns only.
 const FILTERED_ROWS: usize = 2000;

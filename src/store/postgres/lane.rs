@@ -9,11 +9,7 @@ use futures_util::FutureExt as _;
 use tracing::error;
 
 use super::{disk, inbox::Inbox, prelude::*, routes::Route, shared::Shared, writer::Writer};
-use crate::store::group::{Submission, execute, refuse};
-
-/// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
-/// the last one.
-const GROUP_BYTES: usize = 8 << 20;
+use crate::store::group::{GROUP_BYTES, Submission, execute, refuse};
 
 /// A request in a lane's queue, with what keeps its user's later requests in this lane.
 pub(super) type Queued = (Submission, Route);

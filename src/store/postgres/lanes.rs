@@ -18,18 +18,12 @@ use super::{
 };
 use crate::{
     commit::{Answer, Request},
-    domain::error::Bounded,
     store::{
         RequestContext,
         group::{Submission, abandoned},
+        queue::{WRITE_BYTES, WRITES_FULL},
     },
 };
-
-/// Milliseconds after which a retry makes sense when a queue is full: the time that a full queue takes.
-const RETRY_AFTER_MILLIS: u64 = 200;
-
-/// Bytes of bodies and deltas of all writes that wait: some twenty of the largest batches.
-const QUEUE_BYTES: usize = 64 << 20;
 
 /// Dropping it completes what was accepted, without waiting for that. [`Lanes::close`] waits.
 pub(super) struct Lanes {
@@ -46,12 +40,10 @@ impl Lanes {
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let count = shared.options.settings.writers.max(1);
         let max_requests = shared.options.queue_requests.div_ceil(count);
-        let full =
-            Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
         let waits = &shared.options.metrics.writes.queue_wait;
         let inbox = || {
-            let bytes = QUEUE_BYTES / count;
-            Arc::new(Inbox::new(max_requests, bytes, full.clone(), waits.clone()))
+            let bytes = WRITE_BYTES / count;
+            Arc::new(Inbox::new(max_requests, bytes, WRITES_FULL, waits.clone()))
         };
         let inboxes = std::iter::repeat_with(inbox).take(count).collect();
         let lanes = Self { inboxes, routes: Routes::new(count), ends: Mutex::default() };

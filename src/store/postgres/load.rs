@@ -16,12 +16,12 @@ use super::{
     node::Node,
     prelude::*,
     rare,
-    row::{self, SESSION_COLUMNS},
+    row::SESSION_COLUMNS,
     stored::Stored,
 };
 use crate::{
     commit::{Loaded, Needs},
-    store::group::Failure,
+    store::{group::Failure, rows::EVENT_COLUMNS},
 };
 
 const LOCK_SCOPES: &str = "
@@ -86,7 +86,7 @@ fn read_events() -> String {
              FROM unnest($1, $2, $3) AS k (k_incarnation, k_event, k_at)
              JOIN event e ON e.incarnation = k_incarnation AND e.event_id = k_event
          ) AS found ON TRUE",
-        row::EVENT_COLUMNS
+        EVENT_COLUMNS
     )
 }
 

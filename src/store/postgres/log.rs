@@ -3,14 +3,9 @@
 //! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
 
 use super::{
-    columns::Columns,
-    connection::Connection,
-    node::Node,
-    prelude::*,
-    row::{EVENT_BYTES, number},
-    schema::WIDE,
+    columns::Columns, connection::Connection, node::Node, prelude::*, row::number, schema::WIDE,
 };
-use crate::store::group::Failure;
+use crate::store::{group::Failure, rows::EVENT_BYTES};
 
 /// Rows of a log that one statement reads at most.
 pub(super) const PIECE_ROWS: usize = 256;

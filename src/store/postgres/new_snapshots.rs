@@ -1,7 +1,10 @@
 //! Writing snapshots, so that reads of the past go through few changes.
 
 use super::{changed::NodeChange, columns::Columns, node::Node, prelude::*};
-use crate::commit::SessionRow;
+use crate::{
+    commit::SessionRow,
+    store::past::{BYTES_PER_VERSION, LARGE_BYTES, SNAPSHOT_VERSIONS_MAX},
+};
 
 /// The state of a new session, before any of its events.
 const INSERT_INITIAL: &str = "
@@ -11,24 +14,28 @@ FROM unnest($1, $2, $3, $4, $5) AS k (k_app, k_user, k_incarnation, k_name, k_va
 GROUP BY k_app, k_user, k_incarnation";
 
 /// The state as it is now. Where the last snapshot has far more names than the state, those of removed keys, the next has to wait: at
-/// most 256 bytes of them for each version.
-const INSERT_SNAPSHOTS: &str = "
-INSERT INTO snapshot
-SELECT k_app, k_user, k_incarnation, k_version,
-    coalesce(array_agg(s.name) FILTER (WHERE s.name IS NOT NULL), '{}'),
-    coalesce(array_agg(s.value) FILTER (WHERE s.name IS NOT NULL), '{}'),
-    coalesce(array_agg(s.version) FILTER (WHERE s.name IS NOT NULL), '{}')
-FROM unnest($1, $2, $3, $4, $5) AS k (k_app, k_user, k_incarnation, k_version, k_bytes)
-LEFT JOIN LATERAL (
-    SELECT t.version AS last_version, pg_column_size(t.key_names) AS last_bytes FROM snapshot t
-    WHERE t.app_name = k_app AND t.user_id = k_user AND t.incarnation = k_incarnation
-    ORDER BY t.version DESC LIMIT 1
-) AS last ON TRUE
-LEFT JOIN state s
-    ON s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation
-WHERE last_version IS NULL OR last_bytes <= greatest(4096, k_bytes)
-    OR k_version - last_version >= greatest(4096, last_bytes / 256)
-GROUP BY k_app, k_user, k_incarnation, k_version";
+/// most [`BYTES_PER_VERSION`] of them.
+fn insert_snapshots() -> String {
+    format!(
+        "INSERT INTO snapshot
+         SELECT k_app, k_user, k_incarnation, k_version,
+             coalesce(array_agg(s.name) FILTER (WHERE s.name IS NOT NULL), '{{}}'),
+             coalesce(array_agg(s.value) FILTER (WHERE s.name IS NOT NULL), '{{}}'),
+             coalesce(array_agg(s.version) FILTER (WHERE s.name IS NOT NULL), '{{}}')
+         FROM unnest($1, $2, $3, $4, $5) AS k (k_app, k_user, k_incarnation, k_version, k_bytes)
+         LEFT JOIN LATERAL (
+             SELECT t.version AS last_version, pg_column_size(t.key_names) AS last_bytes FROM snapshot t
+             WHERE t.app_name = k_app AND t.user_id = k_user AND t.incarnation = k_incarnation
+             ORDER BY t.version DESC LIMIT 1
+         ) AS last ON TRUE
+         LEFT JOIN state s
+             ON s.app_name = k_app AND s.user_id = k_user AND s.incarnation = k_incarnation
+         WHERE last_version IS NULL OR last_bytes <= greatest({LARGE_BYTES}, k_bytes)
+             OR k_version - last_version
+                 >= greatest({SNAPSHOT_VERSIONS_MAX}, last_bytes / {BYTES_PER_VERSION})
+         GROUP BY k_app, k_user, k_incarnation, k_version"
+    )
+}
 
 /// The changes since the newest snapshot of a fork are unknown. So the next one is due as early as it may be.
 const FIND_NEWEST: &str = "
@@ -58,7 +65,7 @@ pub(super) fn initial<'a>(rows: &[&'a SessionRow], nodes: &[&'a Node]) -> Option
 pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
     let due: Vec<&NodeChange<'_>> = changed.iter().filter(|it| it.due).collect();
     let statement = || {
-        Columns::new(INSERT_SNAPSHOTS)
+        Columns::new(insert_snapshots())
             .nodes(due.iter().map(|it| &it.node))
             .numbers(due.iter().map(|it| it.change.version))
             .numbers(due.iter().map(|it| it.change.state_bytes as u64))

@@ -1,13 +1,9 @@
 //! Long work in bounded pieces: copying a session into a fork, and removing the rows of a session that is gone.
 
 use super::{
-    columns::Columns,
-    connection::Connection,
-    node::Node,
-    prelude::*,
-    row::{EVENT_BYTES, EVENT_COLUMNS, number},
-    schema::PURGED,
+    columns::Columns, connection::Connection, node::Node, prelude::*, row::number, schema::PURGED,
 };
+use crate::store::rows::{EVENT_BYTES, EVENT_COLUMNS};
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;

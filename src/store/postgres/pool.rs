@@ -22,19 +22,16 @@ use super::{
     prelude::*,
     shared::Shared,
 };
-use crate::store::instant;
-
-/// Reads that may wait for a connection.
-const QUEUE_READS: usize = 4096;
+use crate::store::{
+    instant,
+    queue::{QUEUE_READS, READS_FULL},
+};
 
 /// How long a read waits for a connection of others: less than callers wait for an answer.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// How long a connection may take to end a transaction before it is replaced. A read that its caller has left may still be executed.
 const END_WAIT: Duration = Duration::from_secs(5);
-
-/// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
-const RETRY_AFTER_MILLIS: u64 = 50;
 
 /// Makes and checks the connections of the pool.
 struct Connector(Arc<Shared>);
@@ -183,19 +180,15 @@ impl Pool {
     }
 
     async fn take(&self) -> Result<Object<Connector>, Error> {
-        let full = || Error::Overloaded {
-            what: Bounded::ReadQueue,
-            retry_after_millis: RETRY_AFTER_MILLIS,
-        };
         if self.pool.status().waiting >= QUEUE_READS {
-            return Err(full());
+            return Err(READS_FULL);
         }
         let waits = &self.shared.options.metrics.reads.queue_wait;
         let began = instant();
         let got = self.pool.get().await;
         waits.observe(began.elapsed().as_secs_f64());
         got.map_err(|error| match error {
-            PoolError::Timeout(TimeoutType::Wait) => full(),
+            PoolError::Timeout(TimeoutType::Wait) => READS_FULL,
             PoolError::Closed => Error::Draining,
             PoolError::Backend(error) => error,
             error => Error::StoreUnavailable(Cause::new(error)),

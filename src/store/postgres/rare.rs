@@ -14,12 +14,9 @@ use super::{
     stored::Stored,
 };
 use crate::{
-    commit::{Loaded, Needs, PastState},
+    commit::{Loaded, Needs, PastState, SWEPT_SESSIONS},
     store::group::Failure,
 };
-
-/// Sessions that one sweep ends.
-const SWEPT_SESSIONS: i64 = 64;
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -38,7 +35,7 @@ pub(super) async fn look_up_expired(
         let limits = [
             (&about.secs() as _, Type::INT8),
             (&nanos(about) as _, Type::INT4),
-            (&SWEPT_SESSIONS as _, Type::INT8),
+            (&(SWEPT_SESSIONS as i64) as _, Type::INT8),
         ];
         let found = connection.all(sql, &limits).await?;
         expired = found.iter().map(address).collect::<Result<_>>()?;

@@ -6,18 +6,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, accepts, private::BytesMut, to_sql_checked};
 
 use super::prelude::*;
-
-/// The columns that [`event`] reads.
-pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
-    event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
-    rewind_to, removed, set_json, body, trace_id, fingerprint";
-
-/// The number of [`EVENT_COLUMNS`].
-pub(super) const EVENT_WIDTH: usize = 17;
-
-/// Bytes of an event's long columns.
-pub(super) const EVENT_BYTES: &str =
-    "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
+use crate::store::rows::FINGERPRINT;
 
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "app_name, user_id, session_id, incarnation, \
@@ -83,17 +72,6 @@ pub(super) fn changes(row: &Row, at: usize) -> Result<Changes, Error> {
     Ok(Changes { remove, set: row.try_get(at + 1)? })
 }
 
-/// Removed keys as they are stored.
-pub(super) fn removed_text(keys: &[StateKey]) -> Option<String> {
-    let names = || keys.iter().map(StateKey::as_str).collect::<Vec<_>>();
-    (!keys.is_empty()).then(|| serde_json::Value::from(names()).to_string())
-}
-
-/// Labels as they are stored.
-pub(super) fn labels_text(labels: &Labels) -> Option<String> {
-    (!labels.as_map().is_empty()).then(|| serde_json::json!(labels.as_map()).to_string())
-}
-
 pub(super) fn fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
     let bytes = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(at)?);
     let bytes = bytes.map_err(|error| Error::damaged(Damage::Row, error))?;
@@ -107,7 +85,7 @@ fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>, Error> {
     Ok(TraceId::from_bytes(bytes))
 }
 
-/// The event of [`EVENT_COLUMNS`], which begin at a column.
+/// The event of `EVENT_COLUMNS`, which begin at a column.
 pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
     Ok(Event {
         sequence: number(row, at)?,
@@ -126,12 +104,12 @@ pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error>
     })
 }
 
-/// The fingerprint of [`EVENT_COLUMNS`], which begin at a column.
+/// The fingerprint of `EVENT_COLUMNS`, which begin at a column.
 pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
-    fingerprint(row, at + EVENT_WIDTH - 1)
+    fingerprint(row, at + FINGERPRINT)
 }
 
-/// Whether the event of [`EVENT_COLUMNS`] passes a filter, rewinds aside.
+/// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside.
 pub(super) fn passes(row: &Row, filter: &EventFilter) -> Result<bool> {
     let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
     let has =

@@ -4,10 +4,10 @@ use super::{
     changed::Changed,
     columns::{Columns, places},
     prelude::*,
-    row::{Found, SESSION_COLUMNS, Snapshots, labels_text},
+    row::{Found, SESSION_COLUMNS, Snapshots},
     stored::Stored,
 };
-use crate::commit::SessionRow;
+use crate::{commit::SessionRow, store::rows::labels_text};
 
 const DELETE_SESSIONS: &str = "
 DELETE FROM session s

@@ -1,9 +1,4 @@
-//! The past: a node's state as of a version.
-//!
-//! A snapshot holds a node's keys with their versions, and the removed ones with the version of their removal. The state as of a version
-//! is the newest snapshot up to it and the few changes that follow, so its cost does not depend on how long the log is.
-
-use std::collections::BTreeMap;
+//! Reading the state of a node as of a version.
 
 use super::{
     columns::Columns,
@@ -14,10 +9,10 @@ use super::{
     row::{changes, number},
     schema::WIDE,
 };
-use crate::store::group::Failure;
-
-/// Keys as of a version, by name without prefix; `None`: removed by that version.
-pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
+use crate::store::{
+    group::Failure,
+    past::{Past, fold},
+};
 
 /// A node's keys as of a version, which its log has reached.
 pub(super) async fn past(
@@ -36,13 +31,6 @@ pub(super) async fn past(
         }
     }
     Ok(past)
-}
-
-/// Applies the changes that made a version to the keys of one scope.
-fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
-    for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(kind)) {
-        past.insert(key.name().into(), (value, version));
-    }
 }
 
 /// The newest snapshot up to a version, with its version. A node without a snapshot had no key at version 0.

@@ -8,13 +8,16 @@ use super::{
     load::{ID_BYTES, id_hash, indexed, names},
     log::{Log, rows_text},
     prelude::*,
-    row::{EVENT_BYTES, EVENT_COLUMNS, SESSION_COLUMNS, labels_text, removed_text},
+    row::SESSION_COLUMNS,
     schema::PURGED,
     writer::Writer,
 };
-use crate::commit::{
-    ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, RequestRow, ScopeChange,
-    ScopeKey, ScopeLogRow, SessionRow,
+use crate::{
+    commit::{
+        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, RequestRow, ScopeChange,
+        ScopeKey, ScopeLogRow, SessionRow,
+    },
+    store::rows::{EVENT_BYTES, EVENT_COLUMNS, labels_text, removed_text},
 };
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.

@@ -2,16 +2,13 @@
 
 use rusqlite::OptionalExtension;
 
-use super::{
-    connection::Tables,
-    log::Log,
-    prelude::*,
-    row::{self, EVENT_COLUMNS},
-    snapshot::CHANGES,
-};
+use super::{connection::Tables, log::Log, prelude::*, row, snapshot::CHANGES};
 use crate::{
     domain::delta::changes,
-    store::{Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery},
+    store::{
+        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
+        rows::EVENT_COLUMNS,
+    },
 };
 
 /// No version is greater, whatever a client sends.

@@ -124,7 +124,7 @@ impl Disk {
 
     fn become_full(&mut self, now: i64) {
         (self.is_full, self.attempted) = (true, now);
-        self.switch(Condition::Ready, Condition::DiskFull);
+        Condition::switch(&self.file.condition, Condition::Ready, Condition::DiskFull);
     }
 
     /// Looks for space. Returns whether there is some.
@@ -137,7 +137,7 @@ impl Disk {
             return false;
         }
         (self.is_full, self.refused) = (false, 0);
-        self.switch(Condition::DiskFull, Condition::Ready);
+        Condition::switch(&self.file.condition, Condition::DiskFull, Condition::Ready);
         info!("the disk has space again");
         true
     }
@@ -153,16 +153,6 @@ impl Disk {
         if give_up_reserve(&self.file.path) {
             info!("released the reserve for deletions");
         }
-    }
-
-    fn switch(&self, from: Condition, to: Condition) {
-        self.file.condition.send_if_modified(|condition| {
-            let switches = *condition == from;
-            if switches {
-                *condition = to;
-            }
-            switches
-        });
     }
 
     fn report(&mut self, now: i64) {

@@ -1,11 +1,7 @@
 //! Pages of a session's events.
 
-use super::{
-    connection::Tables,
-    log::Log,
-    prelude::*,
-    row::{self, EVENT_COLUMNS},
-};
+use super::{connection::Tables, log::Log, prelude::*, row};
+use crate::store::rows::EVENT_COLUMNS;
 pub(super) use crate::store::search::Search;
 
 impl Search {

@@ -8,13 +8,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     log::Log,
     prelude::*,
-    row::{self, EVENT_BYTES, Found, KnownIds},
+    row::{self, Found, KnownIds},
     schema::KEY_STEP,
     writer::Writer,
 };
 use crate::{
-    commit::{Address, KEY_BYTES, Needs, PastState, ScopeKey, ScopeState, SessionState},
-    store::bare::Callers,
+    commit::{
+        Address, KEY_BYTES, Needs, PastState, SWEPT_SESSIONS, ScopeKey, ScopeState, SessionState,
+    },
+    store::{bare::Callers, rows::EVENT_BYTES},
 };
 
 /// Events and bytes of a piece of copied events: a few milliseconds of the writer's time.
@@ -23,9 +25,6 @@ const COPIED_BYTES: usize = 1 << 20;
 
 /// Keys of a scope that are looked up one by one. Where there are more, reading the whole scope, a MiB at most, is shorter.
 const SINGLE_KEYS: usize = 500;
-
-/// Sessions that one sweep ends.
-const SWEPT_SESSIONS: usize = 64;
 
 /// Bytes in memory, about: of an application or a user, of a session, of an address, and of an event id.
 const SCOPE_BYTES: usize = 256;

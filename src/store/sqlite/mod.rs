@@ -55,18 +55,12 @@ use super::{
     RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     Store, UsersQuery, WatchPage, WatchQuery,
     group::{Submission, abandoned},
-    queue::Queue,
+    queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
 use crate::commit::{Answer, Request};
 pub use compact::compact;
 pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
 pub use migrate::{dry_run, migrate_file};
-
-/// Milliseconds after which a retry makes sense when the write queue is full: the time that a full queue takes.
-const RETRY_AFTER_MILLIS: u64 = 200;
-
-/// Bytes of bodies and deltas of all writes that wait: some twenty of the largest batches.
-const QUEUE_BYTES: usize = 64 << 20;
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
 pub struct SqliteStore {
@@ -99,11 +93,9 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     }
     let disk = Disk::new(Arc::clone(&lock), is_full);
     let notifier = Arc::new(Notifier::default());
-    let full =
-        Error::Overloaded { what: Bounded::WriteQueue, retry_after_millis: RETRY_AFTER_MILLIS };
     let metrics = Arc::clone(&options.metrics);
     let waits = metrics.writes.queue_wait.clone();
-    let writes = Arc::new(Queue::new(options.queue_requests, QUEUE_BYTES, full, waits));
+    let writes = Arc::new(Queue::new(options.queue_requests, WRITE_BYTES, WRITES_FULL, waits));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
     let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables, disk);
     let writer = writer.map_err(|error| OpenError::failed(&path, error))?;

@@ -9,13 +9,14 @@ use super::{
     events::Search,
     log::Log,
     prelude::*,
-    row::{self, EVENT_COLUMNS, FINGERPRINT, Found, Nodes, SESSION_COLUMNS},
+    row::{self, Found, Nodes, SESSION_COLUMNS},
 };
 use crate::{
     commit::{EventRow, only_live},
     store::{
         Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
         StateView,
+        rows::{EVENT_COLUMNS, FINGERPRINT},
     },
 };
 

@@ -14,13 +14,10 @@ use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{connection::Tables, lock::FileLock, prelude::*};
-use crate::{metrics::ReadMetrics, store::queue::Queue};
-
-/// Milliseconds after which a retry makes sense when too many reads wait: what a few hundred of them take.
-const RETRY_AFTER_MILLIS: u64 = 50;
-
-/// Reads that may wait for a reader.
-const QUEUE_READS: usize = 4096;
+use crate::{
+    metrics::ReadMetrics,
+    store::queue::{QUEUE_READS, Queue, READS_FULL},
+};
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
 type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
@@ -42,10 +39,8 @@ impl Readers {
         threads: usize,
         metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let full =
-            Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: RETRY_AFTER_MILLIS };
         let waits = metrics.queue_wait.clone();
-        let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, full, waits));
+        let queue = Arc::new(Queue::<Job>::new(QUEUE_READS, usize::MAX, READS_FULL, waits));
         let start = |at| {
             let (file, queue) = (Arc::clone(file), Arc::clone(&queue));
             let thread = thread::Builder::new().name(format!("sqlite-read-{at}"));

@@ -11,18 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::prelude::*;
 
-/// The columns that [`event`] reads.
-pub(super) const EVENT_COLUMNS: &str = "sequence, event_id, invocation_id, author, branch, \
-    event_secs, event_nanos, commit_secs, commit_nanos, app_version, user_version, \
-    rewind_to, removed, set_json, body, trace_id, fingerprint";
-
-/// The index of the fingerprint in [`EVENT_COLUMNS`].
-pub(super) const FINGERPRINT: usize = 16;
-
-/// Bytes of an event's long columns.
-pub(super) const EVENT_BYTES: &str =
-    "coalesce(octet_length(body), 0) + coalesce(octet_length(set_json), 0)";
-
 /// The columns that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
     last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
@@ -68,18 +56,7 @@ pub(super) fn changes(row: &Row<'_>, at: usize) -> Result<Changes> {
     Ok(Changes { remove, set: row.get(at + 1)? })
 }
 
-/// Removed keys as they are stored.
-pub(super) fn removed_text(keys: &[StateKey]) -> Option<String> {
-    let names = || keys.iter().map(StateKey::as_str).collect::<Vec<_>>();
-    (!keys.is_empty()).then(|| serde_json::Value::from(names()).to_string())
-}
-
-/// Labels as they are stored.
-pub(super) fn labels_text(labels: &Labels) -> Option<String> {
-    (!labels.as_map().is_empty()).then(|| serde_json::json!(labels.as_map()).to_string())
-}
-
-/// The event of [`EVENT_COLUMNS`].
+/// The event of `EVENT_COLUMNS`.
 pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
     Ok(Event {
         sequence: row.get(0)?,
@@ -98,7 +75,7 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
     })
 }
 
-/// Whether the event of [`EVENT_COLUMNS`] passes a filter, rewinds aside. Looks at short columns only.
+/// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside. Looks at short columns only.
 pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
     let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
     let has = |at, wanted| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str_or_null()? == wanted);

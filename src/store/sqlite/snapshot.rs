@@ -1,37 +1,12 @@
-//! The past: a node's state as of a version.
-//!
-//! A snapshot holds a node's keys with their versions, and the removed ones with the version of their removal. The state as of a version
-//! is the newest snapshot up to it and the few changes that follow, so its cost does not depend on how long the log is.
+//! Reading the state of a node as of a version, and writing snapshots.
 
 use std::collections::BTreeMap;
 
 use super::{connection::Tables, log::Log, prelude::*, row};
-
-/// Versions between two snapshots: as many changes a read of the past goes through at most, for a small state.
-pub(super) const SNAPSHOT_STEP: Version = 64;
-
-/// Bytes of a snapshot above which it has to be worth its size: the changes since the last one weigh an eighth of it.
-const LARGE_BYTES: usize = 4096;
-
-/// Versions after which a snapshot is taken in any case, so that a read of the past goes through at most as many changes.
-const SNAPSHOT_VERSIONS_MAX: Version = 4096;
-
-/// Bytes of a snapshot for each version since the last one. One with more than a mebibyte, for the names of very many removed keys, waits
-/// longer for that.
-const BYTES_PER_VERSION: u64 = 256;
-
-/// Keys as of a version, by name without prefix; `None`: removed by that version.
-pub(super) type Past = BTreeMap<Box<str>, (Option<Json>, Version)>;
+use crate::store::past::{Past, fold, is_due, is_step};
 
 /// The columns of a row's changes, in either log.
 pub(super) const CHANGES: &str = "removed, set_json";
-
-/// Applies the changes that made a version to the keys of one scope.
-pub(super) fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: Changes) {
-    for (key, value) in changes.results().filter(|(key, _)| key.scope() == Some(kind)) {
-        past.insert(key.name().into(), (value, version));
-    }
-}
 
 impl Tables {
     /// A node's keys as of a version.
@@ -65,7 +40,7 @@ impl Tables {
         version: Version,
         state_bytes: usize,
     ) -> Result<(), Error> {
-        if version / SNAPSHOT_STEP == before / SNAPSHOT_STEP {
+        if !is_step(before, version) {
             return Ok(());
         }
         let last = "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
@@ -74,29 +49,23 @@ impl Tables {
         let (since, bytes): (Version, usize) = last.unwrap_or((0, 0));
         // Removed keys count as well, which a state does not have.
         let bytes = bytes.max(state_bytes);
-        let versions = version - since;
-        if versions >= SNAPSHOT_VERSIONS_MAX {
-            if versions < bytes as u64 / BYTES_PER_VERSION {
-                return Ok(());
-            }
-        } else if bytes > LARGE_BYTES {
+        let changed = || {
             let columns = format!(
                 "{}, coalesce(octet_length(set_json), 0) + coalesce(octet_length(removed), 0)",
                 log.version()
             );
             let mut changed = 0;
-            let read = self.each_row(log, &columns, (since, version), false, |row| {
-                changed += row.get::<_, usize>(1)?;
-                Ok(true)
-            });
-            match read {
-                // The reads that meet the damage tell of it. A write does without the snapshot.
-                Err(Error::Damaged(..)) => return Ok(()),
-                read => read?,
-            };
-            if changed < bytes / 8 {
-                return Ok(());
-            }
+            self.each_row(log, &columns, (since, version), false, |row| {
+                changed += row.get::<_, u64>(1)?;
+                Ok::<_, Error>(true)
+            })?;
+            Ok(changed)
+        };
+        match is_due(version - since, bytes, changed) {
+            Ok(true) => {}
+            // The reads that meet the damage tell of it. A write does without the snapshot.
+            Ok(false) | Err(Error::Damaged(..)) => return Ok(()),
+            Err(error) => return Err(error),
         }
         let snapshot = "INSERT INTO snapshot
             SELECT ?1, ?2, json_group_object(name, json_array(value, version)) FROM

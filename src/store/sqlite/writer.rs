@@ -27,15 +27,11 @@ use crate::{
     metrics::{Histogram, Metrics},
     store::{
         Notifier,
-        group::{Backend, Failure, Submission, execute, refuse},
+        group::{Backend, Failure, GROUP_BYTES, Submission, execute, refuse},
         queue::Queue,
         spans,
     },
 };
-
-/// Bytes of bodies and deltas after which a commit takes no further write, so that the first one's answer does not wait noticeably for
-/// the last one.
-const GROUP_BYTES: usize = 8 << 20;
 
 /// The writer, on one connection after the other.
 pub(super) struct Writer {

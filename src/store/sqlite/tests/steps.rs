@@ -1,7 +1,10 @@
 //! Indexes and snapshots that follow in steps, and a cache that forgets: neither shows.
 
-use super::{schema::KEY_STEP, snapshot::SNAPSHOT_STEP, *};
-use crate::domain::{event::ScopeVersions, session::Incarnation, token::Position};
+use super::{schema::KEY_STEP, *};
+use crate::{
+    domain::{event::ScopeVersions, session::Incarnation, token::Position},
+    store::past::SNAPSHOT_STEP,
+};
 
 /// Events of three sessions in turn, over several snapshots; every event changes all scopes.
 const EVENTS: u64 = 2 * SNAPSHOT_STEP + 12;

@@ -6,12 +6,18 @@ use super::{
         load::{id_hash, indexed},
         log::Log,
         prelude::*,
-        row::{self, EVENT_COLUMNS},
-        snapshot::{self, CHANGES, Past},
+        row,
+        snapshot::CHANGES,
     },
     report::{Check, Part, Place, Report},
 };
-use crate::commit::entry_bytes;
+use crate::{
+    commit::entry_bytes,
+    store::{
+        past::{Past, fold},
+        rows::{EVENT_COLUMNS, FINGERPRINT},
+    },
+};
 
 /// Every session: its events, their ids and bodies, and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
@@ -109,7 +115,7 @@ impl Subject {
                 is_whole = false;
                 return Ok(true);
             }
-            snapshot::fold(&mut past, kind, at, changes);
+            fold(&mut past, kind, at, changes);
             if snapshots.next_if_eq(&at).is_some()
                 && is_whole
                 && tables.snapshot_before(node, at)? != (past.clone(), at)
@@ -190,7 +196,7 @@ impl Subject {
         tables.every_row(self.log, &columns, &mut |row| {
             report.row();
             let event = row::event(row, false)?;
-            let (at, hash): (Sequence, i64) = (event.sequence, row.get(row::FINGERPRINT + 1)?);
+            let (at, hash): (Sequence, i64) = (event.sequence, row.get(FINGERPRINT + 1)?);
             report.summary.events += 1;
             if event.body.as_ref().is_some_and(|body| !is_json(body.as_str())) {
                 report.add(Check::Json, Some(place), Some(at), "The body is not JSON.");
