@@ -1,11 +1,11 @@
-//! Checkpoints: moving pages of the log (WAL) into the database file.
+//! Checkpoints: moving pages of the WAL into the database file.
 //!
-//! A thread of its own, the checkpointer, moves most of them while the writer goes on writing. SQLite begins the log anew only when all of
+//! A thread of its own, the checkpointer, moves most of them while the writer goes on writing. SQLite begins the WAL anew only when all of
 //! it has been moved and the next commit comes, so the writer moves the few pages that came in the meantime itself, between two groups.
 //! SQLite flushes the database file only at the end of that. The checkpointer flushes it before, so that the writer waits for its few
 //! pages alone.
 //!
-//! After a failed flush the kernel takes pages for written that are not, and SQLite takes them for moved. The log still has them, so it
+//! After a failed flush the kernel takes pages for written that are not, and SQLite takes them for moved. The WAL still has them, so it
 //! stays as it is, the store does nothing more, and the next start moves everything again.
 
 use std::{
@@ -30,10 +30,10 @@ use crate::{
     store::Clock,
 };
 
-/// Bytes of a page in the log, with its header.
+/// Bytes of a page in the WAL, with its header.
 const PAGE_BYTES: u64 = 4096 + 24;
 
-/// Pages in the log at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
+/// Pages in the WAL at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
 const BEGIN_PAGES: u32 = 4_000;
 
 /// Pages that the writer moves itself: a few milliseconds. Above, the checkpointer goes another round.
@@ -43,24 +43,24 @@ const REST_PAGES: u32 = 500;
 /// is as long as the round took, and further rounds gain nothing.
 const ROUNDS: u32 = 3;
 
-/// Pages in the log at which the writer waits for the checkpointer and then moves everything: 256 MiB.
+/// Pages in the WAL at which the writer waits for the checkpointer and then moves everything: 256 MiB.
 const MAX_PAGES: u32 = 64_000;
 
-/// How long the writer waits for the readers of a log, while writes wait: longer than most reads take.
+/// How long the writer waits for the readers of a WAL, while writes wait: longer than most reads take.
 const READER_WAIT: Duration = Duration::from_millis(50);
 
-/// Seconds between two messages about a reader that needs a long log.
+/// Seconds between two messages about a reader that needs a long WAL.
 const REPORT_SECS: u64 = 60;
 
-/// What the writer knows of the log, and its checkpointer.
+/// What the writer knows of the WAL, and its checkpointer.
 pub(super) struct Checkpoints {
-    log: Log,
+    wal: Wal,
     has_checkpointer: bool,
     /// The checkpointer, while it works.
     round: Option<JoinHandle<()>>,
-    /// Rounds since the log began.
+    /// Rounds since the WAL began.
     rounds: u32,
-    /// Pages of this log that the writer has moved, or tried to: a reader may keep the log from being begun anew.
+    /// Pages of this WAL that the writer has moved, or tried to: a reader may keep the WAL from being begun anew.
     tried: u32,
     /// [`MAX_PAGES`]; tests take fewer.
     pub(super) max_pages: u32,
@@ -72,10 +72,10 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
         let metrics = options.metrics.sqlite().clone();
-        let log = Log { file, metrics, moved_pages: Arc::default() };
+        let wal = Wal { file, metrics, moved_pages: Arc::default() };
         let has_checkpointer = options.checkpointer;
         Self {
-            log,
+            wal,
             has_checkpointer,
             round: None,
             rounds: 0,
@@ -86,15 +86,15 @@ impl Checkpoints {
         }
     }
 
-    /// Sees to the log after a group, when everybody in it has been answered.
+    /// Sees to the WAL after a group, when everybody in it has been answered.
     pub(super) fn after_commit(&mut self, tables: &Tables) {
-        let pages = tables.log_pages();
+        let pages = tables.wal_pages();
         if pages < self.tried {
-            // SQLite began the log anew.
+            // SQLite began the WAL anew.
             self.tried = 0;
-            self.log.moved_pages.store(0, Relaxed);
+            self.wal.moved_pages.store(0, Relaxed);
         }
-        self.log.committed(pages);
+        self.wal.committed(pages);
         let is_long = pages >= self.max_pages;
         let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
             if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
@@ -108,7 +108,7 @@ impl Checkpoints {
             return;
         };
         join(round);
-        let Moved { pages, moved, .. } = self.log.execute("NOOP", tables).unwrap_or_default();
+        let Moved { pages, moved, .. } = self.wal.execute("NOOP", tables).unwrap_or_default();
         if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
             return self.begin_round(pages);
         }
@@ -116,13 +116,13 @@ impl Checkpoints {
         if is_long {
             self.restart(tables);
         } else {
-            self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
+            self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
         }
     }
 
-    /// Moves what readers allow. The next commit begins the log anew, unless one of them still needs it.
+    /// Moves what readers allow. The next commit begins the WAL anew, unless one of them still needs it.
     fn restart(&mut self, tables: &Tables) {
-        let restart = || self.log.checkpoint(CheckpointThread::Writer, "RESTART", tables);
+        let restart = || self.wal.checkpoint(CheckpointThread::Writer, "RESTART", tables);
         let Moved { is_whole, pages, .. } = briefly(tables, restart).unwrap_or_default();
         let now = self.clock.now().secs();
         let is_due = self.reported.is_none_or(|at| now.abs_diff(at) >= REPORT_SECS);
@@ -130,67 +130,67 @@ impl Checkpoints {
             self.reported = Some(now);
             warn!(
                 bytes = u64::from(pages) * PAGE_BYTES,
-                path = %self.log.file.path.display(),
-                "a reader keeps the log (WAL) from being begun anew, so it grows: end the backup or query of another program that has the \
+                path = %self.wal.file.path.display(),
+                "a reader keeps the WAL from being begun anew, so it grows: end the backup or query of another program that has the \
                  database open"
             );
         }
     }
 
-    /// Moves everything, so that the log is used again instead of growing.
+    /// Moves everything, so that the WAL is used again instead of growing.
     pub(super) fn at_once(&mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.tried = self.log.checkpoint(CheckpointThread::Writer, "PASSIVE", tables).pages;
+        self.tried = self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables).pages;
     }
 
-    /// Moves everything and empties the log's file. Returns whether it did: a reader may still need the log.
+    /// Moves everything and empties the file of the WAL. Returns whether it did: a reader may still need the WAL.
     pub(super) fn empty(&mut self, tables: &Tables) -> bool {
         self.round.take().into_iter().for_each(join);
-        let done = briefly(tables, || self.log.execute("TRUNCATE", tables)).ok().flatten();
+        let done = briefly(tables, || self.wal.execute("TRUNCATE", tables)).ok().flatten();
         let emptied = done.is_some_and(|moved| moved.is_whole);
         if emptied {
             self.tried = 0;
-            self.log.moved(0, 0);
+            self.wal.moved(0, 0);
         }
         emptied
     }
 
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
-        let log = self.log.clone();
-        let work = move || match log.file.connect().and_then(|it| Ok(Tables::writer(it)?)) {
-            Ok(tables) => drop(log.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables)),
+        let wal = self.wal.clone();
+        let work = move || match wal.file.connect().and_then(|it| Ok(Tables::writer(it)?)) {
+            Ok(tables) => drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables)),
             Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
         };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
         match thread.spawn(work) {
             Ok(round) => self.round = Some(round),
             Err(error) => {
-                error!(%error, "failed to start the checkpointer, retrying when the log is longer");
+                error!(%error, "failed to start the checkpointer, retrying when the WAL is longer");
                 self.tried = pages;
             }
         }
     }
 
-    /// Waits for the checkpointer, and leaves no log behind. The last connection is about to close.
+    /// Waits for the checkpointer, and leaves no WAL behind. The last connection is about to close.
     pub(super) fn close(mut self, tables: &Tables) {
         self.round.take().into_iter().for_each(join);
-        self.log.checkpoint(CheckpointThread::Writer, "TRUNCATE", tables);
+        self.wal.checkpoint(CheckpointThread::Writer, "TRUNCATE", tables);
         let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        if self.log.file.has_flush_failed()
+        if self.wal.file.has_flush_failed()
             && let Err(error) = tables.0.set_db_config(keep, true)
         {
-            error!(%error, "SQLite may move and remove the log when it closes the file");
+            error!(%error, "SQLite may move and remove the WAL when it closes the file");
         }
     }
 }
 
-/// The log, and its length as metrics.
+/// The WAL, and its length as metrics.
 #[derive(Clone)]
-struct Log {
+struct Wal {
     file: Arc<FileLock>,
     metrics: SqliteMetrics,
-    /// Pages of this log that are in the database.
+    /// Pages of this WAL that are in the database.
     moved_pages: Arc<AtomicU32>,
 }
 
@@ -199,13 +199,13 @@ struct Log {
 struct Moved {
     /// No reader kept it from its end.
     is_whole: bool,
-    /// Pages that the log has.
+    /// Pages that the WAL has.
     pages: u32,
     /// Pages of them that have been moved.
     moved: u32,
 }
 
-impl Log {
+impl Wal {
     /// Moves pages. Returns nothing moved if it failed.
     fn checkpoint(&self, thread: CheckpointThread, how: &str, tables: &Tables) -> Moved {
         if self.file.has_flush_failed() {
@@ -224,7 +224,7 @@ impl Log {
         done
     }
 
-    /// `None`: it failed. The log keeps what it has.
+    /// `None`: it failed. The WAL keeps what it has.
     fn execute(&self, how: &str, tables: &Tables) -> Option<Moved> {
         if self.file.has_flush_failed() {
             return None;
@@ -251,8 +251,8 @@ impl Log {
         error!(
             %error,
             path = %self.file.path.display(),
-            "the disk failed to store the database file or its log: nothing more is committed or read; check the disk, close other programs \
-             that have the file open, then restart, which recovers what was acknowledged from the log (WAL)"
+            "the disk failed to store the database file or its WAL: nothing more is committed or read; check the disk, close other programs \
+             that have the file open, then restart, which recovers what was acknowledged from the WAL"
         );
     }
 
@@ -261,7 +261,7 @@ impl Log {
         self.committed(pages);
     }
 
-    /// The log has this many pages.
+    /// The WAL has this many pages.
     fn committed(&self, pages: u32) {
         let moved = self.moved_pages.load(Relaxed);
         self.metrics.set_log(u64::from(pages) * PAGE_BYTES, u64::from(moved) * PAGE_BYTES);

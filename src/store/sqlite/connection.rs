@@ -39,7 +39,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection> {
     Connection::open_with_flags(path, flags)
 }
 
-/// A connection to a file with the tables of this version, and the pages in the log after its last commit.
+/// A connection to a file with the tables of this version, and the pages in the WAL after its last commit.
 pub(super) struct Tables(pub(super) Connection, Arc<AtomicU32>);
 
 impl Tables {
@@ -54,13 +54,13 @@ impl Tables {
             PRAGMA foreign_keys = OFF;
             PRAGMA cache_size = -16384;";
         connection.execute_batch(settings)?;
-        let log_pages = Arc::new(AtomicU32::new(0));
-        let hook = Arc::clone(&log_pages);
+        let wal_pages = Arc::new(AtomicU32::new(0));
+        let hook = Arc::clone(&wal_pages);
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
             hook.store(u32::try_from(pages).unwrap_or(u32::MAX), Ordering::Relaxed);
             Ok(())
         }))?;
-        Self::new(connection, log_pages)
+        Self::new(connection, wal_pages)
     }
 
     /// A commit empties a reader's page cache, so it is small. The file is not mapped into memory: a page that the disk cannot read
@@ -90,14 +90,14 @@ impl Tables {
     }
 
     /// Plans do not depend on the values of parameters. SQLite would prepare a statement whose plan does again for every execution.
-    fn new(connection: Connection, log_pages: Arc<AtomicU32>) -> Result<Self> {
+    fn new(connection: Connection, wal_pages: Arc<AtomicU32>) -> Result<Self> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(Self(connection, log_pages))
+        Ok(Self(connection, wal_pages))
     }
 
-    /// Pages in the log after the last commit of this connection.
-    pub(super) fn log_pages(&self) -> u32 {
+    /// Pages in the WAL after the last commit of this connection.
+    pub(super) fn wal_pages(&self) -> u32 {
         self.1.load(Ordering::Relaxed)
     }
 
@@ -183,7 +183,7 @@ impl Tables {
     }
 }
 
-/// Whether there was no space, for the file or for the index of its log.
+/// Whether there was no space, for the file or for the index of its WAL.
 pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
     let Some(failure) = error.sqlite_error() else { return false };
     failure.code == ErrorCode::DiskFull || failure.extended_code == SQLITE_IOERR_SHMSIZE

@@ -38,7 +38,7 @@ pub struct SqliteOptions {
     pub group_requests: usize,
     /// Bytes of heads and state that the writer keeps in memory: the sessions of an hour of a busy service.
     pub cache_bytes: usize,
-    /// Whether a thread of its own moves most of the log into the database. Without it the writer does all of that
+    /// Whether a thread of its own moves most of the WAL into the database. Without it the writer does all of that
     /// (`benches/checkpointer.rs`).
     pub checkpointer: bool,
     /// Look for damage first, and do not open a damaged file.

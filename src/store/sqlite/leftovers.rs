@@ -1,4 +1,4 @@
-//! What a sweep leaves behind it: pages that nothing uses, and old text in the log (WAL).
+//! What a sweep leaves behind it: pages that nothing uses, and old text in the WAL.
 
 use tracing::warn;
 
@@ -7,15 +7,15 @@ use super::{checkpoint::Checkpoints, connection::Tables, prelude::*};
 /// Pages that stay in the file for the next writes where no session was removed: 2 MiB.
 const SPARE_PAGES: u64 = 512;
 
-/// Seconds between two times that the log is emptied. Commits are slower until it has its length again.
+/// Seconds between two times that the WAL is emptied. Commits are slower until it has its length again.
 const EMPTY_SECS: u64 = 60;
 
 /// The state of cleaning up.
 #[derive(Default)]
 pub(super) struct Leftovers {
-    /// Rows were removed that the log still has.
+    /// Rows were removed that the WAL still has.
     swept: bool,
-    /// When the log was last emptied, in seconds.
+    /// When the WAL was last emptied, in seconds.
     emptied: Option<i64>,
 }
 
@@ -25,17 +25,17 @@ impl Leftovers {
         self.swept = true;
     }
 
-    /// Gives free pages back. When no deleted session has rows left, empties the log. What fails, or has to wait, is done after
+    /// Gives free pages back. When no deleted session has rows left, empties the WAL. What fails, or has to wait, is done after
     /// another sweep.
-    pub(super) fn after_sweep(&mut self, tables: &Tables, log: &mut Checkpoints, now: Time) {
-        if let Err(error) = self.clean(tables, log, now)
+    pub(super) fn after_sweep(&mut self, tables: &Tables, wal: &mut Checkpoints, now: Time) {
+        if let Err(error) = self.clean(tables, wal, now)
             && error != Error::DiskFull
         {
             warn!(%error, "cleaning up after a sweep failed, retrying later");
         }
     }
 
-    fn clean(&mut self, tables: &Tables, log: &mut Checkpoints, now: Time) -> Result<(), Error> {
+    fn clean(&mut self, tables: &Tables, wal: &mut Checkpoints, now: Time) -> Result<(), Error> {
         let count = "PRAGMA freelist_count";
         let free = tables.value::<u64>(count, ())?.unwrap_or(0);
         let spare = if self.swept { 0 } else { SPARE_PAGES };
@@ -47,7 +47,7 @@ impl Leftovers {
             return Ok(());
         }
         let left = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT 1";
-        if tables.value::<u64>(left, [now.secs()])?.is_none() && log.empty(tables) {
+        if tables.value::<u64>(left, [now.secs()])?.is_none() && wal.empty(tables) {
             (self.swept, self.emptied) = (false, Some(now.secs()));
         }
         Ok(())

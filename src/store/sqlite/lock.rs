@@ -31,9 +31,9 @@ pub(super) struct FileLock {
     /// What the file allows at present.
     pub(super) condition: watch::Sender<Condition>,
     identity: Identity,
-    log_path: PathBuf,
-    /// Of the log (WAL), once it is open.
-    log: OnceLock<Identity>,
+    wal_path: PathBuf,
+    /// Of the WAL, once it is open.
+    wal: OnceLock<Identity>,
     /// A flush failed: what the kernel has of the file may not be on the disk.
     pub(super) flush_failed: Arc<AtomicBool>,
     /// Locked, as is the file beside it.
@@ -72,28 +72,28 @@ impl FileLock {
         *self.condition.borrow() == Condition::FileLost
     }
 
-    /// Remembers the log. A connection has it open, so SQLite neither removes nor replaces it any more.
-    pub(super) fn remember_log(&self) {
-        if let Ok(log) = identity(&self.log_path) {
-            self.log.get_or_init(|| log);
+    /// Remembers the WAL. A connection has it open, so SQLite neither removes nor replaces it any more.
+    pub(super) fn remember_wal(&self) {
+        if let Ok(wal) = identity(&self.wal_path) {
+            self.wal.get_or_init(|| wal);
         }
     }
 
-    /// Looks whether the database and its log are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
+    /// Looks whether the database and its WAL are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
     /// in their places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.is_lost() {
             return Err(Error::FileLost);
         }
         let is_lost = is_gone(&self.path, self.identity)
-            || self.log.get().is_some_and(|log| is_gone(&self.log_path, *log));
+            || self.wal.get().is_some_and(|wal| is_gone(&self.wal_path, *wal));
         if !is_lost {
             return Ok(());
         }
         self.condition.send_replace(Condition::FileLost);
         error!(
             path = %self.path.display(),
-            "the database file or its log was removed or replaced: nothing more is committed; export what is needed, then restart"
+            "the database file or its WAL was removed or replaced: nothing more is committed; export what is needed, then restart"
         );
         Err(Error::FileLost)
     }
@@ -148,8 +148,8 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
         path: path.into(),
         condition: watch::Sender::new(Condition::Ready),
         identity: (found.dev(), found.ino()),
-        log_path: beside(path, "-wal"),
-        log: OnceLock::new(),
+        wal_path: beside(path, "-wal"),
+        wal: OnceLock::new(),
         flush_failed: Arc::default(),
         database,
         _beside_it: beside_it,

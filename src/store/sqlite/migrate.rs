@@ -184,7 +184,7 @@ fn apply(
     })
 }
 
-/// Copies a database, with what is still in its log, over what an earlier attempt left.
+/// Copies a database, with what is still in its WAL, over what an earlier attempt left.
 fn copy_to(path: &Path, connection: &Connection, copy: &Path) -> Result<(), OpenError> {
     let copied = || -> io::Result<()> {
         remove_file(copy)?;

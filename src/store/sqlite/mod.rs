@@ -224,7 +224,7 @@ impl Store for SqliteStore {
         let mut readers = threads.unwrap_or_default();
         let writes = Arc::clone(&self.writes);
         let ended = spawn_blocking(move || {
-            // The writer ends last: a reader may not remove the log when it is the last one to close the file.
+            // The writer ends last: a reader may not remove the WAL when it is the last one to close the file.
             let writer = readers.pop();
             readers.into_iter().for_each(join);
             writes.close();

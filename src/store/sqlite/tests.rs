@@ -157,8 +157,8 @@ impl DirectWriter {
     }
 }
 
-/// Writes as many pages into the log as begin a checkpoint, and leaves no table.
-fn lengthen_log(connection: &Connection) {
+/// Writes as many pages into the WAL as begin a checkpoint, and leaves no table.
+fn lengthen_wal(connection: &Connection) {
     let pages = "CREATE TABLE pages AS WITH RECURSIVE n(n) AS
             (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4100)
         SELECT zeroblob(4000) FROM n;

@@ -88,7 +88,7 @@ impl Writer {
             commits: 0,
         };
         writer.forget()?;
-        writer.disk.file.remember_log();
+        writer.disk.file.remember_wal();
         Ok(writer)
     }
 
@@ -96,7 +96,7 @@ impl Writer {
         &self.options.metrics
     }
 
-    /// Serves until the queue is closed and empty. Leaves no log behind.
+    /// Serves until the queue is closed and empty. Leaves no WAL behind.
     pub(super) fn run(mut self) {
         let mut group = Vec::with_capacity(self.options.group_requests);
         loop {
@@ -261,7 +261,7 @@ impl Backend for Writer {
         let flush_began = spans::now();
         let flushed = self.flush.observe_closure_duration(|| self.tables.run("COMMIT", ()));
         if let Err(error) = flushed {
-            // Without space, or without the lock, nothing has reached the log; after any other failure it may hold the commit.
+            // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
             let code = error.sqlite_error_code();
             self.broken = !matches!(
                 code,

@@ -87,7 +87,7 @@ fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_has_everything() {
+async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_wal_has_everything() {
     let folder = TempDir::new().unwrap();
     let mut direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     // A file that cannot be flushed.
@@ -103,7 +103,7 @@ async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_h
     let before = fs::read(&path).unwrap();
 
     let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
-    lengthen_log(&writer.tables.0);
+    lengthen_wal(&writer.tables.0);
     checkpoints.after_commit(&writer.tables);
     // Waits for the checkpointer.
     checkpoints.at_once(&writer.tables);
@@ -113,7 +113,7 @@ async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_log_h
     assert_eq!(by_writer.get_sample_count(), 0);
     assert_eq!(readers.read(|_| Ok(())).await, Err(Error::FileLost));
 
-    // Whatever a writer does now, it adds nothing to the log, and leaves it.
+    // Whatever a writer does now, it adds nothing to the WAL, and leaves it.
     let (group, answers) = submissions([append("2", "2"), Request::Sweep]);
     group.into_iter().for_each(|submission| queue.push(submission, 0).unwrap());
     queue.close();

@@ -1,4 +1,4 @@
-//! A log (WAL) that a reader of another program needs.
+//! A WAL that a reader of another program needs.
 
 use std::{
     io::{Read as _, Seek as _},
@@ -25,9 +25,9 @@ fn a_reader_of_another_program_holds_up_no_writes_and_is_told_once_a_minute() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let mut lengthen = |secs| {
         clock.set(secs);
-        lengthen_log(&writer.tables.0);
+        lengthen_wal(&writer.tables.0);
         checkpoints.after_commit(&writer.tables);
-        // The checkpointer works. The log is so long that the writer waits for it, and begins the log anew.
+        // The checkpointer works. The WAL is so long that the writer waits for it, and begins the WAL anew.
         let began = spans::now();
         checkpoints.after_commit(&writer.tables);
         began.elapsed()
@@ -38,13 +38,13 @@ fn a_reader_of_another_program_holds_up_no_writes_and_is_told_once_a_minute() {
     // As long as the work takes. With the wait for other programs' locks it would be longer than that each time.
     let waited: Option<Duration> = [1, 60, 61].map(&mut lengthen).into_iter().min();
     assert!(waited < Some(LOCK_WAIT), "{waited:?}");
-    let pages = writer.tables.log_pages();
+    let pages = writer.tables.wal_pages();
     assert!(pages > 12_000, "{pages}");
 
     reader.execute_batch("COMMIT").unwrap();
     lengthen(130);
     writer.tables.0.execute_batch("PRAGMA user_version = 1").unwrap();
-    assert_eq!(writer.tables.log_pages(), 1);
+    assert_eq!(writer.tables.wal_pages(), 1);
     let mut text = String::new();
     file.rewind().unwrap();
     file.read_to_string(&mut text).unwrap();

@@ -134,7 +134,7 @@ async fn a_sweep_never_takes_rows_of_a_later_session() {
     }
 }
 
-/// How often a text stands in the database, and in its log.
+/// How often a text stands in the database, and in its WAL.
 fn occurrences(fixture: &Fixture, text: &str) -> [usize; 2] {
     ["test.db", "test.db-wal"].map(|name| {
         let bytes = std::fs::read(fixture.folder.path().join(name)).unwrap();
@@ -143,7 +143,7 @@ fn occurrences(fixture: &Fixture, text: &str) -> [usize; 2] {
 }
 
 #[tokio::test]
-async fn what_the_sweep_removed_is_in_neither_the_file_nor_its_log() {
+async fn what_the_sweep_removed_is_in_neither_the_file_nor_its_wal() {
     let fixture = Fixture::new().await;
     // Values of every size: within a page, most of a page, and on pages of their own; and beside them those of a session that stays.
     for session in ["gone", "stays"] {
@@ -174,9 +174,9 @@ async fn what_the_sweep_removed_is_in_neither_the_file_nor_its_log() {
 }
 
 #[tokio::test]
-async fn the_log_is_emptied_once_a_minute_and_not_while_it_is_read() {
+async fn the_wal_is_emptied_once_a_minute_and_not_while_it_is_read() {
     let fixture = Fixture::new().await;
-    let log = || std::fs::metadata(fixture.folder.path().join("test.db-wal")).unwrap().len();
+    let wal = || std::fs::metadata(fixture.folder.path().join("test.db-wal")).unwrap().len();
     let delete_one = async |id: &str| {
         fixture.create("u", id).await;
         fixture.append(id, "e", &[("k", "\"text\"")]).await;
@@ -184,17 +184,17 @@ async fn the_log_is_emptied_once_a_minute_and_not_while_it_is_read() {
         fixture.sweep().await;
     };
     delete_one("a").await;
-    assert_eq!(log(), 0);
+    assert_eq!(wal(), 0);
     delete_one("b").await;
-    assert!(log() > 0, "commits are slower on an empty log");
+    assert!(wal() > 0, "commits are slower on an empty WAL");
     fixture.clock.set(70);
     let reader = fixture.tables();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session;").unwrap();
     fixture.sweep().await;
-    assert!(log() > 0, "a reader needs it");
+    assert!(wal() > 0, "a reader needs it");
     reader.execute_batch("COMMIT").unwrap();
     fixture.sweep().await;
-    assert_eq!(log(), 0);
+    assert_eq!(wal(), 0);
 }
 
 #[tokio::test]

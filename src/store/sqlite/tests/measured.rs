@@ -43,14 +43,14 @@ fn what_is_not_in_the_database_is_measured_after_commits_and_checkpoints() {
 }
 
 #[test]
-fn a_long_log_is_moved_by_the_checkpointer_or_else_by_the_writer() {
+fn a_long_wal_is_moved_by_the_checkpointer_or_else_by_the_writer() {
     for checkpointer in [true, false] {
         let folder = TempDir::new().unwrap();
         let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
         let writer = direct.writer();
         let options = SqliteOptions { checkpointer, ..direct.options.clone() };
         let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &options);
-        lengthen_log(&writer.tables.0);
+        lengthen_wal(&writer.tables.0);
         checkpoints.after_commit(&writer.tables);
         let metrics = direct.options.metrics.sqlite();
         let by_writer = metrics.checkpoint(CheckpointThread::Writer).get_sample_count();

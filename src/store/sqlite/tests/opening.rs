@@ -47,7 +47,7 @@ async fn a_dropped_store_keeps_its_file_until_the_last_write_is_done() {
 }
 
 #[tokio::test]
-async fn a_closed_store_leaves_one_file_without_a_log() {
+async fn a_closed_store_leaves_one_file_without_a_wal() {
     let fixture = Fixture::new().await;
     fixture.create("u", "s").await;
     fixture.store.close().await;

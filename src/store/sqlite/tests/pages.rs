@@ -1,4 +1,4 @@
-//! The pages that a lone append changes: each is a frame of the log, and has to be written before the caller is answered.
+//! The pages that a lone append changes: each is a frame of the WAL, and has to be written before the caller is answered.
 
 use std::{fs, ops::Range};
 
@@ -38,8 +38,8 @@ async fn append(fixture: &Fixture, session: usize, numbers: Range<usize>, set: &
 
 /// Pages that an append to a session changes, on average over sessions all over the file.
 async fn pages(fixture: &Fixture, round: usize, set: &[(&str, &str)]) -> f64 {
-    let log = fixture.folder.path().join("test.db-wal");
-    let frames = || fs::metadata(&log).map_or(0, |file| file.len() / (4096 + 24));
+    let wal = fixture.folder.path().join("test.db-wal");
+    let frames = || fs::metadata(&wal).map_or(0, |file| file.len() / (4096 + 24));
     let before = frames();
     for at in 0..APPENDS {
         let number = 1000 * round + at;

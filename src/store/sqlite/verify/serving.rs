@@ -17,7 +17,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Verifies a file that the caller has locked, and logs what was found. Errors: [`OpenError::Findings`].
 pub(in super::super) fn before_serving(path: &Path) -> Result<(), OpenError> {
-    let summary = verify_locked(path, &mut Log { due: instant() })?;
+    let summary = verify_locked(path, &mut ServerLog { due: instant() })?;
     let Summary { sessions, applications_and_users, events, findings } = summary;
     info!(sessions, applications_and_users, events, findings, "the database was verified");
     match findings {
@@ -26,12 +26,12 @@ pub(in super::super) fn before_serving(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-struct Log {
+struct ServerLog {
     /// When progress is logged next.
     due: Instant,
 }
 
-impl Observer for Log {
+impl Observer for ServerLog {
     fn found(&mut self, finding: &Finding) {
         let Finding { check, place, position, message } = finding;
         error!(?check, ?place, position, message, "the database is damaged");
@@ -60,7 +60,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_logged_every_few_seconds() {
-        let mut log = Log { due: instant() };
+        let mut log = ServerLog { due: instant() };
         let mut file = tempfile::tempfile().unwrap();
         let writer = Arc::new(file.try_clone().unwrap());
         let subscriber = tracing_subscriber::fmt().json().with_writer(writer).finish();
