@@ -57,7 +57,7 @@ pub struct SessionState {
 /// The state of one scope, as far as it was loaded.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeState {
-    /// The number of the scope in the store; 0: it has no row yet.
+    /// The number of the scope in a store that numbers its rows; 0: it has no row yet.
     pub row: u64,
     pub version: Version,
     /// The sum of names and values, whatever was loaded of them.
@@ -232,6 +232,11 @@ impl Loaded {
 }
 
 impl ScopeState {
+    /// Without keys.
+    pub fn new(version: Version, state_bytes: usize) -> Self {
+        Self { version, state_bytes, complete: state_bytes == 0, ..Self::default() }
+    }
+
     /// A key's value and version.
     pub fn get(&self, name: &str) -> Option<(&Json, Version)> {
         let (value, version) = self.keys.get(name)?.as_ref()?;

@@ -9,7 +9,7 @@ use super::{
     prelude::*,
     row::{self, Found, Snapshots, number},
     schema::WIDE,
-    stored::{Stored, scope_key, scope_state},
+    stored::{Stored, scope_key},
 };
 use crate::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
 
@@ -40,7 +40,7 @@ pub(super) fn sessions(
             Some(known) => (known.state, known.markers),
             None => {
                 unknown.push(Node::session(&info.key, incarnation));
-                (scope_state(1, info.last_sequence, *state_bytes), Vec::new())
+                (ScopeState::new(info.last_sequence, *state_bytes), Vec::new())
             }
         };
         loaded.addresses.insert(info.key.clone(), Some(incarnation));
@@ -58,7 +58,7 @@ pub(super) fn scopes(
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<(), Error> {
-    let without_row = locks.visible.iter().map(|node| (scope_key(node), scope_state(0, 0, 0)));
+    let without_row = locks.visible.iter().map(|node| (scope_key(node), ScopeState::new(0, 0)));
     loaded.scopes.extend(without_row);
     for row in rows {
         let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
@@ -66,8 +66,8 @@ pub(super) fn scopes(
         let (scope, version) = (scope_key(&node), number(row, 2)?);
         let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
         let state = match cache.take(&scope, version) {
-            Some(known) => ScopeState { row: 1, state_bytes, ..known.state },
-            None => scope_state(1, version, state_bytes),
+            Some(known) => ScopeState { state_bytes, ..known.state },
+            None => ScopeState::new(version, state_bytes),
         };
         if locks.scopes.contains(&node) {
             let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };

@@ -7,7 +7,7 @@ use super::{
     prelude::*,
     row::{Found, Snapshots},
 };
-use crate::commit::{ScopeKey, ScopeState};
+use crate::commit::ScopeKey;
 
 /// Keys without a value, each with the version that removed it.
 pub(super) type Removed = Vec<(Box<str>, Version)>;
@@ -38,10 +38,4 @@ pub(super) fn scope_key(node: &Node) -> ScopeKey {
         ScopeKind::User => ScopeKey::User(node.app_name.clone(), node.user_id.clone()),
         ScopeKind::Session => ScopeKey::Session(node.incarnation),
     }
-}
-
-/// A scope without keys. `row` is 0 if it has no row.
-pub(super) fn scope_state(row: u64, version: Version, state_bytes: usize) -> ScopeState {
-    let complete = state_bytes == 0;
-    ScopeState { row, version, state_bytes, complete, ..ScopeState::default() }
 }

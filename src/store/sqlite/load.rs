@@ -150,7 +150,7 @@ impl Writer {
         let Found { info, state_bytes, .. } = found;
         let (incarnation, version) = (info.incarnation, info.last_sequence);
         if !self.loaded.sessions.contains_key(&incarnation) {
-            let own = scope_state(incarnation.0, version, state_bytes);
+            let own = ScopeState { row: incarnation.0, ..ScopeState::new(version, state_bytes) };
             let markers = self.tables.markers(incarnation.0, version)?;
             self.grown += SESSION_BYTES;
             self.loaded.addresses.insert(info.key.clone(), Some(incarnation));
@@ -184,7 +184,7 @@ impl Writer {
             let (row, version, state_bytes) = found.unwrap_or_default();
             self.grown += SCOPE_BYTES;
             if let Some(scope) = self.loaded.scope_mut(key) {
-                *scope = scope_state(row, version, state_bytes);
+                *scope = ScopeState { row, ..ScopeState::new(version, state_bytes) };
             }
         }
         self.load_keys(key, needs)
@@ -303,8 +303,4 @@ pub(super) fn names(key: &ScopeKey) -> (&str, &str) {
         ScopeKey::User(app, user) => (app.as_str(), user.as_str()),
         ScopeKey::Session(_) => ("", ""),
     }
-}
-
-fn scope_state(row: u64, version: u64, state_bytes: usize) -> ScopeState {
-    ScopeState { row, version, state_bytes, complete: state_bytes == 0, ..ScopeState::default() }
 }
