@@ -1,5 +1,7 @@
 //! The changes of one request on top of what was loaded: dropped when the request is refused, merged when it is accepted.
 
+use hashbrown::hash_map::Entry;
+
 use super::{
     ChangeSet, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, SessionRow, SessionState,
     Source, entry_bytes, loaded::VisibleScopes,
@@ -152,15 +154,21 @@ impl Transaction<'_> {
     /// Notes that a session's row has to be written, and whether more than an event changes of it. Returns the row.
     pub fn put_session(&mut self, incarnation: Incarnation, metadata: bool) -> &mut SessionRow {
         let SessionState { info, own, .. } = &self.loaded.sessions[&incarnation];
-        let row = self.changes.sessions.entry(incarnation).or_insert_with(|| SessionRow {
-            is_new: false,
-            metadata: false,
-            info: info.clone(),
-            state_bytes: 0,
-            initial: Vec::new(),
-        });
+        let row = match self.changes.sessions.entry(incarnation) {
+            Entry::Occupied(row) => {
+                let row = row.into_mut();
+                row.info.clone_from(info);
+                row
+            }
+            Entry::Vacant(vacant) => vacant.insert(SessionRow {
+                is_new: false,
+                metadata: false,
+                info: info.clone(),
+                state_bytes: 0,
+                initial: Vec::new(),
+            }),
+        };
         row.metadata |= metadata;
-        row.info.clone_from(info);
         row.state_bytes = own.state_bytes;
         row
     }
