@@ -69,10 +69,10 @@
 //! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
-//! On PostgreSQL `store/postgres/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few threads, each with a
-//! connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
-//! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify.rs` then wakes the
-//! watchers of other replicas.
+//! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few threads, each with
+//! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
+//! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify/replicas.rs` then
+//! wakes the watchers of other replicas.
 //!
 //! # Invariants
 //!

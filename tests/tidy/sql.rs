@@ -24,7 +24,7 @@ const BANNED: [(&str, &str); 15] = [
 ];
 
 /// The only file that listens.
-const LISTENS: &str = "src/store/postgres/notify.rs";
+const LISTENS: &str = "src/store/postgres/notify/replicas.rs";
 
 /// Banned words in the strings of the store, and indexes of a part of a table.
 pub fn banned(path: &str, text: &str) -> Vec<Violation> {

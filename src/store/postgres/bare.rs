@@ -3,12 +3,18 @@
 use std::collections::HashMap;
 
 use super::{
-    columns::Columns, connection::Connection, needed::Bare, prelude::*, rare::address, row::time,
+    columns::Columns,
+    connect::connection::Connection,
+    prelude::*,
+    row::{address, time},
 };
 use crate::{
     commit::{Loaded, Needs},
     store::bare::Callers,
 };
+
+/// The sessions that bare ids may mean.
+pub(super) type Bare = HashMap<SessionId, Vec<SessionKey>>;
 
 /// Seconds for which a session has to live to be as good as one that never expires: longer than a group takes.
 const LIVES_SECS: i64 = 60;

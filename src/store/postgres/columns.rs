@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
 
-use super::{connection::Connection, node::Node, prelude::*};
+use super::{connect::connection::Connection, node::Node, prelude::*};
 
 /// A statement with the columns that it takes, in the order of its parameters.
 pub(super) struct Columns<'a> {

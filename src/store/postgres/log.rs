@@ -3,7 +3,8 @@
 //! Versions are dense, so that a read names every row that it wants, and sees when one is missing.
 
 use super::{
-    columns::Columns, connection::Connection, node::Node, prelude::*, row::number, schema::WIDE,
+    columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
+    schema::WIDE,
 };
 use crate::store::{group::Failure, rows::EVENT_BYTES};
 

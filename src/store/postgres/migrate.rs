@@ -7,9 +7,9 @@ use tokio_postgres::error::SqlState;
 use tracing::info;
 
 use super::{
-    connection::Connection,
+    connect::connection::Connection,
+    open_error::OpenError,
     prelude::*,
-    refused::OpenError,
     row::number,
     schema::{META, Migration},
 };

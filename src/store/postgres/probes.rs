@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 
-use super::{lanes::Lanes, reads::Reads};
+use super::{read::reads::Reads, write::lanes::Lanes};
 use crate::{metrics::Metrics, store::figures};
 
 /// Looks before each scrape, on a connection of the pool like any other read.

@@ -54,6 +54,15 @@ pub(super) fn time(row: &Row, at: usize) -> Result<Time> {
     Ok(Time::from_stored(row.try_get(at)?, row.try_get::<_, i32>(at + 1)?.cast_unsigned()))
 }
 
+/// An address, in the first columns.
+pub(super) fn address(row: &Row) -> Result<SessionKey> {
+    Ok(SessionKey {
+        app_name: row.try_get(0)?,
+        user_id: row.try_get(1)?,
+        session_id: row.try_get(2)?,
+    })
+}
+
 /// The nanoseconds of a time as they are stored.
 pub(super) fn nanos(time: Time) -> i32 {
     time.nanos().cast_signed()

@@ -11,12 +11,14 @@ use tokio::{
 };
 
 use super::{
-    address::{Address, AddressError},
-    clock::DatabaseClock,
-    connection::Connection,
-    error::Unanswered,
+    connect::{
+        address::{Address, AddressError},
+        clock::DatabaseClock,
+        connection::Connection,
+        error::Unanswered,
+    },
+    notify::outbox::Outbox,
     options::{PostgresOptions, PostgresSettings},
-    outbox::Outbox,
     prelude::*,
 };
 use crate::store::{Condition, Notifier};

@@ -2,7 +2,7 @@
 
 use super::{
     columns::Columns,
-    connection::Connection,
+    connect::connection::Connection,
     log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
     node::Node,
     prelude::*,

@@ -8,20 +8,17 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::{
-    address::Address,
-    connection::Connection,
-    disk,
-    lanes::Lanes,
+    connect::{address::Address, connection::Connection},
     migrate::{self, try_out},
-    notify,
+    notify::replicas,
+    open_error::OpenError,
     options::PostgresOptions,
-    pool::database_time,
     prelude::*,
     probes,
-    reads::Reads,
-    refused::OpenError,
+    read::{pool::database_time, reads::Reads},
     schema::{MIGRATIONS, Migration},
     shared::Shared,
+    write::{disk, lanes::Lanes},
 };
 use crate::{
     commit::{Answer, Request},
@@ -71,13 +68,13 @@ pub(super) async fn open_with(
     let reads = Arc::new(Reads::new(&shared).map_err(|error| failed(&error))?);
     probes::start(&shared.options.metrics, &lanes, &reads);
     let mut watchers = vec![
-        tokio::spawn(notify::announce(Arc::clone(&shared), id)),
-        tokio::spawn(notify::look(Arc::clone(&shared))),
+        tokio::spawn(replicas::announce(Arc::clone(&shared), id)),
+        tokio::spawn(replicas::look(Arc::clone(&shared))),
         tokio::spawn(disk::find_space(Arc::clone(&shared))),
     ];
     // A pooler would give what is listened for to whoever has the connection then.
     if !shared.options.settings.unnamed_statements {
-        watchers.push(tokio::spawn(notify::listen(Arc::clone(&shared), id)));
+        watchers.push(tokio::spawn(replicas::listen(Arc::clone(&shared), id)));
     }
     let watchers = watchers.into_iter().map(AbortOnDropHandle::new).collect();
     Ok(PostgresStore { id, shared, lanes, reads, _watchers: watchers })

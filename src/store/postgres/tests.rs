@@ -21,7 +21,7 @@ use std::{
 use self::requests::*;
 use super::{
     migrate::migrate, options::PostgresOptions, prelude::*, schema::MIGRATIONS, shared::Shared,
-    writer::Writer,
+    write::writer::Writer,
 };
 use crate::{
     commit::{

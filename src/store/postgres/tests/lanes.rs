@@ -3,7 +3,7 @@
 use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
 
 use super::*;
-use crate::store::{RequestContext, postgres::lanes::Lanes};
+use crate::store::{RequestContext, postgres::write::lanes::Lanes};
 
 /// Nothing that waits here takes that long.
 const LONG: Duration = Duration::from_secs(60);

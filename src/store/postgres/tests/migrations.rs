@@ -5,7 +5,7 @@ use crate::store::{
     RequestContext, SessionQuery, Store,
     postgres::{
         migrate::try_out,
-        refused::OpenError,
+        open_error::OpenError,
         schema::Migration,
         store::{PostgresStore, open_with},
     },

@@ -5,7 +5,10 @@ use crate::{
     domain::page::EventSelection,
     store::{
         KeyChangeQuery, SessionOrder, SessionQuery, SessionsQuery, StateQuery, WatchQuery,
-        postgres::{connection::Connection, lists::STEADY, names::Names, pool::Reader},
+        postgres::{
+            connect::connection::Connection,
+            read::{lists::STEADY, names::Names, pool::Reader},
+        },
     },
 };
 

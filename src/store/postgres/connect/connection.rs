@@ -1,0 +1,222 @@
+//! A connection: its settings, the statements that it keeps prepared, and the shapes in which statements are executed on it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinHandle,
+    time::{error::Elapsed, timeout},
+};
+use tokio_postgres::{Client, Statement, types::ToSql};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    super::prelude::*,
+    error::{is_lost, kind},
+};
+use crate::metrics::{PostgresMetrics, SqlError};
+
+/// Parameters with their types: an unnamed statement has to say them.
+pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
+/// Settings of each connection. Tables grow faster than the planner's figures of them: its guesses must not make it read a table whole.
+const SETTINGS: [&str; 6] = [
+    "synchronous_commit = on",
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "plan_cache_mode = force_generic_plan",
+    "jit = off",
+];
+
+/// Time that the end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A connection to a database with the tables of this version.
+pub(in super::super) struct Connection {
+    client: Client,
+    /// Sends and receives for the client, and ends after it.
+    driver: JoinHandle<()>,
+    /// `None`: a pooler gives every transaction another connection, so that nothing can be kept on one.
+    prepared: Option<Mutex<HashMap<Box<str>, Statement>>>,
+    /// Executed with the beginning of each transaction, if nothing can be kept.
+    settings: String,
+    /// An error showed it, which is sooner than the client sees it.
+    lost: AtomicBool,
+    metrics: PostgresMetrics,
+}
+
+impl Connection {
+    /// Takes over a new connection.
+    pub(in super::super) async fn new(
+        (client, driver): (Client, JoinHandle<()>),
+        statement_timeout_millis: u128,
+        unnamed_statements: bool,
+        metrics: PostgresMetrics,
+    ) -> Result<Self> {
+        // A caller that gives up waiting leaves no task that waits for the answer.
+        let driver = AbortOnDropHandle::new(driver);
+        // A transaction whose client is gone may not keep its locks either.
+        let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
+        let limits = limits.map(|limit| format!("{limit} = {statement_timeout_millis}"));
+        let settings = SETTINGS.into_iter().chain(limits.iter().map(String::as_str));
+        let (prepared, settings) = if unnamed_statements {
+            (None, settings.map(|it| format!("; SET LOCAL {it}")).collect())
+        } else {
+            let set: Vec<String> = settings.map(|it| format!("SET {it}")).collect();
+            client.batch_execute(&set.join("; ")).await?;
+            (Some(Mutex::default()), String::new())
+        };
+        let driver = driver.detach();
+        Ok(Self { client, driver, prepared, settings, lost: AtomicBool::new(false), metrics })
+    }
+
+    /// Ends the connection, and waits until the database has been told.
+    pub(in super::super) async fn close(self) {
+        let Self { client, driver, .. } = self;
+        drop(client);
+        drop(timeout(CLOSING, driver).await);
+    }
+
+    /// Whether it cannot be used any more.
+    pub(in super::super) fn is_closed(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
+    pub(in super::super) async fn within<T>(
+        &self,
+        limit: Duration,
+        answers: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        timeout(limit, answers).await.inspect_err(|_| {
+            self.metrics.error(SqlError::ConnectionLost).inc();
+            self.lost.store(true, Ordering::Relaxed);
+            // It would wait for the answers, and keep the socket open.
+            self.driver.abort();
+        })
+    }
+
+    /// Notes whether an error says that the connection is lost.
+    fn checked<T>(&self, answer: Result<T>) -> Result<T> {
+        self.metrics.statements.inc();
+        answer.inspect_err(|error| {
+            self.metrics.error(kind(error)).inc();
+            if is_lost(error) {
+                self.lost.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Prepares statements that will be sent one behind the other without waiting: preparing one in between would change their order.
+    pub(in super::super) async fn prepare(&self, statements: &[(&str, &[Type])]) -> Result<()> {
+        for (sql, types) in statements {
+            self.statement(sql, types).await?;
+        }
+        Ok(())
+    }
+
+    async fn statement(&self, sql: &str, types: &[Type]) -> Result<Option<Statement>> {
+        let Some(prepared) = &self.prepared else { return Ok(None) };
+        let known = || prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(sql) {
+            return Ok(Some(statement.clone()));
+        }
+        let statement = self.checked(self.client.prepare_typed(sql, types).await)?;
+        known().insert(sql.into(), statement.clone());
+        Ok(Some(statement))
+    }
+
+    /// Begins a transaction that writes.
+    pub(in super::super) async fn begin(&self) -> Result<()> {
+        self.batch(&format!("BEGIN{}", self.settings)).await
+    }
+
+    /// Begins a transaction that sees one point in time.
+    pub(in super::super) async fn begin_snapshot(&self) -> Result<()> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.batch(&format!("{begin}{}", self.settings)).await
+    }
+
+    pub(in super::super) async fn commit(&self) -> Result<()> {
+        self.batch("COMMIT").await
+    }
+
+    pub(in super::super) async fn roll_back(&self) -> Result<()> {
+        self.batch("ROLLBACK").await
+    }
+
+    /// Executes a statement. The number of rows that it changed.
+    pub(in super::super) async fn run(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
+        self.checked(match self.statement(sql, &types(parameters)).await? {
+            None => self.client.execute_typed(sql, parameters).await,
+            Some(statement) => self.client.execute(&statement, &values(parameters)).await,
+        })
+    }
+
+    /// Every row of a query.
+    pub(in super::super) async fn all(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>> {
+        self.checked(match self.statement(sql, &types(parameters)).await? {
+            None => self.client.query_typed(sql, parameters).await,
+            Some(statement) => self.client.query(&statement, &values(parameters)).await,
+        })
+    }
+
+    /// The first row of a query.
+    pub(in super::super) async fn one(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Option<Row>> {
+        Ok(self.all(sql, parameters).await?.into_iter().next())
+    }
+
+    /// Every prepared statement with its plan, line by line.
+    #[cfg(test)]
+    pub(in super::super) async fn plans(&self) -> Vec<(String, Vec<String>)> {
+        let prepared = self.prepared.as_ref().unwrap().lock().unwrap().clone();
+        let mut plans = Vec::new();
+        for (sql, statement) in prepared {
+            let types: Vec<_> = statement.params().iter().map(Type::name).collect();
+            let list = |open: &str, of: Vec<&str>, close: &str| match of.is_empty() {
+                true => String::new(),
+                false => format!("{open}{}{close}", of.join(", ")),
+            };
+            let nulls = list("(", vec!["NULL"; types.len()], ")");
+            let explain = format!(
+                "PREPARE explained {} AS {sql}; EXPLAIN EXECUTE explained{nulls}; DEALLOCATE explained",
+                list("(", types, ")")
+            );
+            let answers = self.client.simple_query(&explain).await.unwrap();
+            let lines = answers.iter().filter_map(|answer| match answer {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            });
+            plans.push((sql.into(), lines.collect()));
+        }
+        plans
+    }
+
+    /// Executes SQL without parameters, some statements at once.
+    pub(in super::super) async fn batch(&self, sql: &str) -> Result<()> {
+        self.checked(self.client.batch_execute(sql).await)
+    }
+}
+
+fn types(parameters: Parameters<'_>) -> Vec<Type> {
+    parameters.iter().map(|(_, of)| of.clone()).collect()
+}
+
+fn values<'a>(parameters: Parameters<'a>) -> Vec<&'a (dyn ToSql + Sync)> {
+    parameters.iter().map(|(value, _)| *value).collect()
+}

@@ -1,0 +1,47 @@
+//! Why a database cannot be opened: whole sentences that say what to do.
+
+use super::{
+    connect::{address::AddressError, error::Unanswered},
+    prelude::*,
+};
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "The database has version {version}, and this sessiond knows versions up to {newest}. Use a newer sessiond."
+    )]
+    Newer { version: i32, newest: i32 },
+    #[error(
+        "The database has a table 'meta' that sessiond did not make. Choose another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`."
+    )]
+    Foreign,
+    #[error(
+        "The migration of the database to version {version} failed ({cause}), and the database is unchanged. Use the earlier sessiond, and report this."
+    )]
+    Migration { version: i32, cause: String },
+    #[error(
+        "The encoding of the database is {0}, and sessiond needs UTF8. Create the database with `CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`."
+    )]
+    Encoding(String),
+    #[error(
+        "A thread of the store cannot be started ({0}). Raise the limits of threads and of open files."
+    )]
+    Threads(String),
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The driver's message has no password.
+    #[error("The database cannot be opened ({0}). Look at the address and at the database's log.")]
+    Failed(String),
+}
+
+impl From<Unanswered> for OpenError {
+    fn from(error: Unanswered) -> Self {
+        Self::Failed(Cause::new(error).0)
+    }
+}
+
+impl From<tokio_postgres::Error> for OpenError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Failed(Cause::new(error).0)
+    }
+}

@@ -1,0 +1,245 @@
+//! A change set as statements: one for each table and kind of change, whatever the size of the group.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        columns::{Columns, places},
+        node::Node,
+        prelude::*,
+        schema::PURGED,
+    },
+    changed::{Changed, NodeChange},
+    new_snapshots, sessions,
+    stored::Stored,
+};
+use crate::{
+    commit::{ChangeSet, EventRow, FORK_LEASE_SECS, RequestRow, ScopeLogRow, SessionRow},
+    store::rows::{EVENT_COLUMNS, removed_text},
+};
+
+const SCOPE_LOG: &str = "scope_log (app_name, user_id, version, commit_secs, commit_nanos, author,
+    source, source_user, source_session, source_sequence, removed, set_json)";
+
+const STATE: &str = "state (app_name, user_id, incarnation, name, value, version)";
+const REPLACE_STATE: &str = "ON CONFLICT (app_name, user_id, incarnation, name)
+DO UPDATE SET value = excluded.value, version = excluded.version";
+
+const MARKERS: &str = "marker (app_name, user_id, incarnation, sequence, rewind_to)";
+
+const REQUESTS: &str = "request (app_name, user_id, incarnation, request_id, fingerprint)";
+
+const TOMBSTONES: &str = "tombstone (app_name, user_id, incarnation, lease_secs)";
+const REPLACE_LEASE: &str =
+    "ON CONFLICT (app_name, user_id, incarnation) DO UPDATE SET lease_secs = excluded.lease_secs";
+
+const DELETE_TOMBSTONES: &str = "
+DELETE FROM tombstone t USING unnest($1, $2, $3) AS k (app_name, user_id, incarnation)
+WHERE t.app_name = k.app_name AND t.user_id = k.user_id AND t.incarnation = k.incarnation";
+
+/// The statements of a change set, in the order in which they are executed. Pieces of forks and of removed sessions have their own.
+pub(super) fn statements<'a>(
+    changes: &'a ChangeSet,
+    changed: &'a Changed<'a>,
+    stored: &'a Stored,
+    now: Time,
+) -> Result<Vec<Columns<'a>>, Error> {
+    let mut statements = Vec::new();
+    // First, so that an address is free for the next session there.
+    sessions::delete(&changes.removed, stored, &mut statements);
+    statements.extend(tombstones(changes, changed, now)?);
+    let mut rows: Vec<&SessionRow> = changes.sessions.values().collect();
+    // The same order everywhere, so that those who insert the same sessions do not wait for each other.
+    rows.sort_by(|a, b| a.info.key.cmp(&b.info.key));
+    let (new, old): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_new);
+    sessions::insert(&new, changed, &mut statements);
+    let nodes = new.iter().map(|row| changed.session(row.info.incarnation));
+    statements.extend(new_snapshots::initial(&new, &nodes.collect::<Result<Vec<_>, _>>()?));
+    statements.extend(markers(&changes.events, changed)?);
+    // What most groups consist of is one statement.
+    let mut of_events = Vec::new();
+    of_events.extend(events(&changes.events, changed)?);
+    sessions::update(&old, changed, stored, &mut of_events, &mut statements);
+    of_events.extend(scopes(changed));
+    of_events.extend(state(changes, changed, stored)?);
+    statements.extend(Columns::together(of_events));
+    statements.extend(new_snapshots::due(&changed.nodes));
+    statements.extend(requests(&changes.requests, changed)?);
+    if !changes.finished_forks.is_empty() {
+        let nodes = changes.finished_forks.iter().map(|fork| changed.session(*fork));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        statements.push(Columns::new(DELETE_TOMBSTONES).nodes(nodes.into_iter()));
+        let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
+        statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
+    }
+    Ok(statements)
+}
+
+/// Of removed sessions, and of forks that have begun or go on.
+fn tombstones<'a>(
+    changes: &ChangeSet,
+    changed: &'a Changed<'_>,
+    now: Time,
+) -> Result<Option<Columns<'a>>, Error> {
+    let lease = now.secs().saturating_add(FORK_LEASE_SECS);
+    let mut leases: BTreeMap<&Node, i64> = BTreeMap::new();
+    for info in &changes.removed {
+        leases.insert(changed.session(info.incarnation)?, PURGED);
+    }
+    for (fork, _) in &changes.begun_forks {
+        leases.insert(changed.session(*fork)?, lease);
+    }
+    let statement = || {
+        Columns::insert(TOMBSTONES, REPLACE_LEASE)
+            .nodes(leases.keys().copied())
+            .signed(leases.values().copied())
+    };
+    Ok((!leases.is_empty()).then(statement))
+}
+
+fn events<'a>(
+    rows: &'a [EventRow],
+    changed: &'a Changed<'_>,
+) -> Result<Option<Columns<'a>>, Error> {
+    let nodes = rows.iter().map(|row| changed.session(row.incarnation));
+    let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+    let events = rows.iter().map(|row| &*row.event);
+    let into = format!("event (app_name, user_id, incarnation, {EVENT_COLUMNS})");
+    let statement = || {
+        Columns::insert(&into, "")
+            .nodes(nodes.iter().copied())
+            .numbers(events.clone().map(|event| event.sequence))
+            .texts(events.clone().map(|event| &event.event_id))
+            .texts(events.clone().map(|event| &event.invocation_id))
+            .texts(events.clone().map(|event| &event.author))
+            .texts(events.clone().map(|event| &event.branch))
+            .times(events.clone().map(|event| event.event_time))
+            .times(events.clone().map(|event| event.commit_time))
+            .numbers(events.clone().map(|event| event.versions.application))
+            .numbers(events.clone().map(|event| event.versions.user))
+            .signed(events.clone().map(|event| event.rewind_to.map(u64::cast_signed)))
+            .texts(events.clone().map(|event| removed_text(&event.changes.remove)))
+            .texts(events.clone().map(|event| &event.changes.set))
+            .texts(events.clone().map(|event| &event.body))
+            .trace_ids(events.clone().map(|event| event.trace_id))
+            .fingerprints(rows.iter().map(|row| row.fingerprint))
+    };
+    Ok((!rows.is_empty()).then(statement))
+}
+
+/// Of rewinds.
+fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Option<Columns<'a>>, Error> {
+    let mut markers: Vec<(&Node, Sequence, Sequence)> = Vec::new();
+    for EventRow { incarnation, event, .. } in rows {
+        if let Some(to) = event.rewind_to {
+            markers.push((changed.session(*incarnation)?, event.sequence, to));
+        }
+    }
+    let statement = || {
+        Columns::insert(MARKERS, "")
+            .nodes(markers.iter().map(|(node, ..)| *node))
+            .numbers(markers.iter().map(|(_, sequence, _)| *sequence))
+            .numbers(markers.iter().map(|(.., to)| *to))
+    };
+    Ok((!markers.is_empty()).then(statement))
+}
+
+fn update_scopes() -> String {
+    let columns = "app_name, user_id, version, state_bytes, snapshot_version, changed_bytes";
+    format!(
+        "UPDATE scope s SET version = k.version, state_bytes = k.state_bytes,
+             snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
+         FROM ({}) AS k WHERE s.app_name = k.app_name AND s.user_id = k.user_id",
+        places(columns)
+    )
+}
+
+/// The rows of applications and users, and of their logs.
+fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
+    let wide: Vec<&NodeChange<'_>> = changed.wide().collect();
+    if wide.is_empty() {
+        return Vec::new();
+    }
+    let update = Columns::new(update_scopes())
+        .scopes(wide.iter().map(|it| &it.node))
+        .numbers(wide.iter().map(|it| it.change.version))
+        .numbers(wide.iter().map(|it| it.change.state_bytes as u64))
+        .numbers(wide.iter().map(|it| it.snapshots.newest))
+        .numbers(wide.iter().map(|it| it.snapshots.changed_bytes));
+    let log = wide.iter().flat_map(|it| it.change.log.iter().map(|row| (&it.node, row)));
+    let log: Vec<(&Node, &ScopeLogRow)> = log.collect();
+    let rows = log.iter().map(|(_, row)| *row);
+    let sources = rows.clone().map(|row| row.source.as_ref());
+    // A user's log is that user's.
+    let users = log.iter().map(|(node, row)| {
+        let source = row.source.as_ref().filter(|_| node.kind() == ScopeKind::Application);
+        source.map(|source| &source.key.user_id)
+    });
+    let insert = Columns::insert(SCOPE_LOG, "")
+        .scopes(log.iter().map(|(node, _)| *node))
+        .numbers(rows.clone().map(|row| row.version))
+        .times(rows.clone().map(|row| row.commit_time))
+        .texts(rows.clone().map(|row| &row.author))
+        .signed(sources.clone().map(|source| source.map(|it| it.incarnation.0.cast_signed())))
+        .texts(users)
+        .texts(sources.clone().map(|source| source.map(|it| &it.key.session_id)))
+        .signed(sources.map(|source| source.map(|it| it.sequence.cast_signed())))
+        .texts(rows.clone().map(|row| removed_text(&row.changes.remove)))
+        .texts(rows.map(|row| &row.changes.set));
+    vec![update, insert]
+}
+
+/// A key of a node: its value, and the version that made it.
+type KeyRow<'a> = (&'a Node, &'a str, Option<&'a Json>, Version);
+
+fn state<'a>(
+    changes: &'a ChangeSet,
+    changed: &'a Changed<'a>,
+    stored: &'a Stored,
+) -> Result<Option<Columns<'a>>, Error> {
+    let mut keys: Vec<KeyRow<'a>> = Vec::new();
+    for NodeChange { node, change, .. } in &changed.nodes {
+        let state = change.state.iter();
+        keys.extend(
+            state.map(|(name, (value, version))| (node, &**name, value.as_ref(), *version)),
+        );
+    }
+    for fork in &changes.finished_forks {
+        // What the source had removed, so that the fork's snapshots know it as well.
+        let node = changed.session(*fork)?;
+        let row = changes.sessions.get(fork).and_then(|row| row.info.forked_from.as_ref());
+        let source = row.and_then(|origin| Some((stored.at(&origin.key)?, origin.sequence)));
+        let removed =
+            source.and_then(|(found, at)| stored.removed.get(&(found.info.incarnation, at)));
+        // A key that an event of this very group set is in the state already.
+        let own = changes.scopes.get(&crate::commit::ScopeKey::Session(*fork));
+        let is_set = |name: &str| own.is_some_and(|own| own.state.contains_key(name));
+        let removed = removed.into_iter().flatten().filter(|(name, _)| !is_set(name));
+        keys.extend(removed.map(|(name, version)| (node, &**name, None, *version)));
+    }
+    let statement = || {
+        Columns::insert(STATE, REPLACE_STATE)
+            .nodes(keys.iter().map(|(node, ..)| *node))
+            .texts(keys.iter().map(|(_, name, ..)| *name))
+            .texts(keys.iter().map(|(_, _, value, _)| *value))
+            .numbers(keys.iter().map(|(.., version)| *version))
+    };
+    Ok((!keys.is_empty()).then(statement))
+}
+
+fn requests<'a>(
+    rows: &'a [RequestRow],
+    changed: &Changed<'_>,
+) -> Result<Option<Columns<'a>>, Error> {
+    let nodes = rows.iter().map(|row| changed.scope(&row.scope));
+    let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
+    let statement = || {
+        Columns::insert(REQUESTS, "")
+            .texts(nodes.iter().map(|node| node.app_name.clone()))
+            .texts(nodes.iter().map(|node| node.user_id.clone()))
+            .numbers(nodes.iter().map(|node| node.incarnation.0))
+            .texts(rows.iter().map(|row| &row.id))
+            .fingerprints(rows.iter().map(|row| row.fingerprint))
+    };
+    Ok((!rows.is_empty()).then(statement))
+}

@@ -1,0 +1,19 @@
+//! Writes: lanes take requests in groups, lock and load what their decisions need, and apply what they change.
+
+mod apply;
+mod cache;
+mod changed;
+pub(super) mod disk;
+mod fill;
+mod inbox;
+mod lane;
+pub(super) mod lanes;
+mod load;
+mod needed;
+mod new_snapshots;
+mod pieces;
+mod rare;
+mod routes;
+mod sessions;
+mod stored;
+pub(super) mod writer;

@@ -1,0 +1,123 @@
+//! Loading what few groups need: the past, pieces of forks, and what a sweep removes.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        columns::Columns,
+        connect::connection::Connection,
+        log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
+        node::Node,
+        prelude::*,
+        row::{address, nanos, number, time},
+        snapshot,
+    },
+    needed::Reads,
+    stored::Stored,
+};
+use crate::{
+    commit::{Loaded, Needs, PastState, SWEPT_SESSIONS},
+    store::group::Failure,
+};
+
+/// Seconds after which the row of a connection that no longer writes is removed.
+const WRITER_SECS: i64 = 7 * 24 * 3600;
+
+/// Addresses of sessions that may have expired by `about`, for a sweep. They are locked next, and read again.
+pub(super) async fn look_up_expired(
+    connection: &Connection,
+    needs: &[Needs<'_>],
+    about: Time,
+) -> Result<Vec<SessionKey>> {
+    let mut expired = Vec::new();
+    if needs.iter().any(|needs| needs.sweep) {
+        let sql = "SELECT app_name, user_id, session_id FROM session_expiry
+            WHERE (expire_secs, expire_nanos) <= ($1, $2)
+            ORDER BY expire_secs, expire_nanos LIMIT $3";
+        let limits = [
+            (&about.secs() as _, Type::INT8),
+            (&nanos(about) as _, Type::INT4),
+            (&(SWEPT_SESSIONS as i64) as _, Type::INT8),
+        ];
+        let found = connection.all(sql, &limits).await?;
+        expired = found.iter().map(address).collect::<Result<_>>()?;
+        let unused = about.secs().saturating_sub(WRITER_SECS);
+        let sql = "DELETE FROM writer WHERE used_secs < $1";
+        connection.run(sql, &[(&unused, Type::INT8)]).await?;
+    }
+    Ok(expired)
+}
+
+/// Own states of the past, pieces of forks, and leases.
+pub(super) async fn read(
+    connection: &Connection,
+    reads: &Reads<'_>,
+    loaded: &mut Loaded,
+    stored: &mut Stored,
+) -> Result<(), Failure> {
+    for (node, at) in &reads.past {
+        let key = (node.incarnation, *at);
+        let times = event_times(connection, node, *at).await?;
+        let mut past = PastState { state: BTreeMap::new(), times };
+        let mut removed = Vec::new();
+        for (name, (value, version)) in snapshot::past(connection, node, *at).await? {
+            match value {
+                Some(value) => drop(past.state.insert(name, (value, version))),
+                None => removed.push((name, version)),
+            }
+        }
+        loaded.past.insert(key, past);
+        stored.removed.insert(key, removed);
+    }
+    for (node, after, up_to) in &reads.pieces {
+        let wanted = first_of(&[(*after, *up_to)], false, PIECE_ROWS);
+        let piece = rows(connection, node, "sequence", &wanted, Some(PIECE_BYTES)).await?;
+        let end = piece.last().map_or(Ok(*up_to), |row| number(row, 0))?;
+        loaded.pieces.insert((node.incarnation, *after), end);
+    }
+    for fork in &reads.forks {
+        let lease = "SELECT lease_secs FROM tombstone
+            WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 FOR UPDATE";
+        for row in Columns::new(lease).node(fork).all(connection).await? {
+            if row.try_get::<_, i64>(0)? > loaded.now.secs() {
+                loaded.forks.insert(fork.incarnation);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Event time and commit time of an event; `None` for sequence 0.
+async fn event_times(
+    connection: &Connection,
+    node: &Node,
+    at: Sequence,
+) -> Result<Option<(Time, Time)>, Failure> {
+    let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
+    let columns = "sequence, event_secs, event_nanos, commit_secs, commit_nanos";
+    let found = rows(connection, node, columns, wanted, None).await?;
+    let times = found.first().map(|row| Ok::<_, Failure>((time(row, 1)?, time(row, 3)?)));
+    times.transpose()
+}
+
+/// The sessions that have expired, of those that were looked up, and a tombstone that no other replica is working on.
+pub(super) async fn read_sweep(
+    connection: &Connection,
+    looked_up: &[SessionKey],
+    loaded: &mut Loaded,
+    stored: &mut Stored,
+) -> Result<(), Failure> {
+    let found = looked_up.iter().filter_map(|key| stored.at(key));
+    let expired = found.filter(|found| found.info.expired(loaded.now));
+    loaded.expired = expired.map(|found| found.info.clone()).collect();
+    let sql = "SELECT app_name, user_id, incarnation FROM tombstone WHERE lease_secs <= $1
+        ORDER BY lease_secs LIMIT 1 FOR UPDATE SKIP LOCKED";
+    let found = connection.one(sql, &[(&loaded.now.secs(), Type::INT8)]).await?;
+    if let Some(row) = found {
+        let incarnation = Incarnation(number(&row, 2)?);
+        let node = Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation };
+        stored.tombstone = Some(node);
+        loaded.tombstone = Some(incarnation);
+    }
+    Ok(())
+}
