@@ -65,11 +65,12 @@
 //! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
-//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
+//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
+//! (`store/past.rs`), and the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
-//! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 to 10: it routes the request to one of a few threads, each with
+//! On PostgreSQL `store/postgres/write/lanes.rs` takes the place of steps 8 and 10: it routes the request to one of a few threads, each with
 //! a connection of its own (`lane.rs`, `writer.rs`). `load.rs` locks what the whole group needs, and reads in a second round trip what
 //! `cache.rs` does not have of these versions. `apply.rs` writes the change set and commits in the last one. `notify/replicas.rs` then
 //! wakes the watchers of other replicas.

@@ -34,7 +34,7 @@ impl SqliteMetrics {
             ),
             checkpoint,
             log_bytes: register
-                .gauge("sessiond_sqlite_log_bytes", "Size of the log (WAL) that is in use."),
+                .gauge("sessiond_sqlite_log_bytes", "Size of the WAL that is in use."),
             uncheckpointed_bytes: register.gauge(
                 "sessiond_sqlite_log_uncheckpointed_bytes",
                 "Size of the log that has not been moved into the database.",

@@ -93,11 +93,11 @@ impl Arrivals {
 }
 
 fn late() -> Status {
-    let message = format!(
-        "The request did not come whole within {} s. Send its message, and end the request after it.",
-        ARRIVAL.as_secs()
-    );
-    refusal(&Error::Invalid(vec![Violation::new("", Reason::BadMessage, message)]))
+    let cause = format!("it did not come whole within {} s", ARRIVAL.as_secs());
+    let message =
+        format!("The request is not complete: {cause}. End the request after its message.");
+    let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
+    refusal(&Error::Invalid(vec![fault]))
 }
 
 /// Reads a body to its end, or as much of it as a request may have.

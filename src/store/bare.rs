@@ -26,8 +26,8 @@ impl Caller<'_> {
 }
 
 impl<'r> Callers<'r> {
-    /// By the id that they name. [`MANY_SESSIONS`] that live beyond `lives_until` are enough for a caller, whatever else it sees. Nobody
-    /// without rights is among them, who might have all sessions of an id read.
+    /// By the id that they name. [`MANY_SESSIONS`] that live beyond `lives_until` are enough for a caller, whatever else it sees. A caller
+    /// without rights is left out, so that it cannot have all sessions of an id read.
     pub(super) fn of(needs: &[Needs<'r>], lives_until: Time) -> BTreeMap<&'r SessionId, Self> {
         let mut by_id: BTreeMap<&SessionId, Self> = BTreeMap::new();
         for needs in needs {

@@ -99,7 +99,7 @@ fn lives_until(about: Time) -> Time {
     about.plus(LIVES_SECS, 0).unwrap_or(Time::LAST)
 }
 
-/// Notes the callers that may see more than was looked up. Where one of the sessions that live longest has expired, all others have.
+/// Notes the callers that may see more sessions than were looked up. If one of those that live longest has expired, all others have.
 pub(super) fn note_many(mut many: Bare, about: Time, loaded: &mut Loaded) {
     for keys in many.values_mut() {
         keys.retain(|key| {
