@@ -1,5 +1,5 @@
 //! What callers gain from a thread that moves the log into the database beside the writer:
-//! `cargo bench --profile dist --bench checkpointer`.
+//! `cargo bench --bench checkpointer`.
 //!
 //! Rounds with the thread and without it alternate, on files of their own, with 512 appends of 1 KiB in flight. The files lie in
 //! the folder of temporary files (`TMPDIR`), which has to be on a disk.

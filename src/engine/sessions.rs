@@ -103,7 +103,9 @@ impl Engine {
     ) -> Result<(), Error> {
         let missing = Error::not_found(&key);
         let deleted = self.store.delete_session(context, key).await?;
-        deleted.into_iter().for_each(|incarnation| self.invocations.end_session(incarnation));
+        if let Some(incarnation) = deleted {
+            self.invocations.end_session(incarnation);
+        }
         if deleted.is_some() || allow_missing { Ok(()) } else { Err(missing) }
     }
 

@@ -17,7 +17,7 @@ use tonic::{
 };
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-use super::DESCRIPTOR_SET;
+use super::{DESCRIPTOR_SET, v1::AppendEventRequest};
 
 /// Bytes of memory, about, that the messages of a request may take without their texts: sixteen times those of the largest request. Those of
 /// JSON as a Struct take eight times.
@@ -67,7 +67,7 @@ impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         // All of it is in one piece.
-        if let Some(kind) = KINDS.by_name.get(&*U::full_name())
+        if let Some(kind) = KINDS.by_name.get(U::NAME)
             && let Err(TooMuch) = KINDS.measure(*kind, bytes.chunk())
         {
             return Err(Status::internal(format!("{UNDECODABLE}too many messages within it")));
@@ -93,6 +93,7 @@ struct Kind {
 }
 
 struct Kinds {
+    /// By the full name, and by [`Name::NAME`] for what is sent: a full name is put together for each call that asks for it.
     by_name: HashMap<String, usize>,
     kinds: Vec<Kind>,
 }
@@ -112,6 +113,9 @@ impl Kinds {
         for file in &set.file {
             for message in &file.message_type {
                 kinds.name(file.package(), message, &mut messages);
+                if file.package() == AppendEventRequest::PACKAGE {
+                    kinds.by_name.insert(message.name().to_owned(), messages.len() - 1);
+                }
             }
         }
         kinds.kinds = messages.iter().map(|message| kinds.kind(message)).collect();
@@ -207,6 +211,13 @@ mod tests {
         let null = prost_types::Value { kind: Some(prost_types::value::Kind::NullValue(0)) };
         let values = prost_types::ListValue { values: vec![null; count] };
         prost_types::Value { kind: Some(prost_types::value::Kind::ListValue(values)) }
+    }
+
+    #[test]
+    fn every_message_that_is_sent_is_known_by_its_name() {
+        let sent = KINDS.by_name[AppendEventsRequest::NAME];
+        assert_eq!(sent, KINDS.by_name[BATCH]);
+        assert!(!KINDS.kinds[sent].fields.is_empty());
     }
 
     #[test]

@@ -42,8 +42,9 @@ const WAIT: Duration = Duration::from_millis(250);
 /// The weight of the newest call in the averages: a burst ends in about as many calls.
 const WEIGHT: f64 = 1.0 / 64.0;
 
-/// Milliseconds after which a retry makes sense: about as long as the calls in flight take.
-const RETRY_AFTER_MILLIS: u64 = 200;
+/// The refusal of a call too many. A retry makes sense after about as long as the calls in flight take.
+pub const TOO_MANY_CALLS: Error =
+    Error::Overloaded { what: Bounded::Calls, retry_after_millis: 200 };
 
 /// How long a refusal waits for the rest of its request. An answer before that has HTTP/2 count each later frame as an error of the
 /// client, and too many of them end the connection with all its calls.
@@ -81,8 +82,7 @@ pub struct Place {
 
 impl Default for Admission {
     fn default() -> Self {
-        let (what, retry_after_millis) = (Bounded::Calls, RETRY_AFTER_MILLIS);
-        let refusal = refusal(&Error::Overloaded { what, retry_after_millis });
+        let refusal = refusal(&TOO_MANY_CALLS);
         let (parts, ()) = refusal.into_http::<()>().into_parts();
         let calls = Calls {
             in_flight: AtomicUsize::new(0),

@@ -20,9 +20,9 @@ use tonic::{
     codegen::{Bytes, http::Request},
 };
 
-use super::health::refusal;
+use super::{admission::TOO_MANY_CALLS, health::refusal};
 use crate::domain::{
-    error::{Bounded, Error, Reason, Violation},
+    error::{Error, Reason, Violation},
     limits::MESSAGE_BYTES,
 };
 
@@ -35,9 +35,6 @@ const REQUEST_BYTES: usize = MESSAGE_BYTES + 1024;
 
 /// Bytes of the requests of all calls that have come and are not answered: a hundred of the largest.
 const ALL_BYTES: usize = 100 * MESSAGE_BYTES;
-
-/// Milliseconds after which a retry makes sense: about as long as the calls in flight take.
-const RETRY_AFTER_MILLIS: u64 = 200;
 
 /// The requests that have come.
 #[derive(Clone, Default)]
@@ -56,8 +53,7 @@ impl Held {
         if before + bytes <= ALL_BYTES {
             return Ok(());
         }
-        let (what, retry_after_millis) = (Bounded::Calls, RETRY_AFTER_MILLIS);
-        Err(refusal(&Error::Overloaded { what, retry_after_millis }))
+        Err(refusal(&TOO_MANY_CALLS))
     }
 }
 

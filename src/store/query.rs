@@ -148,6 +148,17 @@ pub struct KeyChangePage {
     pub incarnation: Incarnation,
 }
 
+impl KeyChangePage {
+    /// Adds a change that fits. Returns whether it did; otherwise older ones are left.
+    pub(crate) fn put(&mut self, change: KeyChange, budget: &mut Budget) -> bool {
+        self.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
+        if !self.more {
+            self.changes.push(change);
+        }
+        !self.more
+    }
+}
+
 /// A read of what follows a position.
 #[derive(Clone, Debug)]
 pub struct WatchQuery {

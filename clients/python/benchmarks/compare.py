@@ -1,6 +1,6 @@
 """Compares appends and reads through sessiond with ADK's own services on SQLite, in one run.
 
-    python benchmarks/compare.py --program PATH_TO_SESSIOND
+    python benchmarks/compare.py --program ../../target/release/sessiond
 
 The fixture is one session of 1,000 events per caller. The benchmark measures single calls of `append_event` (an event
 with 1 KiB of text and three state changes) and `get_session` (the newest 20 events), by 1 and by 16 concurrent callers.
@@ -160,13 +160,13 @@ async def compare(address: str, folder: Path, callers: int, events: int, seconds
 def main() -> None:
     """Starts a server, runs the comparison, and stops the server."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--program", required=True, help="the sessiond binary")
+    parser.add_argument("--program", required=True, type=Path, help="the sessiond binary")
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--events", type=int, default=1000, help="events of each session, at least 20")
     parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-        command = [arguments.program, "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:sessiond.db"]
+        command = [arguments.program.resolve(), "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:sessiond.db"]
         server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert server.stdout is not None

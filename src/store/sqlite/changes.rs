@@ -131,13 +131,7 @@ impl Tables {
         let columns =
             format!("{}, {CHANGES}, author, commit_secs, commit_nanos{source}", log.version());
         let mut budget = Budget::new(*max_items, *max_bytes);
-        let mut put = |change: KeyChange| {
-            page.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
-            if !page.more {
-                page.changes.push(change);
-            }
-            !page.more
-        };
+        let mut put = |change| page.put(change, &mut budget);
         // One snapshot tells the change before it, and serves all the changes that follow it.
         let mut left = before.unwrap_or(LAST).min(LAST).checked_sub(1);
         while let Some(at) = left {

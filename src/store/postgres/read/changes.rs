@@ -193,13 +193,7 @@ impl Reader<'_> {
             }
         };
         let mut budget = Budget::new(*max_items, *max_bytes);
-        let mut put = |change: KeyChange| {
-            page.more = !budget.take(change.value.as_ref().map_or(0, Json::len));
-            if !page.more {
-                page.changes.push(change);
-            }
-            !page.more
-        };
+        let mut put = |change| page.put(change, &mut budget);
         // One snapshot tells the change before it, and serves all the changes that follow it.
         let mut left = match before {
             Some(before) => before.checked_sub(1).map(|at| at.min(newest)),
