@@ -18,6 +18,7 @@ mod read_quota;
 mod reload;
 mod tls;
 mod traces;
+mod unread;
 
 use std::{
     future::Future,
@@ -46,6 +47,7 @@ use listener::{Access, Listener};
 use reload::Reload;
 use tls::{Protocol, Tls};
 use traces::Traces;
+use unread::Unread;
 
 /// The message for a policy whose rules would name nobody.
 const UNIDENTIFIED: &str = "--policy is about callers, and nothing says who they are. Pass --tls-client-ca, --jwt-keys, --token-hashes, or --unix-peers with a Unix socket.";
@@ -89,6 +91,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         Arc::clone(&services),
         phase.subscribe(),
         in_flight.clone(),
+        Unread::new(&metrics.connections),
         notes,
         traces.clone(),
     );

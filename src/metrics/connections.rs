@@ -8,6 +8,7 @@ use super::register::Register;
 pub struct ConnectionMetrics {
     pub open: IntGauge,
     pub refused: IntCounter,
+    pub ended: IntCounter,
 }
 
 impl ConnectionMetrics {
@@ -17,6 +18,10 @@ impl ConnectionMetrics {
             refused: register.counter(
                 "sessiond_connections_refused_total",
                 "Connections that were closed at once, because too many were open.",
+            ),
+            ended: register.counter(
+                "sessiond_connections_ended_total",
+                "Connections that were ended, because their clients left too many answers unread.",
             ),
         }
     }

@@ -2,11 +2,13 @@
 
 use std::{
     convert::Infallible,
+    pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, future::AbortHandle, poll, stream};
+use http_body::Frame;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
@@ -25,6 +27,7 @@ use super::{
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
     traces::Traces,
+    unread::{Answers, Unread, Untaken},
 };
 use crate::{
     access::Principal,
@@ -71,8 +74,13 @@ const READS_PER_CONNECTION: usize = 64;
 #[derive(Clone)]
 pub struct Front {
     shared: Arc<Shared>,
-    /// Of the connection.
+    connection: Arc<OfConnection>,
+}
+
+/// What the calls of a connection share.
+struct OfConnection {
     reads: Arc<Semaphore>,
+    answers: Arc<Answers>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
 }
@@ -86,6 +94,7 @@ struct Shared {
     arrivals: Arrivals,
     /// A stream gives its place back once it has begun.
     admission: Admission,
+    unread: Unread,
     notes: CallNotes,
     /// `None`: no call has spans.
     traces: Option<Traces>,
@@ -97,25 +106,42 @@ impl Front {
         services: Arc<OnceLock<Services>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
+        unread: Unread,
         notes: CallNotes,
         traces: Option<Traces>,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
         let (arrivals, admission) = Default::default();
-        let shared =
-            Shared { health, services, phase, in_flight, arrivals, admission, notes, traces };
-        Self { shared: Arc::new(shared), reads: reads(), caller: None }
+        let shared = Shared {
+            health,
+            services,
+            phase,
+            in_flight,
+            arrivals,
+            admission,
+            unread,
+            notes,
+            traces,
+        };
+        let connection = OfConnection::new(&shared, None);
+        Self { shared: Arc::new(shared), connection }
     }
 
     /// The same for the calls of one connection.
     pub fn with_caller(&self, caller: Option<Arc<Caller>>) -> Self {
-        Self { shared: Arc::clone(&self.shared), reads: reads(), caller }
+        let connection = OfConnection::new(&self.shared, caller);
+        Self { shared: Arc::clone(&self.shared), connection }
+    }
+
+    /// What ends the connection when its client leaves too many answers unread.
+    pub fn ends_with(&self, end: AbortHandle) {
+        self.connection.answers.end_with(end);
     }
 
     /// Whether callers are identified.
     pub fn tells_callers_apart(&self) -> bool {
-        self.caller.is_some()
+        self.connection.caller.is_some()
     }
 
     /// Counts the calls, and the connections, whose bytes have not all been written.
@@ -132,7 +158,7 @@ impl Front {
     /// The principal of a call. Health and reflection tell everybody the same.
     fn principal(&self, request: &http::Request<Body>) -> Result<Principal, Error> {
         let path = request.uri().path();
-        match &self.caller {
+        match &self.connection.caller {
             Some(caller) if !path.starts_with(HEALTH) && !path.starts_with(REFLECTION) => {
                 caller.principal(request.headers())
             }
@@ -141,8 +167,11 @@ impl Front {
     }
 }
 
-fn reads() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(READS_PER_CONNECTION))
+impl OfConnection {
+    fn new(shared: &Shared, caller: Option<Arc<Caller>>) -> Arc<Self> {
+        let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
+        Arc::new(Self { reads, answers: shared.unread.connection(), caller })
+    }
 }
 
 impl Shared {
@@ -223,7 +252,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let (shared, reads) = (Arc::clone(&self.shared), Arc::clone(&self.reads));
+        let (shared, connection) = (Arc::clone(&self.shared), Arc::clone(&self.connection));
         let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
@@ -244,7 +273,7 @@ where
         }
         Box::pin(async move {
             let (answer, read) = match principal {
-                Ok(principal) => shared.answer(request, &principal, &reads).await?,
+                Ok(principal) => shared.answer(request, &principal, &connection.reads).await?,
                 Err(error) => refused(request, &error).await?,
             };
             let answer = explained(answer);
@@ -255,7 +284,9 @@ where
                 Some(traced) => traced.answer(answer),
                 None => answer,
             };
-            Ok(answer.map(|body| tracked(body, (token, read), log)))
+            let (parts, body) = answer.into_parts();
+            let body = tracked(body, Arc::clone(&connection.answers), (token, read), log).await;
+            Ok(http::Response::from_parts(parts, body))
         })
     }
 }
@@ -274,27 +305,66 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
 }
 
 /// The same body, in flight until all of it is in the buffer of its connection, which is in flight then: what a slow reader has not taken
-/// yet waits in HTTP/2's buffers. Its end is that of the call.
-fn tracked(
+/// yet waits in HTTP/2's buffers. Its end is that of the call. What is there at once, all of a unary answer, is encoded and counted now:
+/// HTTP/2 asks for it only once its client takes answers.
+async fn tracked(
     body: Body,
+    answers: Arc<Answers>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
 ) -> Body {
-    Body::new(body.map_frame(move |frame| {
+    let mut body = body.map_frame(move |frame| {
         // It is held as long as this body is.
         let _ = &read;
         if let Some(log) = &mut log {
             frame.data_ref().into_iter().for_each(|data| log.sent(data));
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
         }
-        frame.map_data(|data| Bytes::from_owner(Unwritten { data, _token: token.clone() }))
-    }))
+        frame.map_data(|data| {
+            let untaken = answers.made(data.len());
+            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: untaken })
+        })
+    });
+    let first = match poll!(body.frame()) {
+        Poll::Ready(first) => first,
+        Poll::Pending => None,
+    };
+    Body::new(Answer { first, rest: body })
+}
+
+/// A body whose first part may be there.
+struct Answer<B> {
+    first: Option<Result<Frame<Bytes>, Status>>,
+    rest: B,
+}
+
+impl<B> codegen::Body for Answer<B>
+where
+    B: codegen::Body<Data = Bytes, Error = Status> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.first.take() {
+            None => Pin::new(&mut self.rest).poll_frame(cx),
+            first => Poll::Ready(first),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.rest.is_end_stream()
+    }
 }
 
 /// A part of an answer. It is dropped when the connection has taken it.
 struct Unwritten {
     data: Bytes,
     _token: TaskTrackerToken,
+    _untaken: Untaken,
 }
 
 impl AsRef<[u8]> for Unwritten {

@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     domain::{error::Reason, prelude::*},
     engine::EngineOptions,
+    metrics::Metrics,
     proto::DESCRIPTOR_SET,
     rpc::methods,
     store::{LimitOptions, RequestContext, SystemClock, memory::MemoryStore},
@@ -22,7 +23,9 @@ use crate::{
 fn starting() -> (Front, watch::Sender<Phase>) {
     let phase = watch::Sender::new(Phase::Starting);
     let notes = CallNotes { log: true, calls: None };
-    let front = Front::new(Arc::default(), phase.subscribe(), TaskTracker::new(), notes, None);
+    let unread = Unread::new(&Metrics::default().connections);
+    let (services, in_flight) = Default::default();
+    let front = Front::new(services, phase.subscribe(), in_flight, unread, notes, None);
     (front, phase)
 }
 

@@ -1,0 +1,184 @@
+//! Connections of clients that send what they like.
+
+use std::sync::OnceLock;
+
+use futures_util::FutureExt as _;
+use tokio::{
+    io::{AsyncWriteExt as _, DuplexStream, duplex, split},
+    task::unconstrained,
+    time::{Instant, pause},
+};
+
+use super::*;
+use crate::{
+    config::IdentityArgs,
+    domain::{limits::MESSAGE_BYTES, prelude::*},
+    engine::{Engine, EngineOptions},
+    metrics::Metrics,
+    server::{front::Services, identity::Caller, unread::Unread},
+    store::{Condition, SystemClock, memory::MemoryStore},
+};
+
+#[tokio::test]
+async fn requests_are_over_when_none_was_left_for_a_while() {
+    pause();
+    let in_flight = TaskTracker::new();
+    let hour = Duration::from_secs(3600);
+    let (first, second) = (in_flight.token(), in_flight.token());
+    assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "two are in flight");
+    drop(first);
+    assert!(timeout(hour, idle(&in_flight, hour)).await.is_err(), "one is in flight");
+    drop(second);
+    let mut over = pin!(idle(&in_flight, hour));
+    assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "that may be a pause");
+    let late = in_flight.token();
+    assert!(timeout(hour, &mut over).await.is_err());
+    drop(late);
+    assert!(timeout(IDLE_GRACE / 2, &mut over).await.is_err(), "the wait begins anew");
+    assert!(timeout(IDLE_GRACE, over).await.is_ok());
+    let short = IDLE_GRACE / 5;
+    assert!(timeout(short, idle(&in_flight, short)).await.is_ok(), "half of what there is");
+}
+
+#[tokio::test]
+async fn the_preface_is_read_as_far_as_it_is_one() {
+    for (sent, expected) in [
+        (PREFACE.to_vec(), PREFACE.to_vec()),
+        ([PREFACE, b"more"].concat(), PREFACE.to_vec()),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+        (b"PRI".to_vec(), b"PRI".to_vec()),
+        (Vec::new(), Vec::new()),
+    ] {
+        assert_eq!(preface(&mut sent.as_slice()).await.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the test looks how long a connection lived")]
+async fn a_connection_without_a_preface_is_closed() {
+    pause();
+    let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+    let front = || front(Arc::default(), &phase);
+    let watcher = || GracefulShutdown::new().watcher();
+    let began = Instant::now();
+    let (mut client, server) = duplex(64);
+    client.write_all(b"PRI * HT").await.unwrap();
+    connection(split(server), front(), phase.subscribe(), watcher()).await;
+    assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS);
+    phase.send_replace(Phase::Draining);
+    let (_client, server) = duplex(64);
+    connection(split(server), front(), phase.subscribe(), watcher()).await;
+    assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
+}
+
+fn front(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Front {
+    let unread = Unread::new(&Metrics::default().connections);
+    let (in_flight, notes) = Default::default();
+    Front::new(services, phase.subscribe(), in_flight, unread, notes, None)
+}
+
+/// A connection of a client that has sent these frames, its other end, and the phase of the server.
+async fn sent(
+    caller: Option<Arc<Caller>>,
+    frames: Vec<u8>,
+) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
+    let (served, mut client, phase) = begun(Arc::default(), caller);
+    // Length, kind, flags, stream.
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    client.write_all(&[PREFACE, &settings, &frames].concat()).await.unwrap();
+    (served, client, phase)
+}
+
+/// A connection on which nothing has come, its other end, and the phase of the server.
+fn begun(
+    services: Arc<OnceLock<Services>>,
+    caller: Option<Arc<Caller>>,
+) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
+    let (client, server) = duplex(1 << 20);
+    let phase = watch::Sender::new(Phase::Open(Condition::Ready));
+    let front = front(services, &phase).with_caller(caller);
+    let watcher = GracefulShutdown::new().watcher();
+    (connection(split(server), front, phase.subscribe(), watcher), client, phase)
+}
+
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0a ping's";
+
+fn pings(answers: &[u8]) -> usize {
+    answers.windows(8).filter(|bytes| bytes == b"a ping's").count()
+}
+
+/// The answers to 3,000 pings that have come, once the connection has been polled.
+async fn answered_pings(caller: Option<Arc<Caller>>) -> usize {
+    let (served, mut client, _phase) = sent(caller, PING.repeat(3_000)).await;
+    let mut served = pin!(unconstrained(served));
+    assert!(futures_util::poll!(&mut served).is_pending());
+    let mut answers = Vec::new();
+    while let Some(read) = client.read_buf(&mut answers).now_or_never() {
+        read.unwrap();
+    }
+    pings(&answers)
+}
+
+#[tokio::test]
+async fn a_connection_of_an_identified_caller_has_a_quota() {
+    let args = IdentityArgs { unix_peers: true, ..IdentityArgs::default() };
+    let authenticator = Arc::new(Authenticator::load(&args).unwrap());
+    let caller = authenticator.of_unix(Err(io::ErrorKind::Unsupported.into()));
+    assert!(caller.is_some());
+    let (identified, local) = (answered_pings(caller).await, answered_pings(None).await);
+    assert!(identified < 1_000 && local == 3_000, "{identified}, {local}");
+}
+
+#[tokio::test]
+async fn a_connection_outlives_a_backlog_of_calls_that_were_given_up() {
+    let given_up = (0..20_000_u32).flat_map(|call| {
+        let stream = (2 * call + 1).to_be_bytes();
+        let headers = [b"\0\0\x03\x01\x04", &stream[..], b"\x83\x86\x84"];
+        let reset = [b"\0\0\x04\x03\0", &stream[..], b"\0\0\0\x08"];
+        [headers, reset].concat().concat()
+    });
+    let frames = given_up.chain(PING.iter().copied()).collect();
+    let (served, mut client, _phase) = sent(None, frames).await;
+    tokio::spawn(served);
+    let mut answers = Vec::new();
+    while pings(&answers) == 0 {
+        let read = client.read_buf(&mut answers).await.unwrap();
+        assert_ne!(read, 0, "the server ended the connection");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
+    const ANSWER: &[u8] = &[0; MESSAGE_BYTES];
+    const FITTING: u32 = 128;
+    let answer = axum::routing::post(async || ANSWER);
+    let routes = axum::Router::new().route("/", answer).into();
+    let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
+    let engine = Arc::new(Engine::new(Arc::new(store), EngineOptions::default()));
+    let services = Arc::new(Services { routes, engine }.into());
+    let (served, mut client, _phase) = begun(services, None);
+    let served = tokio::spawn(served);
+    // Windows of no bytes, and calls that end with their headers.
+    let windows = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
+    client.write_all(&[PREFACE, windows].concat()).await.unwrap();
+    let mut call = async |number: u32| {
+        let stream = (2 * number + 1).to_be_bytes();
+        let headers = [b"\0\0\x03\x01\x05", &stream[..], b"\x83\x86\x84"].concat();
+        client.write_all(&headers).await.unwrap();
+        let mut is_open = true;
+        // After a few pings the call has its answer.
+        for _ in 0..10 {
+            let mut answers = Vec::new();
+            is_open = is_open && client.write_all(PING).await.is_ok();
+            while is_open && pings(&answers) == 0 {
+                is_open = client.read_buf(&mut answers).await.unwrap() > 0;
+            }
+        }
+        is_open
+    };
+    for number in 0..FITTING {
+        assert!(call(number).await, "{number} are unread");
+    }
+    assert!(!call(FITTING).await);
+    served.await.unwrap();
+}

@@ -1,0 +1,175 @@
+//! The answers that clients have not taken. All of them together are bounded in bytes: beyond that, the connection that leaves most of
+//! them ends, because nothing else gives the memory back. A write is done when its answer is made, so it cannot be refused for it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use futures_util::future::AbortHandle;
+
+use crate::{domain::limits::MESSAGE_BYTES, metrics::ConnectionMetrics};
+
+/// Bytes of all answers that are made and not taken: twice as many as one connection gets by reads.
+const ALL_BYTES: usize = 128 * MESSAGE_BYTES;
+
+/// The answers of all connections.
+#[derive(Clone)]
+pub struct Unread(Arc<All>);
+
+struct All {
+    bytes: AtomicUsize,
+    most: usize,
+    metrics: ConnectionMetrics,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    newest: u64,
+    open: BTreeMap<u64, Weak<Answers>>,
+}
+
+/// The answers of one connection.
+pub struct Answers {
+    all: Arc<All>,
+    number: u64,
+    bytes: AtomicUsize,
+    /// What ends the connection, once it is served.
+    end: OnceLock<AbortHandle>,
+}
+
+/// The bytes of a part of an answer, until the connection has written it.
+pub struct Untaken {
+    answers: Arc<Answers>,
+    bytes: usize,
+}
+
+impl Unread {
+    pub fn new(metrics: &ConnectionMetrics) -> Self {
+        Self::at_most(ALL_BYTES, metrics)
+    }
+
+    fn at_most(most: usize, metrics: &ConnectionMetrics) -> Self {
+        let (metrics, bytes, connections) =
+            (metrics.clone(), AtomicUsize::default(), Mutex::default());
+        Self(Arc::new(All { bytes, most, metrics, connections }))
+    }
+
+    pub fn connection(&self) -> Arc<Answers> {
+        let mut connections = self.0.lock();
+        connections.newest += 1;
+        let (all, number) = (Arc::clone(&self.0), connections.newest);
+        let (bytes, end) = Default::default();
+        let answers = Arc::new(Answers { all, number, bytes, end });
+        connections.open.insert(number, Arc::downgrade(&answers));
+        answers
+    }
+}
+
+impl All {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection that leaves most, unless those that are ending already leave enough.
+    fn end_one(&self) {
+        let connections = self.lock();
+        let open: Vec<_> = connections.open.values().filter_map(Weak::upgrade).collect();
+        drop(connections);
+        let stays = |answers: &&Arc<Answers>| answers.end.get().is_some_and(|it| !it.is_aborted());
+        let bytes = |answers: &Arc<Answers>| answers.bytes.load(Relaxed);
+        if open.iter().filter(stays).map(bytes).sum::<usize>() <= self.most {
+            return;
+        }
+        let Some(largest) = open.iter().filter(stays).max_by_key(|answers| bytes(answers)) else {
+            return;
+        };
+        tracing::warn!(
+            bytes = bytes(largest),
+            "ending a connection: its client leaves more answers unread than any other, and all of them are too many"
+        );
+        self.metrics.ended.inc();
+        largest.end.get().into_iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Answers {
+    /// Counts a part of an answer that is made.
+    pub fn made(self: &Arc<Self>, bytes: usize) -> Untaken {
+        self.bytes.fetch_add(bytes, Relaxed);
+        let before = self.all.bytes.fetch_add(bytes, Relaxed);
+        if before + bytes > self.all.most {
+            self.all.end_one();
+        }
+        Untaken { answers: Arc::clone(self), bytes }
+    }
+
+    pub fn end_with(&self, end: AbortHandle) {
+        self.end.get_or_init(|| end);
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.all.lock().open.remove(&self.number);
+    }
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        self.answers.bytes.fetch_sub(self.bytes, Relaxed);
+        self.answers.all.bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn ended(connections: &[&Arc<Answers>]) -> Vec<bool> {
+        connections.iter().map(|it| it.end.get().unwrap().is_aborted()).collect()
+    }
+
+    fn connection(unread: &Unread) -> Arc<Answers> {
+        let connection = unread.connection();
+        connection.end_with(AbortHandle::new_pair().0);
+        connection
+    }
+
+    #[test]
+    fn the_connection_that_leaves_most_ends_and_one_at_a_time() {
+        let metrics = Metrics::default().connections.clone();
+        let unread = Unread::at_most(100, &metrics);
+        let [one, other, third] = [(); 3].map(|()| connection(&unread));
+        let all = [&one, &other, &third];
+        let of_one = one.made(40);
+        let _of_other = (other.made(20), other.made(25));
+        let of_third = third.made(15);
+        assert_eq!(ended(&all), [false; 3], "as many as there may be");
+        let more = third.made(1);
+        assert_eq!(ended(&all), [false, true, false]);
+        let last = one.made(44);
+        assert_eq!(ended(&all), [false, true, false], "what is left is within the bound");
+        let _one_more = third.made(1);
+        assert_eq!(ended(&all), [true, true, false]);
+        drop((of_one, of_third, more, last));
+        assert_eq!((unread.0.bytes.load(Relaxed), metrics.ended.get()), (46, 2));
+    }
+
+    #[test]
+    fn answers_that_were_taken_do_not_count() {
+        let unread = Unread::at_most(100, &Metrics::default().connections);
+        let connection = connection(&unread);
+        for _ in 0..10 {
+            drop(connection.made(60));
+        }
+        assert_eq!(ended(&[&connection]), [false]);
+        drop(connection);
+        assert_eq!((unread.0.bytes.load(Relaxed), unread.0.lock().open.len()), (0, 0));
+    }
+}
