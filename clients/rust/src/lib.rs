@@ -95,7 +95,7 @@ pub use event::FOREIGN_BODY;
 pub use policy::Retry;
 pub use service::SessiondSessionService;
 pub use tracked::TrackedSession;
-pub use watch::{Change, ChangeKind, Since};
+pub use watch::{Change, ChangeKind, Since, StoredEvent};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

@@ -1,8 +1,9 @@
 //! Watching commits, across restarts of the server.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, mem, time::Duration};
 
 use adk_core::{AdkError, Event, Result};
+use chrono::{DateTime, Utc};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,6 +21,7 @@ use crate::{
         watch_response::Kind, watch_service_client::WatchServiceClient,
     },
     service::SessiondSessionService,
+    time::from_timestamp,
 };
 
 /// The server sends a heartbeat every ten seconds, so after this long without a message the connection is dead.
@@ -42,15 +44,34 @@ pub struct Change {
 #[non_exhaustive]
 pub enum ChangeKind {
     /// The state at the start. Keys have their prefixes.
-    Snapshot(HashMap<String, Value>),
+    Snapshot {
+        /// By key.
+        state: HashMap<String, Value>,
+        /// Of the newest event, in a watch of a session.
+        last_sequence: i64,
+    },
     /// An event of the session. Each comes once and in order.
-    Event(Box<Event>),
+    Event(Box<StoredEvent>),
     /// New values of the user's or the application's keys, unless an event of the session has set them. A removed key is null.
     State(HashMap<String, Value>),
-    /// Everything committed so far has been sent. Comes again after each reconnect.
+    /// Everything that was committed before the watch has been sent. Comes once.
     CaughtUp,
     /// The session was deleted or has expired. The watch ends.
     Deleted,
+}
+
+/// An event with what the server has given it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredEvent {
+    /// The event as it was appended.
+    pub event: Event,
+    /// Its place in the session's log: 1 for the first event.
+    pub sequence: i64,
+    /// When it was committed, by the server's clock.
+    pub commit_time: DateTime<Utc>,
+    /// In the marker of a rewind: the sequence of the last event that stays visible.
+    pub rewind_to_sequence: Option<i64>,
 }
 
 /// The start of a watch.
@@ -95,6 +116,7 @@ impl SessiondSessionService {
                     stream: None,
                     attempts: 0,
                     failing_since: None,
+                    has_caught_up: false,
                     ended: false,
                 };
                 stream::unfold(watch, |mut watch| async move {
@@ -117,6 +139,7 @@ struct Watch {
     /// Failures since the last message.
     attempts: u32,
     failing_since: Option<Instant>,
+    has_caught_up: bool,
     ended: bool,
 }
 
@@ -151,7 +174,7 @@ impl Watch {
         message.ok_or_else(|| Status::unavailable("the server closed the watch"))
     }
 
-    /// Remembers the cursor. None for a heartbeat.
+    /// Remembers the cursor. None for a heartbeat, and for what has been told before.
     fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
         self.attempts = 0;
         self.failing_since = None;
@@ -162,11 +185,23 @@ impl Watch {
         }
         let kind = match kind {
             Some(Kind::Snapshot(snapshot)) => match snapshot.state_form {
-                Some(StateForm::StateJson(text)) => ChangeKind::Snapshot(parse_object(&text)?),
+                Some(StateForm::StateJson(text)) => ChangeKind::Snapshot {
+                    state: parse_object(&text)?,
+                    last_sequence: snapshot.last_sequence,
+                },
                 _ => return Err(unexpected("sessiond sent no state as text")),
             },
-            Some(Kind::Event(event)) => ChangeKind::Event(Box::new(from_wire(event)?)),
+            Some(Kind::Event(event)) => ChangeKind::Event(Box::new(StoredEvent {
+                sequence: event.sequence,
+                commit_time: event.commit_time.map_or_else(DateTime::default, from_timestamp),
+                rewind_to_sequence: event.rewind_to_sequence,
+                event: from_wire(event)?,
+            })),
             Some(Kind::StateChange(change)) => ChangeKind::State(state_changes(change.delta)?),
+            // The server sends it once per stream.
+            Some(Kind::CaughtUp(_)) if mem::replace(&mut self.has_caught_up, true) => {
+                return Ok(None);
+            }
             Some(Kind::CaughtUp(_)) => ChangeKind::CaughtUp,
             Some(Kind::SessionDeleted(_)) => ChangeKind::Deleted,
             // Kinds of a newer server are skipped.
@@ -185,6 +220,12 @@ impl Watch {
             self.attempts >= self.caller.policy.retry.attempts || failing >= LONGEST_OUTAGE;
         if is_last || !failure.is_retryable() {
             return Err(AdkError::from(failure));
+        }
+        if let Some(mut info) = failure.info().filter(|info| info.reason == "DRAINING")
+            && let Some(cursor) = info.metadata.remove("cursor")
+        {
+            // Also before the first message.
+            self.request.cursor = cursor;
         }
         self.caller.outage.retrying(&failure);
         let pause = pause(&self.caller.policy, &failure);

@@ -19,6 +19,8 @@ type Answer = Result<Vec<u8>, Status>;
 struct Call {
     path: String,
     headers: HeaderMap,
+    /// With the five bytes before each message.
+    body: Vec<u8>,
 }
 
 /// Answers every call by its path, such as `/sessiond.v1.EventService/AppendEvent`, and records it.
@@ -54,6 +56,12 @@ impl ScriptedServer {
         self.calls.lock().unwrap().iter().map(|call| call.path.clone()).collect()
     }
 
+    /// The messages of the calls so far, one for each, as far as they have come.
+    pub fn messages(&self) -> Vec<Vec<u8>> {
+        let message = |call: &Call| call.body.get(5..).unwrap_or_default().to_vec();
+        self.calls.lock().unwrap().iter().map(message).collect()
+    }
+
     /// The values that the calls so far have sent under a name, or "".
     pub fn headers(&self, name: &str) -> Vec<String> {
         let text = |call: &Call| {
@@ -79,18 +87,27 @@ async fn serve(
     while let Some(Ok((request, respond))) = connection.accept().await {
         let path = request.uri().path().to_owned();
         let answer = answer(&path);
-        calls.lock().unwrap().push(Call { path, headers: request.headers().clone() });
+        let (headers, body) = (request.headers().clone(), Vec::new());
+        let number = {
+            let mut calls = calls.lock().unwrap();
+            calls.push(Call { path, headers, body });
+            calls.len() - 1
+        };
+        let recorded = Arc::clone(&calls);
+        let record = move |piece: &[u8]| recorded.lock().unwrap()[number].body.extend(piece);
         // On its own task, because bodies are received only while `accept` is polled.
-        tokio::spawn(respond_with(answer, request, respond));
+        tokio::spawn(respond_with(answer, record, request, respond));
     }
 }
 
 async fn respond_with(
     answer: Answer,
+    record: impl Fn(&[u8]),
     mut request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
     while let Some(Ok(piece)) = request.body_mut().data().await {
+        record(&piece);
         let _ = request.body_mut().flow_control().release_capacity(piece.len());
     }
     // The client may have disconnected, which is not an error of the test.

@@ -126,7 +126,7 @@ async fn a_server_with_tokens_is_used() {
     with.create(creation("s1", json!({}))).await.unwrap();
     let session = Scope::Session(identity(APP, USER, "s1"));
     let change = with.watch(&session, Since::Snapshot).next().await.unwrap().unwrap();
-    assert!(matches!(change.kind, ChangeKind::Snapshot(_)));
+    assert!(matches!(change.kind, ChangeKind::Snapshot { .. }));
 
     // Health needs no credential.
     let without = builder(server.address()).connect().await.unwrap();

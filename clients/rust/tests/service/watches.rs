@@ -1,14 +1,26 @@
 //! Watches: commits come once and in order, also across a restart of the server.
 
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
 use adk_core::{ErrorCategory, Result};
 use adk_session::SessionService;
+use chrono::{TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream::BoxStream};
+use prost::Message as _;
 use serde_json::json;
-use sessiond_adk::{Change, ChangeKind, Delta, Retry, Scope, Since};
-use sessiond_adk_testing::{Cut, Server, Store, TIMEOUT, builder};
+use sessiond_adk::{
+    Change, ChangeKind, Delta, Retry, Scope, Since,
+    proto::v1::{self, WatchRequest, WatchResponse},
+};
+use sessiond_adk_testing::{Cut, ScriptedServer, Server, Store, TIMEOUT, builder};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::harness::{
-    APP, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, identity, named,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, blocking, creation, identity, named,
     object, on_each_store, refused, setting,
 };
 
@@ -19,6 +31,7 @@ on_each_store! {
     a_watch_of_an_application_sends_its_state
     a_watch_resumes_after_a_cursor
     a_watch_ends_with_its_session
+    a_watch_tells_what_a_rewind_hides
     a_watch_of_a_missing_session_is_not_found
     a_bad_cursor_is_refused
     a_watch_outlives_its_connection
@@ -38,8 +51,8 @@ async fn next(watch: &mut Watch) -> Result<Change> {
 /// A short form of the next message: `state {…}`, `event e1`, `change {…}`, `caught up`, `deleted`.
 async fn next_text(watch: &mut Watch) -> String {
     match next(watch).await.unwrap().kind {
-        ChangeKind::Snapshot(state) => format!("state {}", json!(state)),
-        ChangeKind::Event(event) => format!("event {}", event.id),
+        ChangeKind::Snapshot { state, .. } => format!("state {}", json!(state)),
+        ChangeKind::Event(told) => format!("event {}", told.event.id),
         ChangeKind::State(change) => format!("change {}", json!(change)),
         ChangeKind::CaughtUp => "caught up".into(),
         ChangeKind::Deleted => "deleted".into(),
@@ -64,8 +77,9 @@ async fn a_watch_starts_with_the_state_and_sends_later_changes(f: Fixture) {
     f.append("s1", event.clone()).await;
     match next(&mut watch).await.unwrap().kind {
         ChangeKind::Event(told) => {
-            assert_eq!(json!(*told), json!(event));
-            assert_eq!(told.timestamp, event.timestamp);
+            assert_eq!(json!(told.event), json!(event));
+            assert_eq!(told.event.timestamp, event.timestamp);
+            assert_eq!((told.sequence, told.rewind_to_sequence), (2, None));
         }
         other => panic!("{other:?}"),
     }
@@ -130,6 +144,28 @@ async fn a_watch_ends_with_its_session(f: Fixture) {
     assert_ended(watch.next().await);
 }
 
+async fn a_watch_tells_what_a_rewind_hides(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let began = Utc::now();
+    for n in 1..=3 {
+        f.append("s1", named(&format!("e{n}"))).await;
+    }
+    f.service.rewind("s1", "e1").await.unwrap();
+    let mut watch = f.service.watch(&s1(), Since::Beginning);
+    let mut found = Vec::new();
+    for _ in 1..=4 {
+        let ChangeKind::Event(told) = next(&mut watch).await.unwrap().kind else { panic!() };
+        assert!((told.commit_time - began).abs() < TimeDelta::minutes(1), "{told:?}");
+        found.push((told.sequence, told.rewind_to_sequence));
+    }
+    assert_eq!(found, [(1, None), (2, None), (3, None), (4, Some(1))]);
+    let mut watch = f.service.watch(&s1(), Since::Snapshot);
+    let ChangeKind::Snapshot { last_sequence, .. } = next(&mut watch).await.unwrap().kind else {
+        panic!()
+    };
+    assert_eq!(last_sequence, 4);
+}
+
 async fn a_watch_of_a_missing_session_is_not_found(f: Fixture) {
     let mut watch = f.service.watch(&s1(), Since::Now);
     assert_error(next(&mut watch).await, ErrorCategory::NotFound, "session.not_found");
@@ -160,12 +196,7 @@ async fn a_watch_outlives_its_connection(f: Fixture) {
         proxy.cut_next(1);
         service.append_event("s1", named(&format!("e{n}"))).await.unwrap();
         assert_eq!(proxy.left_to_cut(), 0);
-        let mut next = next_text(&mut watch).await;
-        // Comes after each reconnect, before or after the event.
-        while next == "caught up" {
-            next = next_text(&mut watch).await;
-        }
-        assert_eq!(next, format!("event e{n}"));
+        assert_eq!(next_text(&mut watch).await, format!("event e{n}"));
     }
 }
 
@@ -198,12 +229,33 @@ async fn a_watch_outlives_the_server() {
         waiting.await.unwrap().unwrap();
         while events.len() < wanted.len() {
             events.push(next_text(&mut watch).await);
-            events.retain(|told| told != "caught up");
         }
     }
     assert_eq!(events, wanted);
     let session = service.get_for_identity(&identity(APP, USER, "s1")).await.unwrap();
     assert_eq!(session.state().all(), object(json!({})));
+}
+
+/// A server that stops may not have sent anything yet.
+#[tokio::test]
+async fn a_watch_goes_on_at_the_cursor_of_a_server_that_stops() {
+    let metadata = [("retryable", "yes"), ("cursor", "3")].map(|(k, v)| (k.into(), v.into()));
+    let details = ErrorDetails::with_error_info("DRAINING", "sessiond", HashMap::from(metadata));
+    let draining = Status::with_error_details(Code::Unavailable, "stopping", details);
+    let deleted = v1::watch_response::Kind::SessionDeleted(v1::SessionDeleted::default());
+    let deleted = WatchResponse { kind: Some(deleted), cursor: String::new() }.encode_to_vec();
+    let has_stopped = AtomicBool::new(false);
+    let server = ScriptedServer::start(move |_| match has_stopped.swap(true, Relaxed) {
+        false => Err(draining.clone()),
+        true => Ok(deleted.clone()),
+    })
+    .await;
+    let service = builder(server.address()).retry(EAGER).connect_lazy().unwrap();
+    let mut watch = service.watch(&s1(), Since::Now);
+    assert_eq!(next_text(&mut watch).await, "deleted");
+    let requests = server.messages();
+    let cursor = |message: &Vec<u8>| WatchRequest::decode(&message[..]).unwrap().cursor;
+    assert_eq!(requests.iter().map(cursor).collect::<Vec<_>>(), ["", "3"]);
 }
 
 #[tokio::test]
