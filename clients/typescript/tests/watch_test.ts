@@ -1,6 +1,8 @@
 /** Watches, across broken connections and restarts of the server. */
 
+import {status as Code} from '@grpc/grpc-js';
 import {expect, test} from 'vitest';
+import {WatchService} from '../src/gen/sessiond/v1/watch_service_pb.js';
 import {
   SessiondInvalidError,
   SessiondNotFoundError,
@@ -15,6 +17,7 @@ import {
   textEvent,
 } from './support/fixtures.js';
 import {Proxy} from './support/proxy.js';
+import {ScriptedServer} from './support/scripted_server.js';
 import {connect, Server} from './support/server.js';
 
 /** The next `count` items. */
@@ -214,4 +217,18 @@ test('gives up if the server stays away', async () => {
   await take(watch, 2);
   await server[Symbol.asyncDispose]();
   await expect(watch.next()).rejects.toThrow(SessiondUnavailableError);
+});
+
+test('goes on at the cursor of a server that stops', async () => {
+  // It may not have sent anything yet.
+  const metadata = {retryable: 'yes', cursor: '3'};
+  await using server = await ScriptedServer.start(
+    WatchService.method.watch,
+    {kind: {case: 'sessionDeleted', value: {}}},
+    [{code: Code.UNAVAILABLE, reason: 'DRAINING', metadata}, 'ok'],
+  );
+  await using service = connect(server.address);
+  await using watch = service.watch({appName: 'app', start: 'now'});
+  expect(kinds(await take(watch, 2))).toEqual(['deleted']);
+  expect(server.requests).toMatchObject([{cursor: ''}, {cursor: '3'}]);
 });

@@ -5,6 +5,7 @@ import {
   fromBinary,
   toBinary,
   type DescMessage,
+  type DescMethodServerStreaming,
   type DescMethodUnary,
   type MessageInitShape,
   type MessageShape,
@@ -48,9 +49,12 @@ export class ScriptedServer {
   readonly times: number[] = [];
   readonly #server = new Server();
 
-  /** Answers the calls of `method`; the last answer of the script is repeated. */
+  /**
+   * Answers the calls of `method`; the last answer of the script is repeated.
+   * To the client of a stream, an answer is a stream of one message.
+   */
   static async start<I extends DescMessage, O extends DescMessage>(
-    method: DescMethodUnary<I, O>,
+    method: DescMethodUnary<I, O> | DescMethodServerStreaming<I, O>,
     response: MessageInitShape<O>,
     answers: Answer[],
   ): Promise<ScriptedServer> {

@@ -25,6 +25,7 @@ import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
@@ -33,6 +34,7 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
     implements AutoCloseable, ServerInterceptor {
   final Queue<String> requestIds = new ConcurrentLinkedQueue<>();
   final Queue<Metadata> headers = new ConcurrentLinkedQueue<>();
+  final Queue<String> cursors = new ConcurrentLinkedQueue<>();
   private final Queue<StatusRuntimeException> failures = new ArrayDeque<>();
   private final Server server;
 
@@ -41,6 +43,7 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
       new WatchServiceGrpc.WatchServiceImplBase() {
         @Override
         public void watch(WatchRequest request, StreamObserver<WatchResponse> responses) {
+          cursors.add(request.getCursor());
           StatusRuntimeException failure = failures.poll();
           if (failure != null) {
             responses.onError(failure);
@@ -80,6 +83,10 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
   }
 
   void fail(Code code, String reason, String retryable, long retryAfterSeconds) {
+    fail(code, reason, Map.of("retryable", retryable), retryAfterSeconds);
+  }
+
+  void fail(Code code, String reason, Map<String, String> metadata, long retryAfterSeconds) {
     var status = com.google.rpc.Status.newBuilder().setCode(code.getNumber()).setMessage("why");
     if (!reason.isEmpty()) {
       status.addDetails(
@@ -87,7 +94,7 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
               ErrorInfo.newBuilder()
                   .setDomain("sessiond")
                   .setReason(reason)
-                  .putMetadata("retryable", retryable)
+                  .putAllMetadata(metadata)
                   .build()));
     }
     if (retryAfterSeconds > 0) {

@@ -5,6 +5,7 @@ import static com.google.common.truth.Truth.assertThat;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.SessionNotFoundException;
 import com.google.adk.sessions.State;
+import com.google.rpc.Code;
 import io.reactivex.rxjava3.subscribers.TestSubscriber;
 import java.util.ArrayList;
 import java.util.List;
@@ -145,6 +146,19 @@ final class WatchTest extends ServerTest {
     service.close();
     assertThat(open.await(60, TimeUnit.SECONDS)).isTrue();
     open.assertComplete();
+  }
+
+  @Test
+  void aWatchGoesOnAtTheCursorOfAServerThatStops() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    // It may not have sent anything yet.
+    server.fail(Code.UNAVAILABLE, "DRAINING", Map.of("retryable", "yes", "cursor", "3"), 0);
+    SessiondSessionService service =
+        closing(SessiondSessionService.builder(server.address()).build());
+    TestSubscriber<WatchItem> subscriber = service.watch(Scope.app(APP), Watch.fromNow()).test();
+    assertThat(subscriber.await(60, TimeUnit.SECONDS)).isTrue();
+    subscriber.assertComplete();
+    assertThat(server.cursors).containsExactly("", "3").inOrder();
   }
 
   @Test
