@@ -38,10 +38,11 @@
 //!
 //! The feature `tls` (on by default) is for `https://` addresses, and `opentelemetry` sends the trace context.
 //!
-//! * `extensions`, `fork`, `watch`: methods of [`SessiondSessionService`] beyond ADK's interface:
+//! * `extensions`, `history`, `fork`, `watch`: methods of [`SessiondSessionService`] beyond ADK's interface:
 //!   [`append_with`](SessiondSessionService::append_with) operations that the server evaluates,
 //!   [`state`](SessiondSessionService::state) without a session, past states
-//!   ([`get_as_of`](SessiondSessionService::get_as_of)), [`fork`](SessiondSessionService::fork)s, sessions that
+//!   ([`get_as_of`](SessiondSessionService::get_as_of)), the log
+//!   ([`list_events`](SessiondSessionService::list_events)), [`fork`](SessiondSessionService::fork)s, sessions that
 //!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
 //! * `tracked`: [`TrackedSession`], from which an append is refused if others have changed a key that it overwrites.
 //! * `address`, `delta`, `json`, `time`: values on their way to the wire and back.
@@ -74,6 +75,7 @@ mod failure;
 mod foreign;
 mod fork;
 mod health;
+mod history;
 mod json;
 mod list;
 mod metadata;
@@ -92,10 +94,11 @@ pub use address::Scope;
 pub use connect::Builder;
 pub use delta::Delta;
 pub use event::FOREIGN_BODY;
+pub use history::StoredEvent;
 pub use policy::Retry;
 pub use service::SessiondSessionService;
 pub use tracked::TrackedSession;
-pub use watch::{Change, ChangeKind, Since, StoredEvent};
+pub use watch::{Change, ChangeKind, Since};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

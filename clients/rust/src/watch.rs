@@ -2,8 +2,7 @@
 
 use std::{collections::HashMap, mem, time::Duration};
 
-use adk_core::{AdkError, Event, Result};
-use chrono::{DateTime, Utc};
+use adk_core::{AdkError, Result};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,15 +12,15 @@ use crate::{
     address::Scope,
     call::{Caller, pause},
     error::unexpected,
-    event::{from_wire, state_changes},
+    event::state_changes,
     failure::Failure,
+    history::StoredEvent,
     json::parse_object,
     proto::v1::{
         JsonForm, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
         watch_response::Kind, watch_service_client::WatchServiceClient,
     },
     service::SessiondSessionService,
-    time::from_timestamp,
 };
 
 /// The server sends a heartbeat every ten seconds, so after this long without a message the connection is dead.
@@ -58,20 +57,6 @@ pub enum ChangeKind {
     CaughtUp,
     /// The session was deleted or has expired. The watch ends.
     Deleted,
-}
-
-/// An event with what the server has given it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct StoredEvent {
-    /// The event as it was appended.
-    pub event: Event,
-    /// Its place in the session's log: 1 for the first event.
-    pub sequence: i64,
-    /// When it was committed, by the server's clock.
-    pub commit_time: DateTime<Utc>,
-    /// In the marker of a rewind: the sequence of the last event that stays visible.
-    pub rewind_to_sequence: Option<i64>,
 }
 
 /// The start of a watch.
@@ -191,12 +176,7 @@ impl Watch {
                 },
                 _ => return Err(unexpected("sessiond sent no state as text")),
             },
-            Some(Kind::Event(event)) => ChangeKind::Event(Box::new(StoredEvent {
-                sequence: event.sequence,
-                commit_time: event.commit_time.map_or_else(DateTime::default, from_timestamp),
-                rewind_to_sequence: event.rewind_to_sequence,
-                event: from_wire(event)?,
-            })),
+            Some(Kind::Event(event)) => ChangeKind::Event(Box::new(StoredEvent::new(event)?)),
             Some(Kind::StateChange(change)) => ChangeKind::State(state_changes(change.delta)?),
             // The server sends it once per stream.
             Some(Kind::CaughtUp(_)) if mem::replace(&mut self.has_caught_up, true) => {

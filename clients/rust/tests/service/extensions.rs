@@ -8,13 +8,17 @@ use adk_core::{
 };
 use adk_session::{AppendEventRequest, SessionService};
 use chrono::TimeDelta;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
-use sessiond_adk::{Delta, Scope, proto::v1::session::Expiration};
+use sessiond_adk::{
+    Delta, Scope, StoredEvent,
+    proto::v1::{self, event_service_client::EventServiceClient, session::Expiration},
+};
 use sessiond_adk_testing::{Cut, Store, TIMEOUT, builder};
 
 use crate::harness::{
-    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, listing, named,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, key, listing, named,
     object, on_each_store, refused, setting,
 };
 
@@ -27,6 +31,7 @@ on_each_store! {
     a_scope_refuses_keys_of_other_scopes
     the_past_can_be_read
     events_hidden_by_a_rewind_can_be_read
+    the_log_is_read_page_by_page
     a_fork_is_independent_of_its_source
     a_fork_of_a_missing_session_or_event_is_refused
     a_session_expires
@@ -165,6 +170,40 @@ async fn events_hidden_by_a_rewind_can_be_read(f: Fixture) {
     let then = f.service.get_as_of(&s1(), "e3").await.unwrap();
     assert_eq!(ids(&*then), ["e1", "e2", "e3"]);
     assert_eq!(ids(&*f.get("s1").await), ["e1"]);
+}
+
+/// Sequences, ids, and whether a rewind has hidden them.
+async fn log(f: &Fixture, after: i64, include_rewound: bool) -> Vec<(i64, String, bool)> {
+    let events = f.service.list_events(&s1(), after, include_rewound);
+    let told = |stored: StoredEvent| (stored.sequence, stored.event.id, stored.is_rewound);
+    events.map_ok(told).try_collect().await.unwrap()
+}
+
+async fn the_log_is_read_page_by_page(f: Fixture) {
+    f.create("s1", json!({})).await;
+    let wire = |n| v1::Event { event_id: format!("e{n}"), ..v1::Event::default() };
+    for numbers in [1..=1000, 1001..=1100] {
+        let request = v1::AppendEventsRequest {
+            key: Some(key("s1")),
+            events: numbers.map(wire).collect(),
+            ..v1::AppendEventsRequest::default()
+        };
+        EventServiceClient::new(f.service.channel()).append_events(request).await.unwrap();
+    }
+    let all: Vec<_> = (1..=1100).map(|n| (n, format!("e{n}"), false)).collect();
+    assert_eq!(log(&f, 0, false).await, all);
+    assert_eq!(log(&f, 1098, false).await, all[1098..]);
+    assert_eq!(log(&f, 1100, false).await, []);
+    f.service.rewind("s1", "e1098").await.unwrap();
+    assert_eq!(log(&f, 1097, false).await, all[1097..1098]);
+    let whole = log(&f, 1097, true).await;
+    let hidden: Vec<_> = whole.iter().map(|(sequence, _, hidden)| (*sequence, *hidden)).collect();
+    assert_eq!(hidden, [(1098, false), (1099, true), (1100, true), (1101, true)]);
+    let missing = identity(APP, USER, "missing");
+    let mut missing = f.service.list_events(&missing, 0, false);
+    let error = missing.next().await.unwrap();
+    assert_error(error, ErrorCategory::NotFound, "session.not_found");
+    assert!(missing.next().await.is_none());
 }
 
 async fn a_fork_is_independent_of_its_source(f: Fixture) {
