@@ -12,6 +12,7 @@ mod front;
 mod gathered;
 mod health;
 mod identity;
+mod lingering;
 mod listener;
 mod policy;
 mod read_quota;

@@ -30,6 +30,7 @@ use super::{
     gathered::gathered,
     health::{Phase, draining},
     identity::Authenticator,
+    lingering::lingering,
     listener::{Halves, Listener},
     read_quota::quota,
 };
@@ -59,8 +60,8 @@ const PREFACE_TIMEOUT_SECS: u64 = 30;
 /// How long the loop pauses after a connection could not be accepted, which mostly means that no file descriptor is left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// At a shutdown, how long a connection without requests may take to end: time for the last answers to arrive, and for clients to
-/// learn that no more calls are taken. What the socket of a client does not take counts as a request. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
+/// How long a connection without requests may take to end, at a shutdown and otherwise: time for the last answers to arrive, and for
+/// clients to learn that no more calls are taken. What the socket of a client does not take counts as a request. Clients that do not answer at all would hold the shutdown until the keepalive ends them.
 const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
@@ -175,7 +176,8 @@ async fn connection<R, W>(
     let (in_flight, calls) = (front.in_flight().clone(), front.calls());
     let (end, registration) = AbortHandle::new_pair();
     front.ends_with(end);
-    let io = TokioIo::new(join(Cursor::new(preface).chain(reader), writer));
+    let stream = join(Cursor::new(preface).chain(reader), writer);
+    let io = TokioIo::new(lingering(stream, IDLE_GRACE));
     let http = http();
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
     let served = quota.serve(served);

@@ -111,7 +111,10 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.0).writer).poll_shutdown(cx)
+        let mut buffer = lock(&self.0);
+        ready!(Pin::new(&mut buffer.writer).poll_shutdown(cx))?;
+        buffer.is_unflushed = false;
+        Poll::Ready(Ok(()))
     }
 }
 
