@@ -2,13 +2,12 @@
 
 use std::{
     convert::Infallible,
-    pin::Pin,
+    mem,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, future::AbortHandle, poll, stream};
-use http_body::Frame;
+use futures_util::{FutureExt as _, StreamExt as _, future::AbortHandle, stream};
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
@@ -284,9 +283,8 @@ where
                 Some(traced) => traced.answer(answer),
                 None => answer,
             };
-            let (parts, body) = answer.into_parts();
-            let body = tracked(body, Arc::clone(&connection.answers), (token, read), log).await;
-            Ok(http::Response::from_parts(parts, body))
+            let answers = Arc::clone(&connection.answers);
+            Ok(answer.map(|body| tracked(body, answers, (token, read), log)))
         })
     }
 }
@@ -305,15 +303,15 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
 }
 
 /// The same body, in flight until all of it is in the buffer of its connection, which is in flight then: what a slow reader has not taken
-/// yet waits in HTTP/2's buffers. Its end is that of the call. What is there at once, all of a unary answer, is encoded and counted now:
-/// HTTP/2 asks for it only once its client takes answers.
-async fn tracked(
+/// yet waits in HTTP/2's buffers. Its end is that of the call.
+fn tracked(
     body: Body,
     answers: Arc<Answers>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
 ) -> Body {
-    let mut body = body.map_frame(move |frame| {
+    let mut has_begun = false;
+    Body::new(body.map_frame(move |frame| {
         // It is held as long as this body is.
         let _ = &read;
         if let Some(log) = &mut log {
@@ -321,43 +319,13 @@ async fn tracked(
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
         }
         frame.map_data(|data| {
-            let untaken = answers.made(data.len());
+            let untaken = match mem::replace(&mut has_begun, true) {
+                false => answers.begun(data.len()),
+                true => answers.made(data.len()),
+            };
             Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: untaken })
         })
-    });
-    let first = match poll!(body.frame()) {
-        Poll::Ready(first) => first,
-        Poll::Pending => None,
-    };
-    Body::new(Answer { first, rest: body })
-}
-
-/// A body whose first part may be there.
-struct Answer<B> {
-    first: Option<Result<Frame<Bytes>, Status>>,
-    rest: B,
-}
-
-impl<B> codegen::Body for Answer<B>
-where
-    B: codegen::Body<Data = Bytes, Error = Status> + Unpin,
-{
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match self.first.take() {
-            None => Pin::new(&mut self.rest).poll_frame(cx),
-            first => Poll::Ready(first),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.rest.is_end_stream()
-    }
+    }))
 }
 
 /// A part of an answer. It is dropped when the connection has taken it.

@@ -16,6 +16,9 @@ use crate::{domain::limits::MESSAGE_BYTES, metrics::ConnectionMetrics};
 /// Bytes of all answers that are made and not taken: twice as many as one connection gets by reads.
 const ALL_BYTES: usize = 128 * MESSAGE_BYTES;
 
+/// Bytes in memory of the shortest answer: tonic's buffer of 8 KiB, the call of HTTP/2, and their tasks.
+const ANSWER_BYTES: usize = 16 << 10;
+
 /// The answers of all connections.
 #[derive(Clone)]
 pub struct Unread(Arc<All>);
@@ -25,6 +28,8 @@ struct All {
     most: usize,
     metrics: ConnectionMetrics,
     connections: Mutex<Connections>,
+    /// The connection that was ended last. Whoever holds it decides; nobody waits for that.
+    ended: Mutex<Weak<Answers>>,
 }
 
 #[derive(Default)]
@@ -54,9 +59,9 @@ impl Unread {
     }
 
     fn at_most(most: usize, metrics: &ConnectionMetrics) -> Self {
-        let (metrics, bytes, connections) =
-            (metrics.clone(), AtomicUsize::default(), Mutex::default());
-        Self(Arc::new(All { bytes, most, metrics, connections }))
+        let (bytes, connections, ended) = Default::default();
+        let metrics = metrics.clone();
+        Self(Arc::new(All { bytes, most, metrics, connections, ended }))
     }
 
     pub fn connection(&self) -> Arc<Answers> {
@@ -75,13 +80,16 @@ impl All {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection that leaves most, unless those that are ending already leave enough.
+    /// Ends the connection that leaves most, unless what the ending ones give back is enough.
     fn end_one(&self) {
-        let connections = self.lock();
-        let open: Vec<_> = connections.open.values().filter_map(Weak::upgrade).collect();
-        drop(connections);
-        let stays = |answers: &&Arc<Answers>| answers.end.get().is_some_and(|it| !it.is_aborted());
+        let Ok(mut ended) = self.ended.try_lock() else { return };
         let bytes = |answers: &Arc<Answers>| answers.bytes.load(Relaxed);
+        let given_back = ended.upgrade().as_ref().map_or(0, bytes);
+        if self.bytes.load(Relaxed).saturating_sub(given_back) <= self.most {
+            return;
+        }
+        let open: Vec<_> = self.lock().open.values().filter_map(Weak::upgrade).collect();
+        let stays = |answers: &&Arc<Answers>| answers.end.get().is_some_and(|it| !it.is_aborted());
         if open.iter().filter(stays).map(bytes).sum::<usize>() <= self.most {
             return;
         }
@@ -94,10 +102,16 @@ impl All {
         );
         self.metrics.ended.inc();
         largest.end.get().into_iter().for_each(AbortHandle::abort);
+        *ended = Arc::downgrade(largest);
     }
 }
 
 impl Answers {
+    /// Counts the first part of an answer. However short it is, it holds the buffer that it was encoded into, and its call.
+    pub fn begun(self: &Arc<Self>, bytes: usize) -> Untaken {
+        self.made(bytes.max(ANSWER_BYTES))
+    }
+
     /// Counts a part of an answer that is made.
     pub fn made(self: &Arc<Self>, bytes: usize) -> Untaken {
         self.bytes.fetch_add(bytes, Relaxed);
@@ -159,6 +173,28 @@ mod tests {
         assert_eq!(ended(&all), [true, true, false]);
         drop((of_one, of_third, more, last));
         assert_eq!((unread.0.bytes.load(Relaxed), metrics.ended.get()), (46, 2));
+    }
+
+    #[test]
+    fn one_thread_decides_and_others_do_not_wait() {
+        let unread = Unread::at_most(100, &Metrics::default().connections);
+        let connection = connection(&unread);
+        let deciding = unread.0.ended.lock().unwrap();
+        let _unread = connection.made(101);
+        assert_eq!(ended(&[&connection]), [false]);
+        drop(deciding);
+        let _one_more = connection.made(1);
+        assert_eq!(ended(&[&connection]), [true]);
+    }
+
+    #[test]
+    fn a_short_answer_counts_with_its_buffer() {
+        let unread = Unread::at_most(100, &Metrics::default().connections);
+        let connection = connection(&unread);
+        let answers = [connection.begun(1), connection.begun(ANSWER_BYTES + 1), connection.made(1)];
+        assert_eq!(unread.0.bytes.load(Relaxed), 2 * ANSWER_BYTES + 2);
+        drop(answers);
+        assert_eq!(unread.0.bytes.load(Relaxed), 0);
     }
 
     #[test]
