@@ -208,6 +208,16 @@ fn resume(
 }
 
 impl Watch {
+    /// The cursor of its start. `None`: it begins with a message that the cursor would skip.
+    pub fn first_cursor(&self) -> Option<String> {
+        self.ready.is_empty().then(|| self.cursor(self.position))
+    }
+
+    fn cursor(&self, position: Position) -> String {
+        let (store, scope) = (self.engine.store.id(), Digest::of_scope(&self.scope));
+        Cursor { store, scope, position }.encode()
+    }
+
     /// The next message with the cursor right behind it; `None` at the end. An error ends the watch.
     pub async fn next(&mut self) -> Option<Result<(WatchItem, String), Error>> {
         if self.ended {
@@ -215,9 +225,7 @@ impl Watch {
         }
         let next = self.next_item().await;
         self.ended = matches!(next, Err(_) | Ok((WatchItem::SessionDeleted, _)));
-        let scope = Digest::of_scope(&self.scope);
-        let cursor = |position| Cursor { store: self.engine.store.id(), scope, position }.encode();
-        Some(next.map(|(item, position)| (item, cursor(position))))
+        Some(next.map(|(item, position)| (item, self.cursor(position))))
     }
 
     async fn next_item(&mut self) -> Result<(WatchItem, Position), Error> {

@@ -124,7 +124,8 @@ impl WatchService for Handlers {
             Ok((self.engine.watch(&call.context, scope, from).await?, form))
         });
         let (watch, form) = opened.await?;
-        let open = (watch, call, None);
+        let cursor = watch.first_cursor();
+        let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
             let message = next.and_then(|(item, cursor)| encode::watch(item, cursor, form));

@@ -36,6 +36,26 @@ async fn a_watch_catches_up_goes_live_and_says_that_it_lives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_has_a_cursor_before_its_first_message_unless_that_is_the_state() {
+    let world = world();
+    let session = world.create("alice", "s").await;
+    let watches = [WatchFrom::Now, WatchFrom::Beginning];
+    let mut cursors = Vec::new();
+    for from in watches {
+        cursors.push(world.watch(&session, from).await.unwrap().first_cursor().unwrap());
+    }
+    let snapshot = world.watch(&session, WatchFrom::Snapshot).await.unwrap();
+    assert_eq!(snapshot.first_cursor(), None);
+    world.append(&session, None, Delta::default()).await.unwrap();
+    for cursor in cursors {
+        let from = WatchFrom::Cursor(Cursor::decode(&cursor).unwrap());
+        let mut watch = world.watch(&session, from).await.unwrap();
+        assert_eq!(watch.first_cursor(), Some(cursor));
+        assert_eq!(sequence(&next(&mut watch).await.0), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn own_changes_are_not_repeated_and_those_of_others_are_told() {
     let world = world();
     let session = world.create("alice", "s").await;

@@ -76,6 +76,24 @@ async fn a_watch_ends_when_the_server_stops_with_the_cursor_to_come_back_with() 
 }
 
 #[tokio::test]
+async fn a_watch_that_ends_before_its_first_message_has_the_cursor_of_its_start() {
+    let store = Arc::new(GatedStore::new());
+    store.open(2);
+    let server = serve(store.clone(), BareIds::Allowed).await;
+    server.create("s", "{}").await;
+    let start = WatchStart::Now.into();
+    let now = WatchRequest { start, ..Default::default() };
+    let (_, cursor) = next(&mut watch(&server, now.clone()).await).await;
+    // Nothing can be read.
+    store.busy.store(u64::MAX, Ordering::SeqCst);
+    let mut stream = watch(&server, now).await;
+    server.engine.drain();
+    let status = stream.next().await.unwrap().unwrap_err();
+    assert_eq!(reason(&status).as_deref(), Some("DRAINING"));
+    assert_eq!(status.get_details_error_info().unwrap().metadata["cursor"], cursor);
+}
+
+#[tokio::test]
 async fn a_watch_of_a_session_that_goes_says_so_and_ends() {
     let server = server().await;
     let session = server.create("s", "{}").await;
