@@ -76,7 +76,8 @@ impl SessiondSessionService {
     /// Watches the commits of a scope: for a session its events, and the changes of its user's and application's state.
     ///
     /// The stream connects when it is first polled, and reconnects by the service's call policy, for up to a minute. Nothing is
-    /// lost and nothing comes twice, also across a reconnect.
+    /// lost and nothing comes twice, also across a reconnect. A watch whose token has expired or was removed goes on with the one that the
+    /// token file has then.
     ///
     /// It ends after an error, or after [`ChangeKind::Deleted`]. Errors are `session.not_found`, `session.bad_cursor`,
     /// `session.cursor_of_other_store`, and `Unavailable` after the last attempt to reach the server.
@@ -102,6 +103,7 @@ impl SessiondSessionService {
                     attempts: 0,
                     failing_since: None,
                     has_caught_up: false,
+                    has_told: false,
                     ended: false,
                 };
                 stream::unfold(watch, |mut watch| async move {
@@ -125,6 +127,8 @@ struct Watch {
     attempts: u32,
     failing_since: Option<Instant>,
     has_caught_up: bool,
+    /// The open stream has sent a message.
+    has_told: bool,
     ended: bool,
 }
 
@@ -163,6 +167,7 @@ impl Watch {
     fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
         self.attempts = 0;
         self.failing_since = None;
+        self.has_told = true;
         self.caller.outage.succeeded();
         let WatchResponse { kind, cursor } = message;
         if !cursor.is_empty() {
@@ -198,7 +203,10 @@ impl Watch {
         let failing = self.failing_since.get_or_insert_with(Instant::now).elapsed();
         let is_last =
             self.attempts >= self.caller.policy.retry.attempts || failing >= LONGEST_OUTAGE;
-        if is_last || !failure.is_retryable() {
+        // The credential that the stream was opened with has ended. The caller may have another one by now.
+        let is_over = mem::take(&mut self.has_told)
+            && ["CREDENTIAL_EXPIRED", "CREDENTIAL_INVALID"].iter().any(|it| failure.is(it));
+        if is_last || !(is_over || failure.is_retryable()) {
             return Err(AdkError::from(failure));
         }
         if let Some(mut info) = failure.info().filter(|info| info.reason == "DRAINING")

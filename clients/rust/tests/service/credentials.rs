@@ -1,6 +1,12 @@
 //! TLS and token files, from settings and from the environment.
 
-use std::{collections::HashMap, fs, fs::FileTimes, path::Path, time::SystemTime};
+use std::{
+    collections::HashMap,
+    fs,
+    fs::FileTimes,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use adk_core::{ErrorCategory, identity::AdkIdentity};
 use adk_session::SessionService;
@@ -18,7 +24,7 @@ use tempfile::TempDir;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::harness::{APP, USER, assert_error, creation, identity};
+use crate::harness::{APP, USER, assert_error, creation, identity, named};
 
 /// A server with TLS, and its address.
 fn start_tls(authority: &Authority, more: &[&str]) -> (Server, String) {
@@ -137,6 +143,54 @@ async fn a_server_with_tokens_is_used() {
     assert_error(outcome.map(drop), category, code);
 }
 
+/// The hash of the token "fresh".
+const FRESH: &str = r#"[[token]]
+name = "agent"
+sha256 = "d098ab5e44b9aabb755f76d806598f43573c662b35e4a2eab1e312ec9ad195e2"
+"#;
+
+#[tokio::test]
+async fn a_watch_outlives_its_token_and_ends_without_another() {
+    let folder = TempDir::new().unwrap();
+    let (token, hashes) = (folder.path().join("token"), folder.path().join("tokens.toml"));
+    write(&token, "secret", SystemTime::UNIX_EPOCH);
+    write(&hashes, &[HASHES, FRESH].concat(), SystemTime::UNIX_EPOCH);
+    let flags = ["--token-hashes", hashes.to_str().unwrap(), "--reload-interval", "1"];
+    let server = Server::start_with(Store::Memory, &flags);
+    // The adapter looks at the file at most once a second, and shortens a pause by up to a half.
+    let two = Duration::from_secs(2);
+    let patient = Retry { first_pause: two, longest_pause: two, ..Retry::default() };
+    let service =
+        builder(server.address()).token_file(&token).retry(patient).connect().await.unwrap();
+    service.create(creation("s1", json!({}))).await.unwrap();
+    let session = Scope::Session(identity(APP, USER, "s1"));
+    let mut watch = service.watch(&session, Since::Now);
+    let mut next = async || tokio::time::timeout(TIMEOUT, watch.next()).await.unwrap();
+    assert!(matches!(next().await.unwrap().unwrap().kind, ChangeKind::CaughtUp));
+
+    let of_fresh = folder.path().join("fresh");
+    write(&of_fresh, "fresh", SystemTime::now());
+    let fresh = builder(server.address()).token_file(&of_fresh).connect().await.unwrap();
+    write(&token, "fresh", SystemTime::now());
+    write(&hashes, FRESH, SystemTime::now());
+    // The watch, which has no other call to make, waits for its end.
+    let ended = next();
+    let appended = async {
+        // Once the old token is refused, the watch has ended or is about to.
+        let old = folder.path().join("old");
+        write(&old, "secret", SystemTime::now());
+        let with_old = builder(server.address()).token_file(&old).connect().await.unwrap();
+        while with_old.get_for_identity(&identity(APP, USER, "s1")).await.is_ok() {}
+        fresh.append_event("s1", named("e1")).await.unwrap();
+    };
+    let (told, ()) = tokio::join!(ended, appended);
+    assert!(matches!(told.unwrap().unwrap().kind, ChangeKind::Event(_)));
+
+    write(&hashes, HASHES, SystemTime::UNIX_EPOCH);
+    let refused = next().await.unwrap().map(drop);
+    assert_error(refused, ErrorCategory::Unauthorized, "session.unauthorized");
+}
+
 #[tokio::test]
 async fn a_new_token_is_sent_after_the_file_has_changed() {
     let folder = TempDir::new().unwrap();
@@ -185,14 +239,15 @@ async fn wrong_files_are_named() {
 
 #[tokio::test]
 async fn refused_credentials_are_not_retried() {
-    for (code, category, name) in [
-        (Code::Unauthenticated, ErrorCategory::Unauthorized, "session.unauthorized"),
-        (Code::PermissionDenied, ErrorCategory::Forbidden, "session.forbidden"),
+    let (expired, other) = ("CREDENTIAL_EXPIRED", "REASON");
+    for (code, reason, category, name) in [
+        (Code::Unauthenticated, expired, ErrorCategory::Unauthorized, "session.unauthorized"),
+        (Code::PermissionDenied, other, ErrorCategory::Forbidden, "session.forbidden"),
     ] {
         for with_reason in [false, true] {
             let server = ScriptedServer::start(move |_| {
                 let metadata = HashMap::from([("retryable".to_owned(), "no".to_owned())]);
-                let details = ErrorDetails::with_error_info("REASON", "sessiond", metadata);
+                let details = ErrorDetails::with_error_info(reason, "sessiond", metadata);
                 Err(match with_reason {
                     true => Status::with_error_details(code, "refused", details),
                     false => Status::new(code, "refused"),
