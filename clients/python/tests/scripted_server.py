@@ -105,30 +105,32 @@ def heartbeat() -> Message:
     return Message(heartbeat=watch_service_pb2.Heartbeat())
 
 
-def draining(cursor: str | None) -> bytes:
-    """The details of the status that ends a stream when the server drains; None: without a cursor."""
+def draining(cursor: str | None) -> Failure:
+    """What ends a stream when the server drains; None: without a cursor."""
     metadata = {} if cursor is None else {"cursor": cursor}
-    return status_details(StatusCode.UNAVAILABLE, "DRAINING", "yes", metadata=metadata)
+    return StatusCode.UNAVAILABLE, status_details(StatusCode.UNAVAILABLE, "DRAINING", "yes", metadata=metadata)
 
 
 class ScriptedWatch(Scripted, WatchServiceServicer):
-    """Sends the messages of the script, one sequence per stream. Bytes end a stream as details of an UNAVAILABLE.
+    """Sends the messages of the script, one sequence per stream. A failure ends its stream.
 
     After the script, every stream ends at once.
     """
 
     _register = staticmethod(add_WatchServiceServicer_to_server)
 
-    def __init__(self, *streams: Sequence[Message | bytes]) -> None:
+    def __init__(self, *streams: Sequence[Message | Failure]) -> None:
         self._streams = list(streams)
         self.cursors: list[str] = []
+        self.tokens: list[str | bytes | None] = []
 
     async def Watch(
         self, request: watch_service_pb2.WatchRequest, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Message]:
         self.cursors.append(request.cursor)
+        self.tokens.append(dict(context.invocation_metadata() or ()).get("authorization"))
         for item in self._streams.pop(0) if self._streams else []:
-            if isinstance(item, bytes):
-                await abort(context, StatusCode.UNAVAILABLE, item)
-            else:
+            if isinstance(item, Message):
                 yield item
+            else:
+                await abort(context, *item)

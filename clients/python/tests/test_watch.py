@@ -9,7 +9,16 @@ import pytest
 from conftest import Serve, Server
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from proxy import Proxy
-from scripted_server import ScriptedWatch, appended, caught_up, deleted, draining, heartbeat, status_details
+from scripted_server import (
+    Failure,
+    ScriptedWatch,
+    appended,
+    caught_up,
+    deleted,
+    draining,
+    heartbeat,
+    status_details,
+)
 from support import KEY, MANY_ATTEMPTS, delta_event, text_event
 
 from sessiond_adk import (
@@ -20,6 +29,7 @@ from sessiond_adk import (
     RetryPolicy,
     SessiondError,
     SessiondSessionService,
+    SessiondUnauthenticatedError,
     SessiondUnavailableError,
     Snapshot,
     Watch,
@@ -272,8 +282,9 @@ async def test_message_without_a_cursor_keeps_the_last_one() -> None:
 
 @pytest.mark.parametrize(("retryable", "ends"), [("yes", False), ("same_id", False), ("no", True), (None, True)])
 async def test_server_decides_whether_a_watch_resumes(retryable: str | None, ends: bool) -> None:
-    details = status_details(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", retryable)
-    script = ScriptedWatch([appended(1, "c1"), details], [deleted("c2")])
+    code = grpc.StatusCode.UNAVAILABLE
+    details = status_details(code, "STORE_UNAVAILABLE", retryable)
+    script = ScriptedWatch([appended(1, "c1"), (code, details)], [deleted("c2")])
     async with script, SessiondSessionService(script.address, retry=QUICK) as service:
         watch = service.watch(**KEY)
         assert sequences(await take(watch, 1)) == [1]
@@ -284,6 +295,47 @@ async def test_server_decides_whether_a_watch_resumes(retryable: str | None, end
         else:
             assert isinstance(await anext(watch), Deleted)
     assert script.cursors == (["", "c1"] if not ends else [""])
+
+
+def credential(reason: str) -> Failure:
+    code = grpc.StatusCode.UNAUTHENTICATED
+    return code, status_details(code, reason, "no")
+
+
+async def test_watch_goes_on_with_a_new_credential() -> None:
+    script = ScriptedWatch(
+        [appended(1, "c1"), credential("CREDENTIAL_EXPIRED")],
+        [caught_up("c2"), credential("CREDENTIAL_INVALID")],
+        [deleted("c3")],
+    )
+    tokens = iter(["first", "second", "third"])
+    async with (
+        script,
+        SessiondSessionService(
+            script.address, retry=QUICK, metadata=lambda: [("authorization", next(tokens))]
+        ) as service,
+    ):
+        items = [item async for item in service.watch(**KEY)]
+    assert [type(item) for item in items] == [Appended, CaughtUp, Deleted]
+    assert script.cursors == ["", "c1", "c2"]
+    assert script.tokens == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("reason", ["CREDENTIAL_EXPIRED", "CREDENTIAL_INVALID"])
+async def test_credential_that_is_refused_at_once_ends_a_watch(reason: str) -> None:
+    script = ScriptedWatch(
+        [credential(reason)], [appended(1, "c1"), credential(reason)], [credential(reason)], [deleted("c2")]
+    )
+    async with script, SessiondSessionService(script.address, retry=QUICK) as service:
+        with pytest.raises(SessiondUnauthenticatedError):
+            await anext(service.watch(**KEY))
+        watch = service.watch(**KEY)
+        assert sequences(await take(watch, 1)) == [1]
+        with pytest.raises(SessiondUnauthenticatedError) as refused:
+            await anext(watch)
+        assert refused.value.reason == reason
+        assert watch.cursor == "c1"
+    assert script.cursors == ["", "", "c1"]
 
 
 async def test_errors_that_end_a_watch(service: SessiondSessionService) -> None:

@@ -27,6 +27,9 @@ import {millisOf} from './times.js';
 /** Three of the server's heartbeats, which come every 10 seconds. */
 const IDLE_MS = 30_000;
 
+/** How the server ends an open stream whose credential has expired or was removed. */
+const CREDENTIAL_ENDED = ['CREDENTIAL_EXPIRED', 'CREDENTIAL_INVALID'];
+
 const STARTS = {
   snapshot: WatchStart.SNAPSHOT,
   beginning: WatchStart.BEGINNING,
@@ -83,12 +86,12 @@ type Message = MessageShape<typeof WatchResponseSchema>;
  * An async iterator over `WatchItem`s: every event once, in order; of wider
  * scopes at least the newest values.
  *
- * When the connection breaks, the stream ends or the server restarts, the watch
- * resumes after its last item, without gap or repetition. It ends after
- * `deleted`, when the loop is left, when the watch or the service is closed, or
- * with an error: SessiondNotFoundError, SessiondInvalidError (BAD_CURSOR),
- * CURSOR_OF_OTHER_STORE, or SessiondUnavailableError if the server is away for
- * `reconnectMs`. Another watch can resume at `cursor`.
+ * When the connection breaks, the stream or its credential ends, or the server
+ * restarts, the watch resumes after its last item, without gap or repetition. It
+ * ends after `deleted`, when the loop is left, when the watch or the service is
+ * closed, or with an error: SessiondNotFoundError, SessiondInvalidError
+ * (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError if the server
+ * is away for `reconnectMs`. Another watch can resume at `cursor`.
  */
 export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
   readonly #client: Client;
@@ -161,8 +164,10 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
     let caughtUp = false;
     try {
       while (!this.#stopped) {
+        let received = false;
         try {
           for await (const message of this.#messages()) {
+            received = true;
             this.#failed = 0;
             // A message without a cursor leaves the position where it was.
             this.#cursor = message.cursor || this.#cursor;
@@ -181,7 +186,7 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
             }
           }
         } catch (failure) {
-          await this.#backOff(failure);
+          await this.#backOff(failure, received);
         }
       }
     } finally {
@@ -223,8 +228,11 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
     }
   }
 
-  /** Waits before the next attempt, or throws the error that ends the watch. */
-  async #backOff(failure: unknown): Promise<void> {
+  /**
+   * Waits before the next attempt, or throws the error that ends the watch.
+   * `received`: the stream that failed had sent a message.
+   */
+  async #backOff(failure: unknown, received: boolean): Promise<void> {
     if (this.#stopped || isClosed(failure)) {
       this.#stopped = true;
       return;
@@ -239,7 +247,12 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
     }
     this.#failed++;
     const away = now - this.#failingSince;
-    if (status.retryable === 'no' || away >= this.#reconnectMs) {
+    // The server had accepted the credential, and there may be a new one. One that is refused at once is wrong.
+    const replaceable = received && CREDENTIAL_ENDED.includes(status.reason);
+    if (
+      (status.retryable === 'no' && !replaceable) ||
+      away >= this.#reconnectMs
+    ) {
       throw errorOf(status, this.#failed, failure);
     }
     if (status.reason === 'DRAINING') {

@@ -1,11 +1,12 @@
 /** Watches, across broken connections and restarts of the server. */
 
-import {status as Code} from '@grpc/grpc-js';
+import {status as Code, Metadata} from '@grpc/grpc-js';
 import {expect, test} from 'vitest';
 import {WatchService} from '../src/gen/sessiond/v1/watch_service_pb.js';
 import {
   SessiondInvalidError,
   SessiondNotFoundError,
+  SessiondUnauthenticatedError,
   SessiondUnavailableError,
   type Watch,
   type WatchItem,
@@ -232,3 +233,78 @@ test('goes on at the cursor of a server that stops', async () => {
   expect(kinds(await take(watch, 2))).toEqual(['deleted']);
   expect(server.requests).toMatchObject([{cursor: ''}, {cursor: '3'}]);
 });
+
+const DELETED = {
+  kind: {case: 'sessionDeleted' as const, value: {}},
+  cursor: 'c3',
+};
+
+function caughtUp(cursor: string) {
+  return {kind: {case: 'caughtUp' as const, value: {}}, cursor};
+}
+
+function credential(reason: string) {
+  return {code: Code.UNAUTHENTICATED, reason, metadata: {retryable: 'no'}};
+}
+
+test('goes on with a new credential', async () => {
+  await using server = await ScriptedServer.start(
+    WatchService.method.watch,
+    DELETED,
+    [
+      {...credential('CREDENTIAL_EXPIRED'), after: caughtUp('c1')},
+      {...credential('CREDENTIAL_INVALID'), after: caughtUp('c2')},
+      'ok',
+    ],
+  );
+  const tokens = ['first', 'second', 'third'];
+  const metadata = () => {
+    const own = new Metadata();
+    own.set('authorization', tokens.shift()!);
+    return own;
+  };
+  await using service = connect(server.address, {metadata});
+  await using watch = service.watch({appName: 'app'});
+  expect(kinds(await take(watch, 9))).toEqual(['caughtUp', 'deleted']);
+  expect(server.requests).toMatchObject([
+    {cursor: ''},
+    {cursor: 'c1'},
+    {cursor: 'c2'},
+  ]);
+  expect(server.metadata.map(sent => sent.get('authorization'))).toEqual([
+    ['first'],
+    ['second'],
+    ['third'],
+  ]);
+});
+
+test.each(['CREDENTIAL_EXPIRED', 'CREDENTIAL_INVALID'])(
+  'ends with a credential that is refused at once: %s',
+  async reason => {
+    await using server = await ScriptedServer.start(
+      WatchService.method.watch,
+      DELETED,
+      [
+        credential(reason),
+        {...credential(reason), after: caughtUp('c1')},
+        credential(reason),
+        'ok',
+      ],
+    );
+    await using service = connect(server.address);
+    await using wrong = service.watch({appName: 'app'});
+    await expect(wrong.next()).rejects.toThrow(SessiondUnauthenticatedError);
+    await using watch = service.watch({appName: 'app'});
+    expect(kinds(await take(watch, 1))).toEqual(['caughtUp']);
+    await expect(watch.next()).rejects.toMatchObject({
+      name: 'SessiondUnauthenticatedError',
+      reason,
+    });
+    expect(watch.cursor).toBe('c1');
+    expect(server.requests).toMatchObject([
+      {cursor: ''},
+      {cursor: ''},
+      {cursor: 'c1'},
+    ]);
+  },
+);

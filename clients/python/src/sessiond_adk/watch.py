@@ -30,6 +30,9 @@ _STARTS = {
 # Three of the server's heartbeats, which come every 10 seconds.
 IDLE_SECONDS = 30.0
 
+# How the server ends an open stream whose credential has expired or was removed.
+_CREDENTIAL_ENDED = ("CREDENTIAL_EXPIRED", "CREDENTIAL_INVALID")
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -84,10 +87,10 @@ WatchItem = Snapshot | Appended | Changed | CaughtUp | Deleted
 class Watch:
     """An async iterator over `WatchItem`s: every event once, in order; of wider scopes at least the newest values.
 
-    When the connection breaks, the stream ends or the server restarts, the watch resumes after its last item, without
-    gap or repetition. It ends after `Deleted`, when the watch or the service is closed, or with an error:
-    SessionNotFoundError, SessiondInvalidError (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError if the
-    server is away for `reconnect_seconds`. Another watch can resume at `cursor`.
+    When the connection breaks, the stream or its credential ends, or the server restarts, the watch resumes after its
+    last item, without gap or repetition. It ends after `Deleted`, when the watch or the service is closed, or with an
+    error: SessionNotFoundError, SessiondInvalidError (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or SessiondUnavailableError
+    if the server is away for `reconnect_seconds`. Another watch can resume at `cursor`.
 
     Use it from one task at a time. Cancelling `__anext__`, for example by a timeout, loses nothing.
     """
@@ -105,6 +108,8 @@ class Watch:
         self._reconnect_seconds = reconnect_seconds
         self._call: aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse] | None = None
         self._stopped = asyncio.Event()
+        # Whether the current stream has sent a message.
+        self._received = False
         self._caught_up = False
         self._failed = 0
         self._failing_since = 0.0
@@ -127,6 +132,7 @@ class Watch:
                 continue
             if message is None:
                 break
+            self._received = True
             self._failed = 0
             self._client.outage.succeeded()
             # A message without a cursor leaves the position where it was.
@@ -179,6 +185,7 @@ class Watch:
         raise _connection_lost("The watch ended before its session did.")
 
     def _open(self) -> aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse]:
+        self._received = False
         connection = self._client.connections.current()
         connection.watches.add(self)
         request = watch_service_pb2.WatchRequest(
@@ -193,7 +200,9 @@ class Watch:
         if self._failed == 0:
             self._failing_since = now
         self._failed += 1
-        if status.retryable == "no" or now - self._failing_since >= self._reconnect_seconds:
+        # The server had accepted the credential, and there may be a new one. One that is refused at once is wrong.
+        replaceable = self._received and status.reason in _CREDENTIAL_ENDED
+        if (status.retryable == "no" and not replaceable) or now - self._failing_since >= self._reconnect_seconds:
             self.stop()
             advised = errors.with_advice(status, self._client.target, self._reconnect_seconds)
             raise errors.from_status(advised, self._failed) from failure

@@ -16,8 +16,7 @@ import {
   Metadata,
   Server,
   ServerCredentials,
-  type sendUnaryData,
-  type ServerUnaryCall,
+  type ServerWritableStream,
   type StatusObject,
 } from '@grpc/grpc-js';
 import {
@@ -41,6 +40,10 @@ export interface Failure {
 /** The answer to one call; `hang` never answers. */
 export type Answer = Failure | 'hang' | 'ok';
 
+/** As `Answer`; `after` is the message that a stream sends before it fails. */
+type StreamAnswer<O extends DescMessage> =
+  (Failure & {after?: MessageInitShape<O>}) | 'hang' | 'ok';
+
 export class ScriptedServer {
   address = '';
   readonly requests: unknown[] = [];
@@ -51,17 +54,16 @@ export class ScriptedServer {
 
   /**
    * Answers the calls of `method`; the last answer of the script is repeated.
-   * To the client of a stream, an answer is a stream of one message.
+   * To the client of a stream, `ok` is a stream of one message.
    */
   static async start<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O> | DescMethodServerStreaming<I, O>,
     response: MessageInitShape<O>,
-    answers: Answer[],
+    answers: StreamAnswer<O>[],
   ): Promise<ScriptedServer> {
     const server = new ScriptedServer();
     const handler = (
-      call: ServerUnaryCall<MessageShape<I>, MessageShape<O>>,
-      callback: sendUnaryData<MessageShape<O>>,
+      call: ServerWritableStream<MessageShape<I>, MessageShape<O>>,
     ): void => {
       server.requests.push(call.request);
       server.metadata.push(call.metadata);
@@ -69,9 +71,13 @@ export class ScriptedServer {
       server.times.push(performance.now());
       const answer = (answers.length > 1 ? answers.shift() : answers[0])!;
       if (answer === 'ok') {
-        callback(null, create(method.output, response));
+        call.write(create(method.output, response));
+        call.end();
       } else if (answer !== 'hang') {
-        callback(statusOf(answer));
+        if (answer.after) {
+          call.write(create(method.output, answer.after));
+        }
+        call.emit('error', statusOf(answer));
       }
     };
     server.#server.addService(
@@ -79,7 +85,8 @@ export class ScriptedServer {
         call: {
           path: `/${method.parent.typeName}/${method.name}`,
           requestStream: false,
-          responseStream: false,
+          // A client of a unary method does not see the difference.
+          responseStream: true,
           requestSerialize: (message: MessageShape<I>) =>
             Buffer.from(toBinary(method.input, message)),
           requestDeserialize: (bytes: Buffer) =>
