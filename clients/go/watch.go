@@ -83,8 +83,9 @@ type WatchOptions struct {
 // at least the newest values.
 //
 // When the connection breaks, the stream ends or the server restarts, the watch resumes after its last item, without gap
-// or repetition. It ends after [Deleted], when the loop is left, or with an error: that of ctx, [ErrClosed], [ErrNotFound],
-// [ErrInvalid] (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or [ErrUnavailable] if the server is away for too long.
+// or repetition; so it does with a new token when its own expires or is taken back. It ends after [Deleted], when the loop
+// is left, or with an error: that of ctx, [ErrClosed], [ErrNotFound], [ErrInvalid] (BAD_CURSOR), CURSOR_OF_OTHER_STORE, or
+// [ErrUnavailable] if the server is away for too long.
 func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) iter.Seq2[WatchItem, error] {
 	return func(yield func(WatchItem, error) bool) {
 		target, err := scope.encode()
@@ -113,6 +114,8 @@ type watch struct {
 	options  WatchOptions
 	cursor   string
 	caughtUp bool
+	// received tells that the newest stream has sent a message.
+	received bool
 	failed   int
 	// failingSince is set while failed is not 0.
 	failingSince time.Time
@@ -134,6 +137,7 @@ func (w *watch) run(ctx context.Context, yield func(WatchItem, error) bool) erro
 // stream reads one stream to its end. over tells that the watch must not go on; else err is why the stream ended.
 func (w *watch) stream(ctx context.Context, yield func(WatchItem, error) bool) (over bool, err error) {
 	client := w.service.client
+	w.received = false
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A stream that is silent for too long, or that Close ends, is cancelled.
@@ -158,6 +162,7 @@ func (w *watch) stream(ctx context.Context, yield func(WatchItem, error) bool) (
 			break
 		}
 		idle.Stop()
+		w.received = true
 		w.failed = 0
 		// A message without a cursor leaves the position where it was.
 		if message.Cursor != "" {
@@ -203,7 +208,9 @@ func (w *watch) backOff(ctx context.Context, err error) error {
 	}
 	w.failed++
 	failure.Attempts = w.failed
-	if failure.Retryable() == "no" || now.Sub(w.failingSince) >= w.options.Reconnect {
+	// The server had accepted the credential of a stream that sent something, and there may be a new one since.
+	outlived := w.received && (failure.Reason == "CREDENTIAL_EXPIRED" || failure.Reason == "CREDENTIAL_INVALID")
+	if failure.Retryable() == "no" && !outlived || now.Sub(w.failingSince) >= w.options.Reconnect {
 		return fmt.Errorf("watch: %w", failure)
 	}
 	if cursor := failure.Metadata["cursor"]; failure.Reason == "DRAINING" && cursor != "" {

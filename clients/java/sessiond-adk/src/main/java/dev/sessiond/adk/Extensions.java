@@ -255,9 +255,10 @@ abstract class Extensions extends HistoryExtensions {
    * the newest values.
    *
    * <p>When the connection breaks or the server restarts, the stream resumes after its last item,
-   * without gap or repetition. It completes after {@link WatchItem.Deleted} and when the service is
-   * closed. The server sends only as much as the subscriber has requested. Items are emitted on a
-   * thread of gRPC, which belongs to this stream until the subscriber returns.
+   * without gap or repetition; so it does with a new token when its own expires or is taken back.
+   * It completes after {@link WatchItem.Deleted} and when the service is closed. The server sends
+   * only as much as the subscriber has requested. Items are emitted on a thread of gRPC, which
+   * belongs to this stream until the subscriber returns.
    */
   public Flowable<WatchItem> watch(Scope scope, Watch watch) {
     return new WatchFlowable(calls(), events(), scope, watch);

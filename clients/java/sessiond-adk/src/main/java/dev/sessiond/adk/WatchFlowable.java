@@ -66,6 +66,10 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private long requested;
     private boolean ended;
     private boolean caughtUp;
+
+    /** Whether the newest stream has sent a message. */
+    private boolean received;
+
     private int failed;
     private long failingSince;
 
@@ -147,6 +151,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
       ClientCall<WatchRequest, WatchResponse> opened =
           calls.connection().newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
+      received = false;
       opened.start(new Incoming(opened), new Metadata());
       opened.sendMessage(request);
       opened.halfClose();
@@ -198,6 +203,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
           if (ended || call != mine) {
             return;
           }
+          received = true;
           failed = 0;
           // A message without a cursor leaves the position where it was.
           cursor = message.getCursor().isEmpty() ? cursor : message.getCursor();
@@ -250,7 +256,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
           cursor = status.metadata().getOrDefault("cursor", cursor);
         }
         over =
-            status.retryable() == FailedCall.Retryable.NO
+            (status.retryable() == FailedCall.Retryable.NO && !hasOutlivedItsCredential(status))
                 || now - failingSince >= watch.reconnectLimit().toNanos();
         delay = calls.retry().delay(failed, status.retryAfter());
       }
@@ -269,6 +275,16 @@ final class WatchFlowable extends Flowable<WatchItem> {
                     delay.toNanos(),
                     TimeUnit.NANOSECONDS));
       }
+    }
+
+    /**
+     * Whether the server had accepted the credential of the stream that failed, so that there may
+     * be a new one since.
+     */
+    private boolean hasOutlivedItsCredential(FailedCall status) {
+      return received
+          && (status.reason().equals("CREDENTIAL_EXPIRED")
+              || status.reason().equals("CREDENTIAL_INVALID"));
     }
 
     /** The item of a message; null for a heartbeat and for kinds that a newer server may add. */

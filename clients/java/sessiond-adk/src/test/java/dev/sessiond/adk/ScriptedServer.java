@@ -35,6 +35,10 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
   final Queue<String> requestIds = new ConcurrentLinkedQueue<>();
   final Queue<Metadata> headers = new ConcurrentLinkedQueue<>();
   final Queue<String> cursors = new ConcurrentLinkedQueue<>();
+
+  /** A watch sends the next one, if any, before it fails. */
+  final Queue<WatchResponse> beforeFailures = new ArrayDeque<>();
+
   private final Queue<StatusRuntimeException> failures = new ArrayDeque<>();
   private final Server server;
 
@@ -46,6 +50,10 @@ final class ScriptedServer extends StateServiceGrpc.StateServiceImplBase
           cursors.add(request.getCursor());
           StatusRuntimeException failure = failures.poll();
           if (failure != null) {
+            WatchResponse before = beforeFailures.poll();
+            if (before != null) {
+              responses.onNext(before);
+            }
             responses.onError(failure);
             return;
           }

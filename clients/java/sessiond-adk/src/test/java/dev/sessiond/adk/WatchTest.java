@@ -6,11 +6,18 @@ import com.google.adk.sessions.Session;
 import com.google.adk.sessions.SessionNotFoundException;
 import com.google.adk.sessions.State;
 import com.google.rpc.Code;
+import dev.sessiond.v1.CaughtUp;
+import dev.sessiond.v1.Heartbeat;
+import dev.sessiond.v1.WatchResponse;
+import io.grpc.CallCredentials;
+import io.grpc.Metadata;
 import io.reactivex.rxjava3.subscribers.TestSubscriber;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -159,6 +166,83 @@ final class WatchTest extends ServerTest {
     assertThat(subscriber.await(60, TimeUnit.SECONDS)).isTrue();
     subscriber.assertComplete();
     assertThat(server.cursors).containsExactly("", "3").inOrder();
+  }
+
+  /** A watch that sends another token with every stream. */
+  private TestSubscriber<WatchItem> watchWithNewTokens(ScriptedServer server) throws Exception {
+    AtomicInteger sent = new AtomicInteger();
+    CallCredentials tokens =
+        new CallCredentials() {
+          @Override
+          public void applyRequestMetadata(
+              RequestInfo info, Executor executor, MetadataApplier applier) {
+            Metadata headers = new Metadata();
+            headers.put(
+                Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
+                "Bearer " + sent.incrementAndGet());
+            applier.apply(headers);
+          }
+        };
+    SessiondSessionService service =
+        closing(SessiondSessionService.builder(server.address()).callCredentials(tokens).build());
+    TestSubscriber<WatchItem> subscriber = service.watch(Scope.app(APP)).test();
+    assertThat(subscriber.await(60, TimeUnit.SECONDS)).isTrue();
+    return subscriber;
+  }
+
+  private static WatchResponse caughtUpAt(String cursor) {
+    return WatchResponse.newBuilder()
+        .setCursor(cursor)
+        .setCaughtUp(CaughtUp.getDefaultInstance())
+        .build();
+  }
+
+  @Test
+  void aWatchOutlivesItsToken() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    server.beforeFailures.add(caughtUpAt("1"));
+    server.fail(Code.UNAUTHENTICATED, "CREDENTIAL_EXPIRED", "no");
+    server.beforeFailures.add(
+        WatchResponse.newBuilder()
+            .setCursor("2")
+            .setHeartbeat(Heartbeat.getDefaultInstance())
+            .build());
+    server.fail(Code.UNAUTHENTICATED, "CREDENTIAL_INVALID", "no");
+    TestSubscriber<WatchItem> subscriber = watchWithNewTokens(server);
+    subscriber.assertComplete();
+    assertThat(subscriber.values()).hasSize(2);
+    assertThat(subscriber.values().get(1)).isInstanceOf(WatchItem.Deleted.class);
+    assertThat(server.cursors).containsExactly("", "1", "2").inOrder();
+    assertThat(server.sent("authorization"))
+        .containsExactly("Bearer 1", "Bearer 2", "Bearer 3")
+        .inOrder();
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"CREDENTIAL_EXPIRED", "CREDENTIAL_INVALID"})
+  void aRefusedTokenEndsAWatch(String reason) throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    server.fail(Code.UNAUTHENTICATED, reason, "no");
+    watchWithNewTokens(server).assertFailure(SessiondUnauthenticatedException.class);
+    assertThat(server.cursors).containsExactly("");
+
+    // Also when it comes after one that was accepted.
+    server.cursors.clear();
+    server.beforeFailures.add(caughtUpAt("1"));
+    server.fail(Code.UNAUTHENTICATED, reason, "no");
+    server.fail(Code.UNAUTHENTICATED, reason, "no");
+    TestSubscriber<WatchItem> subscriber = watchWithNewTokens(server);
+    subscriber.assertError(SessiondUnauthenticatedException.class).assertValueCount(1);
+    assertThat(server.cursors).containsExactly("", "1").inOrder();
+  }
+
+  @Test
+  void aRightThatIsTakenEndsAWatch() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    server.beforeFailures.add(caughtUpAt("1"));
+    server.fail(Code.PERMISSION_DENIED, "PERMISSION_DENIED", "no");
+    watchWithNewTokens(server).assertError(SessiondPermissionDeniedException.class);
+    assertThat(server.cursors).containsExactly("");
   }
 
   @Test
