@@ -28,16 +28,16 @@ impl TokenArgs {
         Self { token_file: Some(path) }
     }
 
-    /// Adds the token of the file to calls to a server. The file is read once.
+    /// Adds the token of the file to calls to a server.
     pub fn bearer(&self, server: &str) -> Result<Bearer, Failure> {
-        let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
+        let Some(path) = &self.token_file else { return Ok(Bearer::default()) };
         if !server.starts_with("https://") && !is_local(server) {
             let text = format!(
                 "refusing to send the token of --token-file to {server} without TLS. Write https://HOST:PORT"
             );
             return Err(Failure::Usage(text));
         }
-        read(path).map(|value| Bearer(Some(value)))
+        Ok(Bearer { value: Some(read(path)?), file: Some(path.clone()) })
     }
 }
 
@@ -73,12 +73,25 @@ pub fn token(content: &str) -> Option<&str> {
 }
 
 /// Adds the token to every call.
-#[derive(Debug, Clone)]
-pub struct Bearer(Option<MetadataValue<Ascii>>);
+#[derive(Debug, Clone, Default)]
+pub struct Bearer {
+    value: Option<MetadataValue<Ascii>>,
+    /// Where the value comes from.
+    file: Option<PathBuf>,
+}
+
+impl Bearer {
+    /// Takes the token that is in the file now. A file that cannot be used changes nothing.
+    pub fn renew(&mut self) {
+        if let Some(Ok(value)) = self.file.as_deref().map(read) {
+            self.value = Some(value);
+        }
+    }
+}
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
+        if let Some(value) = &self.value {
             request.metadata_mut().insert("authorization", value.clone());
         }
         Ok(request)
@@ -102,6 +115,12 @@ mod tests {
         let request = bearer.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer s3cret-._~+/==");
         assert!(!format!("{bearer:?} {request:?}").contains("s3cret"));
+        std::fs::write(&path, "n3xt").unwrap();
+        bearer.renew();
+        std::fs::write(&path, "not a token").unwrap();
+        bearer.renew();
+        let request = bearer.call(Request::new(())).unwrap();
+        assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer n3xt");
         for content in ["", "\n", "s3cret two", "s3cret\nmore", "s3cret\u{e9}", "{\"s3cret\":1}"] {
             std::fs::write(&path, content).unwrap();
             let error = args.bearer(HERE).unwrap_err().text();

@@ -46,7 +46,7 @@ pub struct ConnectArgs {
     pub tls: TlsArgs,
     #[command(flatten)]
     pub token: TokenArgs,
-    /// Output format: json, table or yaml; by default table on a terminal and json otherwise, but text for show and bench.
+    /// Output format: json, table or yaml; by default table on a terminal and json otherwise, but text for show, bench and demo.
     #[arg(
         long,
         short,
@@ -110,7 +110,7 @@ type Authorized = InterceptedService<Channel, Bearer>;
 pub struct Server {
     /// For services that need no credential.
     pub channel: Channel,
-    authorized: Authorized,
+    bearer: Bearer,
 }
 
 impl Server {
@@ -140,29 +140,36 @@ impl Server {
             };
             Failure::Unreachable(format!("cannot connect to {server}: {cause}. {advice}"))
         })?;
-        let authorized = InterceptedService::new(channel.clone(), bearer);
-        Ok(Self { channel, authorized })
+        Ok(Self { channel, bearer })
+    }
+
+    /// Calls from now on have the token that is in the file now.
+    pub fn renew_token(&mut self) {
+        self.bearer.renew();
+    }
+
+    fn authorized(&self) -> Authorized {
+        InterceptedService::new(self.channel.clone(), self.bearer.clone())
     }
 
     pub fn sessions(&self) -> SessionServiceClient<Authorized> {
-        SessionServiceClient::new(self.authorized.clone())
-            .max_decoding_message_size(MAX_ANSWER_BYTES)
+        SessionServiceClient::new(self.authorized()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn events(&self) -> EventServiceClient<Authorized> {
-        EventServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        EventServiceClient::new(self.authorized()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn state(&self) -> StateServiceClient<Authorized> {
-        StateServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        StateServiceClient::new(self.authorized()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn admin(&self) -> AdminServiceClient<Authorized> {
-        AdminServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        AdminServiceClient::new(self.authorized()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn watch(&self) -> WatchServiceClient<Authorized> {
-        WatchServiceClient::new(self.authorized.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+        WatchServiceClient::new(self.authorized()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 }
 

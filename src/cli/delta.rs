@@ -148,7 +148,7 @@ impl Args for DeltaArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Preconditions")]
 pub struct PreconditionArgs {
-    /// Required last sequence of the session, or version of the application or user.
+    /// Required last sequence of the session; for `state set` without --session, the version of the application or user.
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
     expect: Option<i64>,
     /// The key must have this value; may be repeated.

@@ -1,6 +1,6 @@
-//! A watch that resumes at its cursor after a lost connection or a restart of the server.
+//! A watch that resumes at its cursor after a lost connection, a restart of the server or the end of its token.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use tonic::{Code, Status, Streaming};
 
@@ -17,6 +17,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Connections in a row that may break without a status of the server. After that, something else is wrong.
 const BREAKS: u32 = 5;
+
+/// The token has expired or was removed from the server, and its file may have the next one.
+const TOKEN_ENDS: [&str; 2] = ["CREDENTIAL_EXPIRED", "CREDENTIAL_INVALID"];
 
 pub struct Watch {
     server: Server,
@@ -36,7 +39,7 @@ impl Watch {
 
     /// The next message; `None` after the last one. Waits as long as the server is away.
     pub async fn next(&mut self) -> Result<Option<WatchResponse>, Failure> {
-        let (mut wait, mut lost, mut breaks) = (FIRST_WAIT, false, 0);
+        let (mut wait, mut lost, mut breaks, mut renewed) = (FIRST_WAIT, false, 0, false);
         loop {
             match self.receive().await {
                 Ok(message) => {
@@ -55,11 +58,17 @@ impl Watch {
                     let broken = is_broken(&status);
                     breaks += u32::from(broken);
                     let failure = Failure::from(status);
+                    let ended = TOKEN_ENDS.iter().any(|reason| failure.has_reason(reason));
+                    let renews = ended && !mem::replace(&mut renewed, true);
                     let passes = failure.is_retryable() || (broken && breaks <= BREAKS);
-                    if !self.begun || !passes {
+                    if !self.begun || !(passes || renews) {
                         return Err(failure);
                     }
                     self.stream = None;
+                    self.server.renew_token();
+                    if renews {
+                        continue;
+                    }
                     if !lost {
                         tell("note: connection lost, waiting for the server");
                         lost = true;

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -312,6 +312,46 @@ fn the_command_line_sends_the_token_of_a_file() {
     }
     let wrong = list(Some(&token_file(folder, "wrong", "two words")));
     assert_eq!(wrong.status.code(), Some(2));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_own() {
+    let setting = Setting::new();
+    let server = setting.start(&["--reload-interval", "1"]);
+    let channel = server.channel().await;
+    let (next, entry) = token("next", &[]);
+    replace(&setting.tokens(), &(setting.entry.clone() + &entry));
+    until(&channel, &next, None).await;
+    let path = token_file(setting.folder.path(), "token", &setting.token);
+    let mut watch = Command::new(PROGRAM)
+        .args(["watch", "--app", "app", "--user", "ada", "--output", "json", "--no-heartbeats"])
+        .args(["--start", "now", "--limit", "4", "--server", server.address(), "--token-file"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut says = |text: &str| {
+        let line = lines.next().expect("the watch goes on").unwrap();
+        assert!(line.contains(text), "{line}");
+    };
+    let set = |value: &str| {
+        let set = ["state", "set", "--app", "app", "--user", "ada", "--set", value];
+        let call = ["--server", server.address(), "--token-file"];
+        stdout(&program(&[&set[..], &call, &[path.to_str().unwrap()]].concat(), ""));
+    };
+    says("caught_up");
+    set("user:n=1");
+    says("user:n");
+    replace(&path, &next);
+    replace(&setting.tokens(), &entry);
+    // Connected again.
+    says("caught_up");
+    set("user:m=2");
+    says("user:m");
+    stdout(&watch.wait_with_output().unwrap());
     server.stop();
 }
 
