@@ -8,6 +8,7 @@ mod certificates;
 mod cluster;
 mod clusters;
 mod disk;
+mod engines;
 mod faults;
 mod proxied;
 mod proxy;

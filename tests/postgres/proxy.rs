@@ -80,6 +80,8 @@ pub struct Proxy {
 struct Shared {
     server: String,
     plan: Mutex<Plan>,
+    /// Settings that the server seems not to have.
+    hidden: Mutex<Vec<&'static str>>,
     executions: Mutex<Vec<Execution>>,
     faults: AtomicU64,
     connections: AtomicU64,
@@ -100,6 +102,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             server,
             plan: Mutex::new(Box::new(|_| None)),
+            hidden: Mutex::default(),
             executions: Mutex::default(),
             faults: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -122,6 +125,11 @@ impl Proxy {
     pub fn once(&self, fault: Fault, is_it: impl Fn(&Execution) -> bool + Send + 'static) {
         let mut left = Some(fault);
         self.plan(move |execution| if is_it(execution) { left.take() } else { None });
+    }
+
+    /// Hides settings of the server, as an engine that does not have them: their names get another last letter on their way.
+    pub fn hide(&self, settings: &[&'static str]) {
+        *self.shared.hidden.lock().unwrap_or_else(PoisonError::into_inner) = settings.to_vec();
     }
 
     /// The statements since the plan was made.
@@ -301,6 +309,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Requests<'_, R, W> {
                 }
                 None => {}
             }
+            if kind == b'Q' {
+                self.shared.hide(&mut body);
+            }
             write_message(&mut self.to, kind, &body).await?;
             if matches!(kind, b'Q' | b'S') {
                 self.progress.asked.fetch_add(1, Relaxed);
@@ -348,6 +359,19 @@ impl Shared {
         executions.push(execution);
         self.faults.fetch_add(fault.is_some().into(), Relaxed);
         fault
+    }
+}
+
+impl Shared {
+    /// Changes the names of hidden settings in a query.
+    fn hide(&self, query: &mut [u8]) {
+        for name in &*self.hidden.lock().unwrap_or_else(PoisonError::into_inner) {
+            let found =
+                |query: &[u8]| query.windows(name.len()).position(|part| part == name.as_bytes());
+            while let Some(at) = found(query) {
+                query[at + name.len() - 1] = b'_';
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The tables, in SQL that distributed engines accept too.
 //!
 //! * Every table that grows is led by `(app_name, user_id)`, so that an engine can place rows by them. Three narrow look-up tables are
-//!   not: `session_name` finds sessions by their bare id, `session_expiry` those that expire, `session_list` lists across users.
+//!   not: `session_name` finds sessions by their bare id, `session_expiry` those that expire, `session_list` lists across users. Two
+//!   indexes are not either: `event_of_id` and `tombstone_lease`.
 //! * A *node* is what has state: an application (its user is `''`), a user, or a session. `incarnation` is the session's number, and 0
 //!   for applications and users. Numbers come from `meta.next_id`, in blocks, and are never used again.
 //! * JSON is text, times are seconds and nanoseconds, and text compares by bytes.

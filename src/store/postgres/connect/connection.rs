@@ -13,7 +13,7 @@ use tokio::{
     task::JoinHandle,
     time::{error::Elapsed, timeout},
 };
-use tokio_postgres::{Client, Statement, types::ToSql};
+use tokio_postgres::{Client, SimpleQueryMessage, Statement, types::ToSql};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
@@ -25,14 +25,17 @@ use crate::metrics::{PostgresMetrics, SqlError};
 /// Parameters with their types: an unnamed statement has to say them.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// Settings of each connection. Tables grow faster than the planner's figures of them: its guesses must not make it read a table whole.
-const SETTINGS: [&str; 6] = [
-    "synchronous_commit = on",
-    "enable_seqscan = off",
-    "enable_hashjoin = off",
-    "enable_mergejoin = off",
-    "plan_cache_mode = force_generic_plan",
-    "jit = off",
+/// A setting of every connection.
+const DURABLE: &str = "synchronous_commit = on";
+
+/// Settings of PostgreSQL's planner, for engines that have them. Tables grow faster than the planner's figures of them: its guesses must
+/// not make it read a table whole.
+const PLANNER: [(&str, &str); 5] = [
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("jit", "off"),
 ];
 
 /// Time that the end of a connection may take.
@@ -64,13 +67,13 @@ impl Connection {
         let driver = AbortOnDropHandle::new(driver);
         // A transaction whose client is gone may not keep its locks either.
         let limits = ["statement_timeout", "idle_in_transaction_session_timeout"];
-        let limits = limits.map(|limit| format!("{limit} = {statement_timeout_millis}"));
-        let settings = SETTINGS.into_iter().chain(limits.iter().map(String::as_str));
+        let mut settings = known(&client, &PLANNER).await?;
+        settings.push(DURABLE.to_owned());
+        settings.extend(limits.map(|limit| format!("{limit} = {statement_timeout_millis}")));
         let (prepared, settings) = if unnamed_statements {
-            (None, settings.map(|it| format!("; SET LOCAL {it}")).collect())
+            (None, settings.iter().map(|it| format!("; SET LOCAL {it}")).collect())
         } else {
-            let set: Vec<String> = settings.map(|it| format!("SET {it}")).collect();
-            client.batch_execute(&set.join("; ")).await?;
+            client.batch_execute(&format!("SET {}", settings.join("; SET "))).await?;
             (Some(Mutex::default()), String::new())
         };
         let driver = driver.detach();
@@ -199,7 +202,7 @@ impl Connection {
             );
             let answers = self.client.simple_query(&explain).await.unwrap();
             let lines = answers.iter().filter_map(|answer| match answer {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
                 _ => None,
             });
             plans.push((sql.into(), lines.collect()));
@@ -211,6 +214,24 @@ impl Connection {
     pub(in super::super) async fn batch(&self, sql: &str) -> Result<()> {
         self.checked(self.client.batch_execute(sql).await)
     }
+}
+
+/// Those of the settings that the engine has, as `name = value`.
+pub(in super::super) async fn known(
+    client: &Client,
+    settings: &[(&str, &str)],
+) -> Result<Vec<String>> {
+    let quoted = |(name, value): &(&str, &str)| format!("('{name}', '{name} = {value}')");
+    let rows = settings.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    let query = format!(
+        "SELECT setting FROM (VALUES {rows}) AS it (name, setting) WHERE current_setting(name, true) IS NOT NULL"
+    );
+    let answers = client.simple_query(&query).await?;
+    let settings = answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    Ok(settings.collect())
 }
 
 fn types(parameters: Parameters<'_>) -> Vec<Type> {
