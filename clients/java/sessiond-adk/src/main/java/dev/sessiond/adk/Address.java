@@ -13,12 +13,13 @@ import java.util.Set;
  * @param target a gRPC target
  * @param authority the authority to send instead of the target's, or ""
  * @param tls whether the scheme asks for TLS
- * @param settings the query of a {@code sessiond://} URI: {@code timeout} and {@code stale}
+ * @param settings the query of a URI: {@code timeout} and {@code stale}
  */
 record Address(String target, String authority, boolean tls, Map<String, String> settings) {
 
   static final int DEFAULT_PORT = 50051;
 
+  private static final Set<String> SCHEMES = Set.of("sessiond", "http", "https");
   private static final Set<String> SETTINGS = Set.of("timeout", "stale");
   private static final String FORMS =
       " Use HOST:PORT, unix:/PATH, sessiond://HOST:PORT, sessiond:///PATH (a unix socket),"
@@ -56,16 +57,13 @@ record Address(String target, String authority, boolean tls, Map<String, String>
     if (scheme < 0) {
       return tcp(text, text, false, Map.of());
     }
-    String rest = text.substring(scheme + "://".length());
-    return switch (text.substring(0, scheme)) {
-      case "sessiond" -> parseUri(rest, text);
-      case "http" -> tcp(withoutSlash(rest), text, false, Map.of());
-      case "https" -> tcp(withoutSlash(rest), text, true, Map.of());
-      default -> throw invalid(text, "an unknown scheme");
-    };
+    return parseUri(text.substring(0, scheme), text.substring(scheme + "://".length()), text);
   }
 
-  private static Address parseUri(String rest, String text) {
+  private static Address parseUri(String scheme, String rest, String text) {
+    if (!SCHEMES.contains(scheme)) {
+      throw invalid(text, "an unknown scheme");
+    }
     if (rest.contains("#") || rest.contains("@")) {
       throw invalid(text, "a user or a fragment");
     }
@@ -73,9 +71,9 @@ record Address(String target, String authority, boolean tls, Map<String, String>
     Map<String, String> settings =
         question < 0 ? Map.of() : parseQuery(rest.substring(question + 1), text);
     String place = question < 0 ? rest : rest.substring(0, question);
-    return place.startsWith("/")
+    return scheme.equals("sessiond") && place.startsWith("/")
         ? unix(decode(place), text, settings)
-        : tcp(withoutSlash(place), text, false, settings);
+        : tcp(withoutSlash(place), text, scheme.equals("https"), settings);
   }
 
   private static Map<String, String> parseQuery(String query, String text) {

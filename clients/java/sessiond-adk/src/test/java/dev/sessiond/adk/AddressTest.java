@@ -58,6 +58,9 @@ final class AddressTest {
         "sessiond://host:1#f",
         "redis://host:1",
         "http://host:1/x",
+        "http:///run/s.sock",
+        "https://u@host:1",
+        "https://host?color=red",
         "sessiond://host?color=red",
         "sessiond://host?timeout",
         "sessiond://host?timeout=x",
@@ -69,9 +72,12 @@ final class AddressTest {
     assertThrows(IllegalArgumentException.class, () -> new SessiondSessionService(text).close());
   }
 
-  @Test
-  void aUriHasSettings() {
-    Address address = Address.parse("sessiond://host:1?timeout=0.5&stale=conflict");
+  @ParameterizedTest
+  @ValueSource(strings = {"sessiond", "http", "https"})
+  void aUriHasSettings(String scheme) {
+    Address address = Address.parse(scheme + "://host:1?timeout=0.5&stale=conflict");
+    assertThat(address.target()).isEqualTo("dns:///host:1");
+    assertThat(address.tls()).isEqualTo(scheme.equals("https"));
     assertThat(address.settings()).containsExactly("timeout", "0.5", "stale", "conflict");
   }
 
