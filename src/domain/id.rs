@@ -91,7 +91,7 @@ names! {
     SessionId: ID(ID_BYTES),
     /// Unique within a session: 1 to 128 bytes, no NUL. The key of idempotent appends.
     EventId: ID(SHORT_ID_BYTES),
-    /// An invocation (turn) within a session: 1 to 128 bytes, no NUL.
+    /// An invocation within a session: 1 to 128 bytes, no NUL.
     InvocationId: ID(SHORT_ID_BYTES),
     /// Unique within a scope: 1 to 128 bytes, no NUL. The key of idempotent updates.
     RequestId: ID(SHORT_ID_BYTES),

@@ -1,4 +1,4 @@
-//! `temp:` state: kept in memory for one invocation (turn) of one session, and nowhere else.
+//! `temp:` state: kept in memory for one invocation of one session, and nowhere else.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

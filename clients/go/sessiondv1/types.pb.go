@@ -512,7 +512,7 @@ type Event struct {
 	EventId string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	// Output only. Dense: 1, 2, 3, ... in commit order.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The agent invocation (turn) that the event belongs to. At most 128 bytes.
+	// The agent invocation that the event belongs to. At most 128 bytes.
 	InvocationId string `protobuf:"bytes,3,opt,name=invocation_id,json=invocationId,proto3" json:"invocation_id,omitempty"`
 	// `user`, an agent's name, `system`, ... At most 256 bytes.
 	Author string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`

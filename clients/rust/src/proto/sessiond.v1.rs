@@ -126,7 +126,7 @@ pub struct Event {
     /// Output only. Dense: 1, 2, 3, ... in commit order.
     #[prost(int64, tag = "2")]
     pub sequence: i64,
-    /// The agent invocation (turn) that the event belongs to. At most 128 bytes.
+    /// The agent invocation that the event belongs to. At most 128 bytes.
     #[prost(string, tag = "3")]
     pub invocation_id: ::prost::alloc::string::String,
     /// `user`, an agent's name, `system`, ... At most 256 bytes.
@@ -710,7 +710,7 @@ pub mod session_service_client {
     use tonic::codegen::http::Uri;
     /// Sessions: create, read, list, update, delete, fork and rewind.
     ///
-    /// Every error of every service carries google.rpc.ErrorInfo. Its metadata has
+    /// Every error of these services carries google.rpc.ErrorInfo. Its metadata has
     /// `retryable`: `yes` if the same call may be repeated later (it was certainly
     /// not applied), `same_id` if it may be repeated with the same event or request
     /// id only (it may have been applied), `no` if the caller has to decide again.

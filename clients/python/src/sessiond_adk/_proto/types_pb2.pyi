@@ -390,7 +390,7 @@ class Event(_message.Message):
     sequence: _builtins.int
     """Output only. Dense: 1, 2, 3, ... in commit order."""
     invocation_id: _builtins.str
-    """The agent invocation (turn) that the event belongs to. At most 128 bytes."""
+    """The agent invocation that the event belongs to. At most 128 bytes."""
     author: _builtins.str
     """`user`, an agent's name, `system`, ... At most 256 bytes."""
     branch: _builtins.str

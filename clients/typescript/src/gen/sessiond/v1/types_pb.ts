@@ -275,7 +275,7 @@ export type Event = Message<"sessiond.v1.Event"> & {
   sequence: bigint;
 
   /**
-   * The agent invocation (turn) that the event belongs to. At most 128 bytes.
+   * The agent invocation that the event belongs to. At most 128 bytes.
    *
    * @generated from field: string invocation_id = 3;
    */
