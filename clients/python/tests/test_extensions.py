@@ -242,6 +242,7 @@ async def test_rewinds(service: SessiondSessionService) -> None:
     assert await read(service) == back
     everything = [item async for item in service.list_events(**KEY, include_rewound=True)]
     assert [item.rewound for item in everything] == [False, True, True, True]
+    assert [item.rewind_to_sequence for item in everything] == [None, None, None, 1]
     # An object that was read before the rewind gets the state after it.
     await service.append_event(session, text_event("on"))
     assert session.state == {"a": 1, "k1": 1, "user:u": 3}

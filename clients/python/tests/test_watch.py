@@ -60,6 +60,7 @@ async def test_items_of_a_session_watch(service: SessiondSessionService) -> None
         (appended,) = await take(watch, 1)
         assert isinstance(appended, Appended)
         assert (appended.event, appended.sequence, appended.rewind_to_sequence) == (event, 1, None)
+        assert not appended.rewound
         await service.update_user_state({"c": None, "x": [1]}, app_name="app", user_id="user")
         (changed,) = await take(watch, 1)
         assert isinstance(changed, Changed)
@@ -67,7 +68,11 @@ async def test_items_of_a_session_watch(service: SessiondSessionService) -> None
         await service.rewind_session(**KEY, to_sequence=0)
         (marker,) = await take(watch, 1)
         assert isinstance(marker, Appended)
-        assert (marker.sequence, marker.rewind_to_sequence) == (2, 0)
+        assert (marker.sequence, marker.rewind_to_sequence, marker.rewound) == (2, 0, True)
+        padded = KEY | {"session_id": f" {KEY['session_id']} "}
+        async with service.watch(**padded, start="beginning") as again:
+            told = [item for item in await take(again, 2) if isinstance(item, Appended)]
+        assert [(item.sequence, item.rewound) for item in told] == [(1, True), (2, True)]
         await service.delete_session(**KEY)
         assert isinstance((await take(watch, 1))[0], Deleted)
         with pytest.raises(StopAsyncIteration):

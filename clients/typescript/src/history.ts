@@ -3,7 +3,6 @@
 import {create} from '@bufbuild/protobuf';
 import {
   BaseSessionService,
-  type Event,
   type GetSessionConfig,
   type Session,
 } from '@google/adk';
@@ -17,7 +16,6 @@ import {
   type SessionAddress,
 } from './client.js';
 import {SessiondAlreadyExistsError, sessionNotFound} from './errors.js';
-import {decodeEvent} from './events.js';
 import {ListEventsRequestSchema} from './gen/sessiond/v1/event_service_pb.js';
 import {
   ForkSessionRequestSchema,
@@ -27,19 +25,9 @@ import {
 } from './gen/sessiond/v1/session_service_pb.js';
 import {present, readPossiblyCreated, readSession} from './reading.js';
 import {decodeSession} from './sessions.js';
+import {decodeStored, type StoredEvent} from './stored.js';
 import {durationOf, millisOf, timestampOf} from './times.js';
 import {Watch, type WatchOptions} from './watch.js';
-
-/** An event with its place in the log. */
-export interface StoredEvent {
-  readonly event: Event;
-  /** Its number in the session's log, from 1. */
-  readonly sequence: number;
-  /** Time of the commit on the server's clock, in milliseconds since 1970. */
-  readonly commitTime: number;
-  /** A rewind hides it from `getSession`. */
-  readonly rewound: boolean;
-}
 
 /** The methods of the service on the past and the future of a session. */
 export abstract class History extends BaseSessionService {
@@ -85,12 +73,7 @@ export abstract class History extends BaseSessionService {
       selection: {afterSequence: BigInt(afterSequence), includeRewound},
     });
     for await (const stored of this.client.listEvents(message)) {
-      yield {
-        event: decodeEvent(stored),
-        sequence: Number(stored.sequence),
-        commitTime: millisOf(stored.commitTime),
-        rewound: stored.rewound,
-      };
+      yield decodeStored(stored);
     }
   }
 

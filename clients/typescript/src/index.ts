@@ -38,7 +38,7 @@ export {
   SessiondUnavailableError,
   StateValueError,
 } from './errors.js';
-export type {StoredEvent} from './history.js';
+export type {StoredEvent} from './stored.js';
 export {
   appendToList,
   increment,

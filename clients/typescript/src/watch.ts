@@ -1,7 +1,6 @@
 /** Watches: the committed changes of a scope, across broken connections and restarts of the server. */
 
 import {create, type MessageShape} from '@bufbuild/protobuf';
-import type {Event} from '@google/adk';
 import {
   status as Code,
   Metadata,
@@ -11,7 +10,7 @@ import {
 import type {Connection, Stoppable} from './channel.js';
 import {isClosed, isServiceError, jsonForm, type Client} from './client.js';
 import {errorOf} from './errors.js';
-import {decodeDelta, decodeEvent} from './events.js';
+import {decodeDelta} from './events.js';
 import type {Scope} from './gen/sessiond/v1/types_pb.js';
 import {
   WatchRequestSchema,
@@ -22,6 +21,7 @@ import {
 import {splitObject} from './json.js';
 import {valuesOf} from './state.js';
 import {statusOf} from './status.js';
+import {decodeStored, type StoredEvent} from './stored.js';
 import {millisOf} from './times.js';
 
 /** Three of the server's heartbeats, which come every 10 seconds. */
@@ -50,7 +50,7 @@ export interface WatchOptions {
  * An item of a watch; `cursor` is the position right after it.
  *
  * * `snapshot`: the state at the start, with prefixed keys, and the sequence of the session's newest event.
- * * `event`: an event of the session. `rewindToSequence` is set on the marker of a rewind.
+ * * `event`: an event of the session, as `listEvents` gives it.
  * * `change`: a change of user or application state made elsewhere; removed keys are in `removed`.
  * * `caughtUp`: everything that was stored before the watch has been delivered. Comes once.
  * * `deleted`: the session was deleted or has expired. The watch ends.
@@ -62,14 +62,7 @@ export type WatchItem =
       lastSequence: number;
       cursor: string;
     }
-  | {
-      kind: 'event';
-      event: Event;
-      sequence: number;
-      commitTime: number;
-      rewindToSequence: number | undefined;
-      cursor: string;
-    }
+  | ({kind: 'event'; cursor: string} & StoredEvent)
   | {
       kind: 'change';
       values: Record<string, unknown>;
@@ -309,17 +302,8 @@ function decode({kind}: Message, cursor: string): WatchItem | undefined {
         cursor,
       };
     }
-    case 'event': {
-      const {sequence, commitTime, rewindToSequence: rewind} = kind.value;
-      return {
-        kind: 'event',
-        event: decodeEvent(kind.value),
-        sequence: Number(sequence),
-        commitTime: millisOf(commitTime),
-        rewindToSequence: rewind === undefined ? undefined : Number(rewind),
-        cursor,
-      };
-    }
+    case 'event':
+      return {kind: 'event', ...decodeStored(kind.value), cursor};
     case 'stateChange': {
       const {delta, commitTime} = kind.value;
       const removed = delta?.remove ?? [];

@@ -244,15 +244,16 @@ onEachStore('extensions', target => {
       all.push(stored);
     }
     expect(
-      all.map(({sequence, rewound, event}) => [
+      all.map(({sequence, rewound, rewindToSequence, event}) => [
         sequence,
         rewound,
+        rewindToSequence,
         event.author,
       ]),
     ).toEqual([
-      [2, true, 'agent'],
-      [3, true, 'agent'],
-      [4, true, 'system'],
+      [2, true, undefined, 'agent'],
+      [3, true, undefined, 'agent'],
+      [4, true, 1, 'system'],
     ]);
     expect(all[0]!.commitTime).toBeGreaterThan(1_600_000_000_000);
   });

@@ -60,6 +60,7 @@ onEachStore('watch', target => {
       kind: 'event',
       sequence: 1,
       event: {id: 'e1', invocationId: 'i', actions: {stateDelta: {b: 1}}},
+      rewound: false,
       rewindToSequence: undefined,
     });
     expect(watch.cursor).toBe(event!.cursor);
@@ -73,7 +74,7 @@ onEachStore('watch', target => {
     ]);
     await service.rewindSession({...key, toSequence: 0});
     expect(await take(watch, 1)).toMatchObject([
-      {kind: 'event', sequence: 2, rewindToSequence: 0},
+      {kind: 'event', sequence: 2, rewound: true, rewindToSequence: 0},
     ]);
     await service.deleteSession(key);
     expect(kinds(await take(watch, 9))).toEqual(['deleted']);

@@ -82,13 +82,14 @@ def session_key(app_name: str, user_id: str, session_id: str) -> types_pb2.Sessi
 
 
 def scope_of(app_name: str, user_id: str | None = None, session_id: str | None = None) -> types_pb2.Scope:
-    """The scope of an application, a user or a session.
+    """The scope of an application, a user or a session, whose id is trimmed.
 
     Raises:
       ValueError: a part is empty, or a session comes without its user.
     """
     if session_id is not None and user_id is None:
         raise ValueError("session_id needs a user_id.")
+    session_id = session_id and session_id.strip()
     for name, value in (("app_name", app_name), ("user_id", user_id), ("session_id", session_id)):
         if value == "":
             raise ValueError(f"{name} is empty.")

@@ -81,6 +81,11 @@ def _well_formed(value: Any) -> Any:
     return value
 
 
+def rewind_of(stored: types_pb2.Event) -> int | None:
+    """On the marker of a rewind, the last event that stays visible."""
+    return stored.rewind_to_sequence if stored.HasField("rewind_to_sequence") else None
+
+
 def decode_event(stored: types_pb2.Event) -> Event:
     """The ADK event of a stored one.
 

@@ -18,7 +18,7 @@ from . import errors
 from ._proto import event_service_pb2, session_service_pb2, state_service_pb2, types_pb2
 from .append import Appender
 from .client import TEXT, Client, scope_of, session_key
-from .events import decode_event
+from .events import decode_event, rewind_of
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
 from .reading import read_possibly_created, read_session, read_state, read_stored_session
 from .sessions import decode_session, trimmed
@@ -35,13 +35,15 @@ class StoredEvent:
       event: the ADK event.
       sequence: its number in the session's log, from 1.
       commit_time: time of the commit on the server's clock, in seconds since 1970.
-      rewound: a rewind hides it from `get_session`.
+      rewound: hidden from `get_session`, by a rewind or as the marker of one.
+      rewind_to_sequence: on the marker of a rewind, the last event that stays visible.
     """
 
     event: Event
     sequence: int
     commit_time: float
     rewound: bool
+    rewind_to_sequence: int | None = None
 
 
 class Extensions:
@@ -235,7 +237,7 @@ class Extensions:
         )
         async for stored in self._client.list_events(request):
             commit_time = to_seconds(stored.commit_time.ToNanoseconds())
-            yield StoredEvent(decode_event(stored), stored.sequence, commit_time, stored.rewound)
+            yield StoredEvent(decode_event(stored), stored.sequence, commit_time, stored.rewound, rewind_of(stored))
 
     async def fork_session(
         self,

@@ -16,7 +16,7 @@ from grpc import aio
 from . import errors
 from ._proto import types_pb2, watch_service_pb2
 from .client import TEXT, Client
-from .events import decode_event
+from .events import decode_event, rewind_of
 from .times import to_seconds
 
 Start = Literal["snapshot", "beginning", "now"]
@@ -47,7 +47,8 @@ class Snapshot:
 class Appended:
     """An event of the session, with its sequence and its commit time on the server's clock (seconds since 1970).
 
-    `rewind_to_sequence` is set on the marker of a rewind: the last event that stays visible.
+    `rewind_to_sequence` is set on the marker of a rewind: the last event that stays visible. `rewound`: hidden from
+    `get_session` when the server read it, by a rewind or as the marker of one.
     """
 
     event: Event
@@ -55,6 +56,7 @@ class Appended:
     commit_time: float
     cursor: str
     rewind_to_sequence: int | None = None
+    rewound: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,9 +255,9 @@ def _decode(message: watch_service_pb2.WatchResponse, cursor: str) -> WatchItem 
         return Snapshot(json.loads(snapshot.state_json or "{}"), snapshot.last_sequence, cursor)
     if kind == "event":
         stored = message.event
-        rewind = stored.rewind_to_sequence if stored.HasField("rewind_to_sequence") else None
         commit_time = to_seconds(stored.commit_time.ToNanoseconds())
-        return Appended(decode_event(stored), stored.sequence, commit_time, cursor, rewind)
+        event, rewind = decode_event(stored), rewind_of(stored)
+        return Appended(event, stored.sequence, commit_time, cursor, rewind, stored.rewound)
     if kind == "state_change":
         change = message.state_change
         values = json.loads(change.delta.set_json or "{}")

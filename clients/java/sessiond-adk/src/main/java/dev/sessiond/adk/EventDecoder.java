@@ -24,6 +24,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
@@ -54,6 +55,18 @@ final class EventDecoder {
           .addHandler(new UnknownFields());
 
   private final Set<String> warned = ConcurrentHashMap.newKeySet();
+
+  /** A stored event with its place in the log. */
+  StoredEvent stored(dev.sessiond.v1.Event stored) {
+    return new StoredEvent(
+        decode(stored),
+        stored.getSequence(),
+        Messages.instant(stored.getCommitTime()),
+        stored.getRewound(),
+        stored.hasRewindToSequence()
+            ? OptionalLong.of(stored.getRewindToSequence())
+            : OptionalLong.empty());
+  }
 
   /** ADK's event of a stored one. A removed key is {@link State#REMOVED} in its delta. */
   Event decode(dev.sessiond.v1.Event stored) {

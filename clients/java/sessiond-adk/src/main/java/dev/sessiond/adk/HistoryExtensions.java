@@ -49,15 +49,7 @@ abstract class HistoryExtensions {
                     .setAfterSequence(afterSequence)
                     .setIncludeRewound(includeRewound))
             .build();
-    return reader()
-        .events(request)
-        .map(
-            stored ->
-                new StoredEvent(
-                    events().decode(stored),
-                    stored.getSequence(),
-                    Messages.instant(stored.getCommitTime()),
-                    stored.getRewound()));
+    return reader().events(request).map(events()::stored);
   }
 
   /**

@@ -31,7 +31,7 @@ public final class Scope {
 
   /** The scope of a session, which sees all keys. */
   public static Scope session(SessionKey key) {
-    return of(Messages.key(key.appName(), key.userId(), key.id()));
+    return of(Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id())));
   }
 
   static Scope of(dev.sessiond.v1.SessionKey key) {

@@ -19,7 +19,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import org.reactivestreams.Subscriber;
@@ -296,17 +295,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
           return new WatchItem.Snapshot(state, message.getSnapshot().getLastSequence(), cursor);
         }
         case EVENT -> {
-          dev.sessiond.v1.Event stored = message.getEvent();
-          return new WatchItem.Appended(
-              new StoredEvent(
-                  events.decode(stored),
-                  stored.getSequence(),
-                  Messages.instant(stored.getCommitTime()),
-                  stored.getRewound()),
-              stored.hasRewindToSequence()
-                  ? OptionalLong.of(stored.getRewindToSequence())
-                  : OptionalLong.empty(),
-              cursor);
+          return new WatchItem.Appended(events.stored(message.getEvent()), cursor);
         }
         case STATE_CHANGE -> {
           return changed(message.getStateChange());

@@ -4,7 +4,6 @@ import com.google.adk.events.Event;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
 
 /** One item of a watch. */
 public sealed interface WatchItem {
@@ -16,13 +15,8 @@ public sealed interface WatchItem {
   record Snapshot(Map<String, Object> state, long lastSequence, String cursor)
       implements WatchItem {}
 
-  /**
-   * An event of the session.
-   *
-   * @param rewindToSequence on the marker of a rewind, the last event that stays visible
-   */
-  record Appended(StoredEvent stored, OptionalLong rewindToSequence, String cursor)
-      implements WatchItem {
+  /** An event of the session. */
+  record Appended(StoredEvent stored, String cursor) implements WatchItem {
     /** ADK's event. */
     public Event event() {
       return stored.event();

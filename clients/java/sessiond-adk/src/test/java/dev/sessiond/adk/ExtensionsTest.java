@@ -138,7 +138,9 @@ final class ExtensionsTest extends ServerTest {
         service.storedEvents(session.sessionKey(), 0, true).toList().blockingGet();
     assertThat(log).hasSize(5);
     assertThat(log.get(1).rewound()).isTrue();
+    assertThat(log.get(1).rewindToSequence()).isEmpty();
     assertThat(log.get(4).sequence()).isEqualTo(5);
+    assertThat(log.get(4).rewindToSequence()).hasValue(1);
     assertThat(log.get(0).commitTime()).isGreaterThan(Instant.now().minusSeconds(3600));
     assertThat(
             service

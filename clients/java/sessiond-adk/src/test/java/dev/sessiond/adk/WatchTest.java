@@ -3,6 +3,7 @@ package dev.sessiond.adk;
 import static com.google.common.truth.Truth.assertThat;
 
 import com.google.adk.sessions.Session;
+import com.google.adk.sessions.SessionKey;
 import com.google.adk.sessions.SessionNotFoundException;
 import com.google.adk.sessions.State;
 import com.google.rpc.Code;
@@ -89,12 +90,13 @@ final class WatchTest extends ServerTest {
     subscriber.request(49);
     assertThat(appended(await(subscriber, 52))).hasSize(51);
     subscriber.cancel();
-    // Another watch resumes after any item.
+    // Another watch resumes after any item. The id is trimmed.
+    SessionKey padded = new SessionKey(APP, USER, " " + session.id() + " ");
     String cursor = subscriber.values().get(48).cursor();
     assertThat(
             appended(
                 service
-                    .watch(Scope.session(session.sessionKey()), Watch.after(cursor))
+                    .watch(Scope.session(padded), Watch.after(cursor))
                     .take(2)
                     .toList()
                     .blockingGet()))
@@ -140,7 +142,7 @@ final class WatchTest extends ServerTest {
   void errorsAndClosingEndAWatch() throws Exception {
     TestServer server = serve(MEMORY);
     SessiondSessionService service = server.service().build();
-    Scope missing = Scope.session(new com.google.adk.sessions.SessionKey(APP, USER, "missing"));
+    Scope missing = Scope.session(new SessionKey(APP, USER, "missing"));
     TestSubscriber<WatchItem> failed = service.watch(missing).test();
     assertThat(failed.await(60, TimeUnit.SECONDS)).isTrue();
     failed.assertError(SessionNotFoundException.class);

@@ -1,0 +1,30 @@
+/** Events with their places in the log. */
+
+import type {Event} from '@google/adk';
+import {decodeEvent} from './events.js';
+import type {Event as WireEvent} from './gen/sessiond/v1/types_pb.js';
+import {millisOf} from './times.js';
+
+/** An event with its place in the log. */
+export interface StoredEvent {
+  readonly event: Event;
+  /** Its number in the session's log, from 1. */
+  readonly sequence: number;
+  /** Time of the commit on the server's clock, in milliseconds since 1970. */
+  readonly commitTime: number;
+  /** Hidden from `getSession`, by a rewind or as the marker of one. */
+  readonly rewound: boolean;
+  /** On the marker of a rewind, the last event that stays visible. */
+  readonly rewindToSequence: number | undefined;
+}
+
+export function decodeStored(stored: WireEvent): StoredEvent {
+  const {rewindToSequence: rewind} = stored;
+  return {
+    event: decodeEvent(stored),
+    sequence: Number(stored.sequence),
+    commitTime: millisOf(stored.commitTime),
+    rewound: stored.rewound,
+    rewindToSequence: rewind === undefined ? undefined : Number(rewind),
+  };
+}
