@@ -1,4 +1,4 @@
-//! Addresses of sessions and scopes, checked on their way to the wire and back.
+//! Addresses of sessions, scopes and points in a log, checked on their way to the wire and back.
 
 use adk_core::{
     AdkError, Result,
@@ -40,6 +40,15 @@ impl Scope {
             }
         })
     }
+}
+
+/// A point in the log of a session: right after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point<'a> {
+    /// After the event with this sequence; 0: before the first one.
+    Sequence(i64),
+    /// After the event with this id, which is looked for from the newest event back.
+    Event(&'a str),
 }
 
 /// The key of a session with all three parts.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    address::{Scope, key},
+    address::{Point, Scope, key},
     append::append,
     delta::Delta,
     error::{invalid, unexpected},
@@ -23,7 +23,7 @@ use crate::{
         update_state_response,
     },
     read::read,
-    rewind::{Target, find},
+    rewind::{rewind_to, sequence_of},
     service::SessiondSessionService,
     time::from_timestamp,
 };
@@ -107,14 +107,14 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// `session.not_found`, `session.event_not_found`.
+    /// `session.not_found`, `session.event_not_found`, `session.beyond_last_sequence`.
     pub async fn get_as_of(
         &self,
         identity: &AdkIdentity,
-        event_id: &str,
+        point: Point<'_>,
     ) -> Result<Box<dyn Session>> {
         let key = key(identity)?;
-        let sequence = find(&self.caller, &key, Target::Event(event_id), true).await?;
+        let sequence = sequence_of(&self.caller, &key, point).await?;
         let request = GetSessionRequest {
             key: Some(key),
             events: Some(EventSelection::default()),
@@ -122,6 +122,20 @@ impl SessiondSessionService {
             ..GetSessionRequest::default()
         };
         Ok(Box::new(read(&self.caller, request).await?))
+    }
+
+    /// Rewinds a session to the event with this sequence; 0: to before its first event. Unlike ADK's `rewind`, it addresses the
+    /// session with all three parts.
+    ///
+    /// # Errors
+    ///
+    /// `session.not_found`, `session.beyond_last_sequence`.
+    pub async fn rewind_to(
+        &self,
+        identity: &AdkIdentity,
+        sequence: i64,
+    ) -> Result<Box<dyn Session>> {
+        Ok(Box::new(rewind_to(&self.caller, key(identity)?, sequence).await?))
     }
 
     /// The session with the `temp:` keys of an invocation.

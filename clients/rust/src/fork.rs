@@ -7,13 +7,13 @@ use adk_core::{
 use adk_session::Session;
 
 use crate::{
-    address::key,
+    address::{Point, key},
     proto::v1::{
         EventSelection, ForkOrigin, ForkSessionRequest, GetSessionRequest, JsonForm, SessionKey,
         session_service_client::SessionServiceClient,
     },
     read::{head, read},
-    rewind::{Target, find},
+    rewind::sequence_of,
     service::SessiondSessionService,
 };
 
@@ -23,17 +23,17 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// `session.not_found`, `session.event_not_found`, `session.already_exists`.
+    /// `session.not_found`, `session.event_not_found`, `session.beyond_last_sequence`, `session.already_exists`.
     pub async fn fork(
         &self,
         source: &AdkIdentity,
-        up_to: Option<&str>,
+        up_to: Option<Point<'_>>,
         session_id: Option<SessionId>,
     ) -> Result<Box<dyn Session>> {
         let source = key(source)?;
         // Resolved once, so that a retry copies the same events.
         let up_to = match up_to {
-            Some(event_id) => find(&self.caller, &source, Target::Event(event_id), true).await?,
+            Some(point) => sequence_of(&self.caller, &source, point).await?,
             None => head(&self.caller, source.clone()).await?.last_sequence,
         };
         let session_id = session_id.unwrap_or_else(SessionId::generate);

@@ -4,7 +4,7 @@ use adk_core::{AdkError, ErrorComponent, Result};
 use uuid::Uuid;
 
 use crate::{
-    address::sent_key,
+    address::{Point, sent_key},
     call::{CallResult, Caller},
     error::{invalid, unexpected},
     proto::v1::{
@@ -40,15 +40,12 @@ pub(crate) async fn rewind(
         let key = sent_key(head.key)?;
         let to_sequence = find(caller, &key, target, false).await?;
         let request = RewindSessionRequest {
-            key: Some(key.clone()),
-            to_sequence: Some(to_sequence),
-            event_id: Uuid::new_v4().to_string(),
             // Steps count from the newest event that `find` has seen.
             precondition: Some(Precondition {
                 expected_sequence: Some(head.last_sequence),
                 keys: Vec::new(),
             }),
-            ..RewindSessionRequest::default()
+            ..request(key.clone(), to_sequence)
         };
         match send(caller, request).await {
             Ok(response) => return snapshot(caller, key, response).await,
@@ -57,6 +54,26 @@ pub(crate) async fn rewind(
             }
             Err(failure) => return Err(failure.into()),
         }
+    }
+}
+
+/// Rewinds a session to the event with this sequence; 0: to before its first event.
+pub(crate) async fn rewind_to(
+    caller: &Caller,
+    key: SessionKey,
+    to_sequence: i64,
+) -> Result<SessionSnapshot> {
+    let response = send(caller, request(key.clone(), to_sequence)).await?;
+    snapshot(caller, key, response).await
+}
+
+/// A rewind with an id, so that it can be sent again.
+fn request(key: SessionKey, to_sequence: i64) -> RewindSessionRequest {
+    RewindSessionRequest {
+        key: Some(key),
+        to_sequence: Some(to_sequence),
+        event_id: Uuid::new_v4().to_string(),
+        ..RewindSessionRequest::default()
     }
 }
 
@@ -84,8 +101,20 @@ async fn snapshot(
     read(caller, request).await
 }
 
+/// The sequence of a point in the log.
+pub(crate) async fn sequence_of(
+    caller: &Caller,
+    key: &SessionKey,
+    point: Point<'_>,
+) -> Result<i64> {
+    match point {
+        Point::Sequence(sequence) => Ok(sequence),
+        Point::Event(event_id) => find(caller, key, Target::Event(event_id), true).await,
+    }
+}
+
 /// The sequence of the event that becomes the last one; 0 if none is left.
-pub(crate) async fn find(
+async fn find(
     caller: &Caller,
     key: &SessionKey,
     target: Target<'_>,

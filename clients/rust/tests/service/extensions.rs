@@ -6,20 +6,20 @@ use adk_core::{
     ErrorCategory, Event,
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
-use adk_session::{AppendEventRequest, SessionService};
+use adk_session::{AppendEventRequest, CreateRequest, SessionService};
 use chrono::TimeDelta;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 use sessiond_adk::{
-    Delta, Scope, StoredEvent,
+    Delta, Point, Scope, StoredEvent,
     proto::v1::{self, event_service_client::EventServiceClient, session::Expiration},
 };
 use sessiond_adk_testing::{Cut, Store, TIMEOUT, builder};
 
 use crate::harness::{
-    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, key, listing, named,
-    object, on_each_store, refused, setting,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, creation, identity, ids, key,
+    listing, named, object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -32,6 +32,7 @@ on_each_store! {
     the_past_can_be_read
     events_hidden_by_a_rewind_can_be_read
     the_log_is_read_page_by_page
+    a_session_is_rewound_to_a_sequence
     a_fork_is_independent_of_its_source
     a_fork_of_a_missing_session_or_event_is_refused
     a_session_expires
@@ -153,12 +154,16 @@ async fn the_past_can_be_read(f: Fixture) {
         event.id = format!("e{n}");
         f.append("s1", event).await;
     }
-    let then = f.service.get_as_of(&s1(), "e2").await.unwrap();
+    let then = f.service.get_as_of(&s1(), Point::Event("e2")).await.unwrap();
     assert_eq!(ids(&*then), ["e1", "e2"]);
     assert_eq!(then.state().all(), object(json!({"own": 2, "app:a": 2})), "the wider scopes too");
     assert_eq!(f.get("s1").await.state().get("own"), Some(json!(3)));
-    let outcome = f.service.get_as_of(&s1(), "e4").await;
+    let outcome = f.service.get_as_of(&s1(), Point::Event("e4")).await;
     assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
+    let created = f.service.get_as_of(&s1(), Point::Sequence(0)).await.unwrap();
+    assert_eq!((ids(&*created), created.state().all()), (vec![], object(json!({}))));
+    let outcome = f.service.get_as_of(&s1(), Point::Sequence(4)).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.beyond_last_sequence");
 }
 
 async fn events_hidden_by_a_rewind_can_be_read(f: Fixture) {
@@ -167,9 +172,27 @@ async fn events_hidden_by_a_rewind_can_be_read(f: Fixture) {
         f.append("s1", named(&format!("e{n}"))).await;
     }
     f.service.rewind("s1", "e1").await.unwrap();
-    let then = f.service.get_as_of(&s1(), "e3").await.unwrap();
+    let then = f.service.get_as_of(&s1(), Point::Event("e3")).await.unwrap();
     assert_eq!(ids(&*then), ["e1", "e2", "e3"]);
     assert_eq!(ids(&*f.get("s1").await), ["e1"]);
+}
+
+async fn a_session_is_rewound_to_a_sequence(f: Fixture) {
+    f.create("s1", json!({"own": 0})).await;
+    // ADK's own rewind would not know which of the two.
+    let others = CreateRequest { user_id: "other".into(), ..creation("s1", json!({})) };
+    f.service.create(others).await.unwrap();
+    for n in 1..=3 {
+        f.append("s1", setting(json!({"own": n}))).await;
+    }
+    let then = f.service.rewind_to(&s1(), 2).await.unwrap();
+    assert_eq!((then.events().len(), then.state().get("own")), (2, Some(json!(2))));
+    let then = f.service.rewind_to(&s1(), 0).await.unwrap();
+    assert_eq!((then.events().len(), then.state().get("own")), (0, Some(json!(0))));
+    let outcome = f.service.rewind_to(&s1(), 9).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.beyond_last_sequence");
+    let missing = f.service.rewind_to(&identity(APP, USER, "missing"), 0).await;
+    assert_error(missing, ErrorCategory::NotFound, "session.not_found");
 }
 
 /// Sequences, ids, and whether a rewind has hidden them.
@@ -213,13 +236,19 @@ async fn a_fork_is_independent_of_its_source(f: Fixture) {
         event.id = format!("e{n}");
         f.append("s1", event).await;
     }
-    let fork = f.service.fork(&s1(), Some("e2"), Some("s2".try_into().unwrap())).await.unwrap();
+    let fork = f
+        .service
+        .fork(&s1(), Some(Point::Event("e2")), Some("s2".try_into().unwrap()))
+        .await
+        .unwrap();
     assert_eq!((fork.app_name(), fork.user_id(), fork.id()), (APP, USER, "s2"));
     assert_eq!(ids(&*fork), ["e1", "e2"]);
     assert_eq!(fork.state().all(), object(json!({"app:a": 1, "own": 2})));
     f.append("s2", setting(json!({"own": "other"}))).await;
     assert_eq!(f.get("s1").await.state().get("own"), Some(json!(3)));
 
+    let early = f.service.fork(&s1(), Some(Point::Sequence(1)), None).await.unwrap();
+    assert_eq!((ids(&*early), early.state().get("own")), (vec!["e1".to_owned()], Some(json!(1))));
     let whole = f.service.fork(&s1(), None, None).await.unwrap();
     assert_eq!(ids(&*whole), ["e1", "e2", "e3"]);
     let again = f.service.fork(&s1(), None, Some("s2".try_into().unwrap())).await;
@@ -230,7 +259,7 @@ async fn a_fork_of_a_missing_session_or_event_is_refused(f: Fixture) {
     let outcome = f.service.fork(&s1(), None, None).await;
     assert_error(outcome, ErrorCategory::NotFound, "session.not_found");
     f.create("s1", json!({})).await;
-    let outcome = f.service.fork(&s1(), Some("e1"), None).await;
+    let outcome = f.service.fork(&s1(), Some(Point::Event("e1")), None).await;
     assert_error(outcome, ErrorCategory::NotFound, "session.event_not_found");
 }
 
@@ -315,10 +344,11 @@ async fn unchecked_ids_are_checked(f: Fixture) {
         invalid(refused(s.get_for_identity(&bad).await));
         invalid(refused(s.delete_for_identity(&bad).await));
         invalid(refused(s.append_with(&bad, named("e1"), Delta::new()).await));
-        invalid(refused(s.get_as_of(&bad, "e1").await));
+        invalid(refused(s.get_as_of(&bad, Point::Event("e1")).await));
         invalid(refused(s.get_within(&bad, "turn-1").await));
         invalid(refused(s.end_invocation(&bad, "turn-1").await));
         invalid(refused(s.fork(&bad, None, None).await));
+        invalid(refused(s.rewind_to(&bad, 0).await));
         invalid(refused(s.expire(&bad, None).await));
         let scope = Scope::Session(bad);
         invalid(refused(s.state(&scope).await));
