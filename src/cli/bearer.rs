@@ -81,11 +81,12 @@ pub struct Bearer {
 }
 
 impl Bearer {
-    /// Takes the token that is in the file now. A file that cannot be used changes nothing.
-    pub fn renew(&mut self) {
-        if let Some(Ok(value)) = self.file.as_deref().map(read) {
-            self.value = Some(value);
-        }
+    /// Takes the token that is in the file now. Returns whether it is another one. A file that cannot be used changes nothing.
+    pub fn renew(&mut self) -> Result<bool, Failure> {
+        let value = self.file.as_deref().map(read).transpose()?;
+        let is_new = value != self.value;
+        self.value = value;
+        Ok(is_new)
     }
 }
 
@@ -115,10 +116,11 @@ mod tests {
         let request = bearer.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer s3cret-._~+/==");
         assert!(!format!("{bearer:?} {request:?}").contains("s3cret"));
+        assert!(!bearer.renew().unwrap());
         std::fs::write(&path, "n3xt").unwrap();
-        bearer.renew();
+        assert!(bearer.renew().unwrap());
         std::fs::write(&path, "not a token").unwrap();
-        bearer.renew();
+        assert!(bearer.renew().unwrap_err().text().contains("one token"));
         let request = bearer.call(Request::new(())).unwrap();
         assert_eq!(request.metadata().get("authorization").unwrap(), "Bearer n3xt");
         for content in ["", "\n", "s3cret two", "s3cret\nmore", "s3cret\u{e9}", "{\"s3cret\":1}"] {
@@ -127,6 +129,7 @@ mod tests {
             assert!(error.contains("one token") && !error.contains("s3cret"), "{error}");
         }
         let mut none = TokenArgs::default().bearer("http://db.internal:1").unwrap();
+        assert!(!none.renew().unwrap());
         assert!(none.call(Request::new(())).unwrap().metadata().is_empty());
     }
 

@@ -143,9 +143,9 @@ impl Server {
         Ok(Self { channel, bearer })
     }
 
-    /// Calls from now on have the token that is in the file now.
-    pub fn renew_token(&mut self) {
-        self.bearer.renew();
+    /// Calls from now on have the token that is in its file now. Returns whether it is another one.
+    pub fn renew_token(&mut self) -> Result<bool, Failure> {
+        self.bearer.renew()
     }
 
     fn authorized(&self) -> Authorized {

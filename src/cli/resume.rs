@@ -1,6 +1,6 @@
 //! A watch that resumes at its cursor after a lost connection, a restart of the server or the end of its token.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use tonic::{Code, Status, Streaming};
 
@@ -39,7 +39,7 @@ impl Watch {
 
     /// The next message; `None` after the last one. Waits as long as the server is away.
     pub async fn next(&mut self) -> Result<Option<WatchResponse>, Failure> {
-        let (mut wait, mut lost, mut breaks, mut renewed) = (FIRST_WAIT, false, 0, false);
+        let (mut wait, mut lost, mut breaks) = (FIRST_WAIT, false, 0);
         loop {
             match self.receive().await {
                 Ok(message) => {
@@ -58,14 +58,12 @@ impl Watch {
                     let broken = is_broken(&status);
                     breaks += u32::from(broken);
                     let failure = Failure::from(status);
-                    let ended = TOKEN_ENDS.iter().any(|reason| failure.has_reason(reason));
-                    let renews = ended && !mem::replace(&mut renewed, true);
                     let passes = failure.is_retryable() || (broken && breaks <= BREAKS);
+                    let renews = self.begun && self.renews_token(&failure);
                     if !self.begun || !(passes || renews) {
                         return Err(failure);
                     }
                     self.stream = None;
-                    self.server.renew_token();
                     if renews {
                         continue;
                     }
@@ -78,6 +76,16 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// Whether the token has ended and its file has another one.
+    fn renews_token(&mut self, failure: &Failure) -> bool {
+        let ended = TOKEN_ENDS.iter().any(|reason| failure.has_reason(reason));
+        ended
+            && self.server.renew_token().unwrap_or_else(|unusable| {
+                tell(&format!("note: {}", unusable.text()));
+                false
+            })
     }
 
     async fn receive(&mut self) -> Result<Option<WatchResponse>, Status> {

@@ -30,9 +30,9 @@ use crate::{
   sessiond watch --app shop --start now  # the application's keys
   sessiond watch --app shop --user alice --session s1 --cursor \"$CURSOR\"
 
-Every line of JSON has a cursor. A watch reconnects after a lost connection, a
-restart of the server, and with the token that replaced its own in --token-file.
---cursor resumes right after the line that had it.")]
+Every line of JSON has a cursor. A watch reconnects after a lost connection or
+a restart of the server. When its token ends, it takes the one that is then in
+--token-file. --cursor resumes right after the line that had it.")]
 pub struct WatchArgs {
     #[command(flatten)]
     connect: ConnectArgs,

@@ -16,7 +16,7 @@ use crate::{
     requests::*,
 };
 
-/// Not in CockroachDB.
+/// Settings that the proxy hides. CockroachDB does not have the first two.
 const HIDDEN: [&str; 3] = ["enable_hashjoin", "enable_mergejoin", "plan_cache_mode"];
 
 #[tokio::test]

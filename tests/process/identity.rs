@@ -324,9 +324,11 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     replace(&setting.tokens(), &(setting.entry.clone() + &entry));
     until(&channel, &next, None).await;
     let path = token_file(setting.folder.path(), "token", &setting.token);
-    let mut watch = Command::new(PROGRAM)
+    // Ends with the test, whatever happens.
+    let mut watch = Command::new("timeout")
+        .args([&PATIENCE.as_secs().to_string(), PROGRAM])
         .args(["watch", "--app", "app", "--user", "ada", "--output", "json", "--no-heartbeats"])
-        .args(["--start", "now", "--limit", "4", "--server", server.address(), "--token-file"])
+        .args(["--start", "now", "--server", server.address(), "--token-file"])
         .arg(&path)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -351,7 +353,11 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     says("caught_up");
     set("user:m=2");
     says("user:m");
-    stdout(&watch.wait_with_output().unwrap());
+    // Nobody has written another one.
+    replace(&setting.tokens(), &setting.entry);
+    let ended = watch.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(stderr(&ended).contains("CREDENTIAL_INVALID"), "{}", stderr(&ended));
     server.stop();
 }
 

@@ -34,7 +34,7 @@ const (
 //
 // Sessions: create, read, list, update, delete, fork and rewind.
 //
-// Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+// Every error of this package carries google.rpc.ErrorInfo. Its metadata has
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.
@@ -170,7 +170,7 @@ func (c *sessionServiceClient) RewindSession(ctx context.Context, in *RewindSess
 //
 // Sessions: create, read, list, update, delete, fork and rewind.
 //
-// Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+// Every error of this package carries google.rpc.ErrorInfo. Its metadata has
 // `retryable`: `yes` if the same call may be repeated later (it was certainly
 // not applied), `same_id` if it may be repeated with the same event or request
 // id only (it may have been applied), `no` if the caller has to decide again.

@@ -1,4 +1,4 @@
-//! Addresses of sessions, scopes and points in a log, checked on their way to the wire and back.
+//! Points in a log, and addresses of sessions and scopes, which are checked on their way to the wire and back.
 
 use adk_core::{
     AdkError, Result,

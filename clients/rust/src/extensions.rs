@@ -102,8 +102,8 @@ impl SessiondSessionService {
         from_wire(stored.event.ok_or_else(|| unexpected("sessiond sent no event"))?)
     }
 
-    /// The session as of an event, with the application's and the user's state at that moment. The event may have been hidden by
-    /// a rewind since.
+    /// The session as of a point in its log, with the application's and the user's state at that moment. A rewind may have hidden
+    /// the event since.
     ///
     /// # Errors
     ///

@@ -41,8 +41,8 @@
 //! * `extensions`, `history`, `fork`, `watch`: methods of [`SessiondSessionService`] beyond ADK's interface:
 //!   [`append_with`](SessiondSessionService::append_with) operations that the server evaluates,
 //!   [`state`](SessiondSessionService::state) without a session, past states
-//!   ([`get_as_of`](SessiondSessionService::get_as_of),
-//!   [`rewind_to`](SessiondSessionService::rewind_to)), the log
+//!   ([`get_as_of`](SessiondSessionService::get_as_of)), rewinds
+//!   ([`rewind_to`](SessiondSessionService::rewind_to)), the log
 //!   ([`list_events`](SessiondSessionService::list_events)), [`fork`](SessiondSessionService::fork)s, sessions that
 //!   [`expire`](SessiondSessionService::expire), and [`watch`](SessiondSessionService::watch)es.
 //! * `tracked`: [`TrackedSession`], from which an append is refused if others have changed a key that it overwrites.

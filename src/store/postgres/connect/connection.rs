@@ -216,22 +216,17 @@ impl Connection {
     }
 }
 
-/// Those of the settings that the engine has, as `name = value`.
-pub(in super::super) async fn known(
-    client: &Client,
-    settings: &[(&str, &str)],
-) -> Result<Vec<String>> {
-    let quoted = |(name, value): &(&str, &str)| format!("('{name}', '{name} = {value}')");
-    let rows = settings.iter().map(quoted).collect::<Vec<_>>().join(", ");
-    let query = format!(
-        "SELECT setting FROM (VALUES {rows}) AS it (name, setting) WHERE current_setting(name, true) IS NOT NULL"
-    );
+/// Those of the settings that the engine has, as `name = value`. Asking for one that it does not have may be an error.
+async fn known(client: &Client, settings: &[(&str, &str)]) -> Result<Vec<String>> {
+    let names: Vec<_> = settings.iter().map(|(name, _)| format!("'{name}'")).collect();
+    let query = format!("SELECT name FROM pg_settings WHERE name IN ({})", names.join(", "));
     let answers = client.simple_query(&query).await?;
-    let settings = answers.iter().filter_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+    let known = answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
-    Ok(settings.collect())
+    let value = |known| settings.iter().find(|(name, _)| *name == known);
+    Ok(known.filter_map(value).map(|(name, value)| format!("{name} = {value}")).collect())
 }
 
 fn types(parameters: Parameters<'_>) -> Vec<Type> {

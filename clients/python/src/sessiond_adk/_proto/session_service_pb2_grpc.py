@@ -30,7 +30,7 @@ if _version_not_supported:
 class SessionServiceStub(object):
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
@@ -94,7 +94,7 @@ class SessionServiceStub(object):
 class SessionServiceServicer(object):
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
@@ -228,7 +228,7 @@ def add_SessionServiceServicer_to_server(servicer, server):
 class SessionService(object):
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.

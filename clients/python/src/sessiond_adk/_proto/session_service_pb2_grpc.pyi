@@ -28,7 +28,7 @@ GRPC_VERSION: str
 class SessionServiceStub:
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
@@ -109,7 +109,7 @@ class SessionServiceStub:
 class SessionServiceAsyncStub(SessionServiceStub):
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.
@@ -186,7 +186,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions: create, read, list, update, delete, fork and rewind.
 
-    Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+    Every error of this package carries google.rpc.ErrorInfo. Its metadata has
     `retryable`: `yes` if the same call may be repeated later (it was certainly
     not applied), `same_id` if it may be repeated with the same event or request
     id only (it may have been applied), `no` if the caller has to decide again.

@@ -673,7 +673,7 @@ export const SessionOrderSchema: GenEnum<SessionOrder> = /*@__PURE__*/
 /**
  * Sessions: create, read, list, update, delete, fork and rewind.
  *
- * Every error of these services carries google.rpc.ErrorInfo. Its metadata has
+ * Every error of this package carries google.rpc.ErrorInfo. Its metadata has
  * `retryable`: `yes` if the same call may be repeated later (it was certainly
  * not applied), `same_id` if it may be repeated with the same event or request
  * id only (it may have been applied), `no` if the caller has to decide again.
