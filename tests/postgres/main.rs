@@ -10,6 +10,7 @@ mod clusters;
 mod disk;
 mod engines;
 mod faults;
+mod messages;
 mod proxied;
 mod proxy;
 mod reads;

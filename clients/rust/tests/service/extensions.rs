@@ -6,7 +6,7 @@ use adk_core::{
     ErrorCategory, Event,
     identity::{AdkIdentity, AppName, SessionId, UserId},
 };
-use adk_session::{AppendEventRequest, CreateRequest, SessionService};
+use adk_session::{AppendEventRequest, SessionService};
 use chrono::TimeDelta;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use prost_types::Timestamp;
@@ -18,8 +18,8 @@ use sessiond_adk::{
 use sessiond_adk_testing::{Cut, Store, TIMEOUT, builder};
 
 use crate::harness::{
-    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, creation, identity, ids, key,
-    listing, named, object, on_each_store, refused, setting,
+    APP, EAGER, Fixture, NO_RETRY, USER, assert_error, behind, identity, ids, key, listing, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -32,7 +32,6 @@ on_each_store! {
     the_past_can_be_read
     events_hidden_by_a_rewind_can_be_read
     the_log_is_read_page_by_page
-    a_session_is_rewound_to_a_sequence
     a_fork_is_independent_of_its_source
     a_fork_of_a_missing_session_or_event_is_refused
     a_session_expires
@@ -175,24 +174,6 @@ async fn events_hidden_by_a_rewind_can_be_read(f: Fixture) {
     let then = f.service.get_as_of(&s1(), Point::Event("e3")).await.unwrap();
     assert_eq!(ids(&*then), ["e1", "e2", "e3"]);
     assert_eq!(ids(&*f.get("s1").await), ["e1"]);
-}
-
-async fn a_session_is_rewound_to_a_sequence(f: Fixture) {
-    f.create("s1", json!({"own": 0})).await;
-    // ADK's own rewind would not know which of the two.
-    let others = CreateRequest { user_id: "other".into(), ..creation("s1", json!({})) };
-    f.service.create(others).await.unwrap();
-    for n in 1..=3 {
-        f.append("s1", setting(json!({"own": n}))).await;
-    }
-    let then = f.service.rewind_to(&s1(), 2).await.unwrap();
-    assert_eq!((then.events().len(), then.state().get("own")), (2, Some(json!(2))));
-    let then = f.service.rewind_to(&s1(), 0).await.unwrap();
-    assert_eq!((then.events().len(), then.state().get("own")), (0, Some(json!(0))));
-    let outcome = f.service.rewind_to(&s1(), 9).await;
-    assert_error(outcome, ErrorCategory::InvalidInput, "session.beyond_last_sequence");
-    let missing = f.service.rewind_to(&identity(APP, USER, "missing"), 0).await;
-    assert_error(missing, ErrorCategory::NotFound, "session.not_found");
 }
 
 /// Sequences, ids, and whether a rewind has hidden them.

@@ -1,4 +1,4 @@
-//! Rewinding to an earlier event, by its id and by steps.
+//! Rewinding to an earlier event, by its id, by steps and by its sequence.
 
 use adk_core::ErrorCategory;
 use adk_session::{CreateRequest, GetRequest, SessionService};
@@ -6,8 +6,8 @@ use serde_json::json;
 use sessiond_adk_testing::Cut;
 
 use crate::harness::{
-    Fixture, NO_RETRY, assert_error, behind, creation, getting, ids, named, object, on_each_store,
-    refused, setting,
+    APP, Fixture, NO_RETRY, USER, assert_error, behind, creation, getting, identity, ids, named,
+    object, on_each_store, refused, setting,
 };
 
 on_each_store! {
@@ -27,6 +27,7 @@ on_each_store! {
     rewind_of_an_ambiguous_id_is_refused
     appends_go_on_after_a_rewind
     steps_count_from_the_newest_event_despite_concurrent_appends
+    a_session_is_rewound_to_a_sequence
 }
 
 /// Events `e1` to `e4`, which count in `own`, `app:shared` and `user:shared`.
@@ -210,4 +211,23 @@ async fn steps_count_from_the_newest_event_despite_concurrent_appends(f: Fixture
     proxy.release();
     let session = rewinding.await.unwrap().unwrap();
     assert_eq!(ids(&*session), ["e1", "e2", "e3", "e4"]);
+}
+
+async fn a_session_is_rewound_to_a_sequence(f: Fixture) {
+    let s1 = identity(APP, USER, "s1");
+    f.create("s1", json!({"own": 0})).await;
+    // ADK's own rewind would not know which of the two.
+    let others = CreateRequest { user_id: "other".into(), ..creation("s1", json!({})) };
+    f.service.create(others).await.unwrap();
+    for n in 1..=3 {
+        f.append("s1", setting(json!({"own": n}))).await;
+    }
+    let then = f.service.rewind_to(&s1, 2).await.unwrap();
+    assert_eq!((then.events().len(), then.state().get("own")), (2, Some(json!(2))));
+    let then = f.service.rewind_to(&s1, 0).await.unwrap();
+    assert_eq!((then.events().len(), then.state().get("own")), (0, Some(json!(0))));
+    let outcome = f.service.rewind_to(&s1, 9).await;
+    assert_error(outcome, ErrorCategory::InvalidInput, "session.beyond_last_sequence");
+    let missing = f.service.rewind_to(&identity(APP, USER, "missing"), 0).await;
+    assert_error(missing, ErrorCategory::NotFound, "session.not_found");
 }
