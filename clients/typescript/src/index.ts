@@ -38,7 +38,6 @@ export {
   SessiondUnavailableError,
   StateValueError,
 } from './errors.js';
-export type {StoredEvent} from './stored.js';
 export {
   appendToList,
   increment,
@@ -55,4 +54,5 @@ export {
   type SessiondOptions,
 } from './service.js';
 export type {Stale} from './stale.js';
+export type {StoredEvent} from './stored.js';
 export {Watch, type WatchItem, type WatchOptions} from './watch.js';
