@@ -90,7 +90,7 @@ pub struct AppendArgs {
     /// Body, which the server does not interpret: one JSON object.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
     body: Option<Json>,
-    /// Invocation of the event: the work for one message of the user.
+    /// Invocation of the event: one run of an agent.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     invocation: String,
     /// Agent branch, dotted.

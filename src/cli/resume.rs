@@ -59,14 +59,14 @@ impl Watch {
                     breaks += u32::from(broken);
                     let failure = Failure::from(status);
                     let passes = failure.is_retryable() || (broken && breaks <= BREAKS);
-                    let renews = self.begun && self.renews_token(&failure);
-                    if !self.begun || !(passes || renews) {
+                    if self.begun && self.renews_token(&failure) {
+                        self.stream = None;
+                        continue;
+                    }
+                    if !self.begun || !passes {
                         return Err(failure);
                     }
                     self.stream = None;
-                    if renews {
-                        continue;
-                    }
                     if !lost {
                         tell("note: connection lost, waiting for the server");
                         lost = true;

@@ -1,5 +1,5 @@
 //! A proxy between a store and PostgreSQL that makes a test's faults: at a statement of the test's choice it cuts the connection,
-//! fails the statement as the server would, loses the answer, or waits.
+//! fails the statement as the server would, loses the answer, or waits. It can also hide settings of the server.
 //!
 //! It reads the client's messages, because a fault is about one statement. Answers pass as they are, but for those of failed statements.
 
@@ -313,9 +313,7 @@ impl Shared {
         self.faults.fetch_add(fault.is_some().into(), Relaxed);
         fault
     }
-}
 
-impl Shared {
     /// Changes the names of hidden settings in a query.
     fn hide(&self, query: &mut [u8]) {
         for name in &*self.hidden.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -324,7 +324,7 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     replace(&setting.tokens(), &(setting.entry.clone() + &entry));
     until(&channel, &next, None).await;
     let path = token_file(setting.folder.path(), "token", &setting.token);
-    // Ends with the test, whatever happens.
+    // It would wait for a server that a failed test has ended.
     let mut watch = Command::new("timeout")
         .args([&PATIENCE.as_secs().to_string(), PROGRAM])
         .args(["watch", "--app", "app", "--user", "ada", "--output", "json", "--no-heartbeats"])

@@ -32,8 +32,9 @@ const DIGESTS: usize = 480;
 /// Notifications that wait for the listener, each of less than 8,000 bytes.
 const INBOX: usize = 1_000;
 
-/// Seconds after which a lost connection for listening is replaced.
-const LISTEN_AGAIN_SECS: u64 = 1;
+/// Time after which a connection is replaced that was lost or that refused to notify or to listen. An engine without notifications
+/// refuses each time.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Seconds without a notification after which the connection has to show that it is there. The look at versions wakes watchers meanwhile.
 const QUIET_SECS: u64 = 5;
@@ -67,6 +68,7 @@ pub(in super::super) async fn announce(shared: Arc<Shared>, id: StoreId) {
         if let Err(error) = send(&shared, &mut connection, &channel, &scopes).await {
             debug!(%error, "a notification was not sent");
             connection = None;
+            sleep(AGAIN).await;
         }
         sleep(Duration::from_millis(NOTIFY_MILLIS)).await;
     }
@@ -100,7 +102,7 @@ pub(in super::super) async fn listen(shared: Arc<Shared>, id: StoreId) {
             debug!(%error, "listening to other replicas failed");
         }
         shared.options.metrics.postgres().listener_reconnects.inc();
-        sleep(Duration::from_secs(LISTEN_AGAIN_SECS)).await;
+        sleep(AGAIN).await;
     }
 }
 
