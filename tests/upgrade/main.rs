@@ -37,18 +37,23 @@ use sessiond::{
 const LONG: u64 = 1030;
 
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v6.db";
+const CURRENT: &str = "sqlite-v7.db";
 
-/// The trace of the event `4` of the session `cart`. Earlier versions kept none.
+/// The trace of the event `4` of the session `cart`. Versions before 6 kept none.
 const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
 
 /// The effect of the steps from each released version on.
-const STEPS: [&str; 2] =
-    ["keep the order of lists apart from the time of the last event", "keep the trace of an event"];
+const STEPS: [&str; 3] = [
+    "keep the order of lists apart from the time of the last event",
+    "keep the trace of an event",
+    "keep what an append changes of a session beside its keys",
+];
 
 #[tokio::test]
 async fn files_of_earlier_versions_are_read() {
-    for (version, steps) in [(4, &STEPS[..]), (5, &STEPS[1..])] {
+    for (version, steps, trace) in
+        [(4, &STEPS[..], None), (5, &STEPS[1..], None), (6, &STEPS[2..], TRACE)]
+    {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("test.db");
         fs::copy(fixture(&format!("sqlite-v{version}.db")), &path).unwrap();
@@ -64,10 +69,45 @@ async fn files_of_earlier_versions_are_read() {
         let clock = TestClock::at(500);
         let store = open(&path, &clock).await;
         assert_eq!(store.id(), StoreId(*b"fixture of tests"));
-        check(&store, &clock, None).await;
+        check(&store, &clock, trace).await;
         store.close().await;
         assert_sound(&path);
     }
+}
+
+/// Moving rows leaves no copies of them in the file, which the deletion of a session would not reach.
+#[tokio::test]
+async fn what_is_deleted_after_a_migration_leaves_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.db");
+    fs::copy(fixture("sqlite-v6.db"), &path).unwrap();
+    let fill = "PRAGMA secure_delete = FAST;
+        CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS
+            (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) SELECT n FROM n;
+        INSERT INTO session SELECT 100000 + n, app_scope, user_scope, user_id, 'secret id ' || n,
+            last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs,
+            update_nanos, create_secs, create_nanos, expire_secs, expire_nanos,
+            created_app_version, created_user_version, 'secret name ' || n, labels, fork_session,
+            fork_sequence, unindexed, listed_secs, listed_nanos
+            FROM session, n WHERE session_id = 'expiring';
+        INSERT INTO state SELECT 100000 + n, 'k', '\"secret value ' || n || '\"', 0 FROM n;";
+    Connection::open(&path).unwrap().execute_batch(fill).unwrap();
+    sqlite::migrate_file(&path).unwrap();
+    let secrets = || fs::read(&path).unwrap().windows(7).filter(|it| it == b"secret ").count();
+    assert!(secrets() >= 3 * 2000);
+    let delete = "PRAGMA secure_delete = FAST;
+        DELETE FROM session WHERE id > 100000;
+        DELETE FROM state WHERE node > 100000;";
+    let file = Connection::open(&path).unwrap();
+    file.execute_batch(delete).unwrap();
+    let vacuum = ["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"];
+    for pragma in vacuum {
+        let mut statement = file.prepare(pragma).unwrap();
+        let mut rows = statement.query(()).unwrap();
+        while rows.next().unwrap().is_some() {}
+    }
+    drop(file);
+    assert_eq!(secrets(), 0);
 }
 
 /// Nothing is found in a file.

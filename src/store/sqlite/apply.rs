@@ -8,7 +8,6 @@ use super::{
     load::{ID_BYTES, id_hash, indexed, names},
     log::{Log, rows_text},
     prelude::*,
-    row::SESSION_COLUMNS,
     schema::PURGED,
     writer::Writer,
 };
@@ -41,6 +40,7 @@ const SHORT_ROWS: [(&str, &str, &str); 5] = [
     ("tombstone", "id", "id"),
 ];
 
+const PUT_KEY: &str = "INSERT INTO state (node, name, value, version) VALUES (?1, ?2, ?3, ?4)";
 const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
 
 impl Writer {
@@ -60,6 +60,8 @@ impl Writer {
         for info in removed {
             self.unindexed_of(Log::of_session(info.incarnation))?;
             self.tables.run("DELETE FROM session WHERE id = ?1", [info.incarnation.0])?;
+            self.tables
+                .run("DELETE FROM state WHERE node = ?1 AND name = 0", [info.incarnation.0])?;
             self.put_tombstone(info.incarnation, PURGED)?;
             self.known.remove(&info.incarnation);
         }
@@ -80,7 +82,7 @@ impl Writer {
         purged.map_or(Ok(()), |incarnation| self.purge(incarnation))
     }
 
-    /// The number of a scope, which gets a row if it has none.
+    /// The number of a scope, which gets a row and a head if it has none.
     fn node_of(&mut self, key: &ScopeKey) -> Result<NodeId, Error> {
         if let ScopeKey::Session(incarnation) = key {
             return Ok(incarnation.0);
@@ -91,7 +93,10 @@ impl Writer {
         }
         let id = self.loaded.take_id();
         let (app, user) = names(key);
-        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3, 0, 0, '[]')", (id, app, user))?;
+        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3)", (id, app, user))?;
+        let head = "INSERT INTO state (node, name, version, state_bytes, unindexed)
+            VALUES (?1, 0, 0, 0, '[]')";
+        self.tables.run(head, [id])?;
         if let Some(scope) = self.loaded.scope_mut(key) {
             scope.row = id;
         }
@@ -106,24 +111,32 @@ impl Writer {
             self.unindexed.entry(id).or_default();
         }
         let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?)?;
+        let head = match is_new {
+            true => {
+                "INSERT INTO state (node, name, version, state_bytes, last_event_secs,
+                     last_event_nanos, update_secs, update_nanos, unindexed)
+                 VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+            }
+            false => {
+                "UPDATE state SET version = ?2, state_bytes = ?3, last_event_secs = ?4,
+                     last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7, unindexed = ?8
+                 WHERE node = ?1 AND name = 0"
+            }
+        };
+        self.tables.run(
+            head,
+            params![
+                id,
+                info.last_sequence,
+                state_bytes,
+                info.last_event_time.secs(),
+                info.last_event_time.nanos(),
+                info.update_time.secs(),
+                info.update_time.nanos(),
+                unindexed,
+            ],
+        )?;
         if !is_new {
-            // Touches no index.
-            let touch = "UPDATE session SET last_sequence = ?2, state_bytes = ?3,
-                last_event_secs = ?4, last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7,
-                unindexed = ?8 WHERE id = ?1";
-            self.tables.run(
-                touch,
-                params![
-                    id,
-                    info.last_sequence,
-                    state_bytes,
-                    info.last_event_time.secs(),
-                    info.last_event_time.nanos(),
-                    info.update_time.secs(),
-                    info.update_time.nanos(),
-                    unindexed,
-                ],
-            )?;
             if *metadata {
                 let sql = "UPDATE session SET expire_secs = ?2, expire_nanos = ?3,
                     display_name = ?4, labels = ?5 WHERE id = ?1";
@@ -137,25 +150,17 @@ impl Writer {
         let app = self.node_of(&ScopeKey::Application(key.app_name.clone()))?;
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;
         let origin = info.forked_from.as_ref();
-        let insert = format!(
-            "INSERT INTO session ({SESSION_COLUMNS}, unindexed, listed_secs, listed_nanos)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-             ?20, ?21, ?22, ?8, ?9)"
-        );
+        let insert =
+            "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+             ?14, ?15, ?16, ?17)";
         self.tables.run(
-            &insert,
+            insert,
             params![
                 id,
                 app,
                 user,
                 key.user_id,
                 key.session_id,
-                info.last_sequence,
-                state_bytes,
-                info.last_event_time.secs(),
-                info.last_event_time.nanos(),
-                info.update_time.secs(),
-                info.update_time.nanos(),
                 info.create_time.secs(),
                 info.create_time.nanos(),
                 expire.map(Time::secs),
@@ -166,7 +171,8 @@ impl Writer {
                 labels_text(&info.labels),
                 origin.map(|origin| &origin.key.session_id),
                 origin.map(|origin| origin.sequence),
-                unindexed,
+                info.last_event_time.secs(),
+                info.last_event_time.nanos(),
             ],
         )?;
         if let Some(session) = self.loaded.sessions.get_mut(&info.incarnation) {
@@ -264,8 +270,8 @@ impl Writer {
         }
         if log.kind != ScopeKind::Session {
             let unindexed = rows_text(self.unindexed_of(log)?)?;
-            let sql =
-                "UPDATE scope SET version = ?2, state_bytes = ?3, unindexed = ?4 WHERE id = ?1";
+            let sql = "UPDATE state SET version = ?2, state_bytes = ?3, unindexed = ?4
+                WHERE node = ?1 AND name = 0";
             self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
@@ -280,7 +286,7 @@ impl Writer {
                 Some(value) if tables.run(update, (node, name, value, version))? > 0 => {}
                 Some(value) => {
                     let row = (node, name, value, version);
-                    tables.run("INSERT INTO state VALUES (?1, ?2, ?3, ?4)", row)?;
+                    tables.run(PUT_KEY, row)?;
                     tables
                         .run("DELETE FROM removed WHERE node = ?1 AND name = ?2", (node, name))?;
                 }
@@ -304,7 +310,8 @@ impl Writer {
         self.lease(to)?;
         let version = self.loaded.sessions.get(&from).map_or(0, |it| it.info.last_sequence);
         self.index_rows(Log::of_session(from), version)?;
-        self.tables.run("UPDATE session SET unindexed = '[]' WHERE id = ?1", [from.0])?;
+        let all_indexed = "UPDATE state SET unindexed = '[]' WHERE node = ?1 AND name = 0";
+        self.tables.run(all_indexed, [from.0])?;
         let events = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
              SELECT ?1, t.id_hash, {EVENT_COLUMNS} FROM log_index i JOIN event t ON t.id = i.row

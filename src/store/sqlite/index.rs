@@ -13,7 +13,7 @@ use super::{
 const UNINDEXED_BYTES: usize = 512;
 
 impl Writer {
-    /// The unindexed rows of a log, whose node has a row or gets one.
+    /// The unindexed rows of a log, whose node has a head or gets one.
     pub(super) fn unindexed_of(&mut self, log: Log) -> Result<&mut Unindexed> {
         match self.unindexed.entry(log.node) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -42,7 +42,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the unindexed rows of a log of this version into the index. The row of its node is written afterwards.
+    /// Puts the unindexed rows of a log of this version into the index. The head of its node is written afterwards.
     pub(super) fn index_rows(&mut self, log: Log, version: Version) -> Result<()> {
         self.unindexed_of(log)?;
         let Some(unindexed) = self.unindexed.get_mut(&log.node) else { return Ok(()) };

@@ -179,7 +179,9 @@ impl Writer {
         let is_known = self.loaded.scope(key).is_some();
         self.metrics().reads.looked_up(is_known);
         if !is_known {
-            let sql = "SELECT id, version, state_bytes FROM scope WHERE app = ?1 AND user = ?2";
+            let sql = "SELECT id, version, state_bytes FROM scope
+                LEFT JOIN state AS head ON head.node = scope.id AND head.name = 0
+                WHERE app = ?1 AND user = ?2";
             let found = self.tables.one(sql, names(key), |row| row.try_into())?;
             let (row, version, state_bytes) = found.unwrap_or_default();
             self.grown += SCOPE_BYTES;
@@ -197,7 +199,7 @@ impl Writer {
         };
         let wanted = || needs.keys().filter(|key| key.scope() == Some(scope.kind()));
         if needs.all_state || wanted().nth(SINGLE_KEYS).is_some() {
-            let sql = "SELECT name, value, version FROM state WHERE node = ?1";
+            let sql = "SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''";
             tables.each(sql, [state.row], |row| {
                 let (name, value, version): (Box<str>, Json, _) = row.try_into()?;
                 *grown += KEY_BYTES + name.len() + value.len();

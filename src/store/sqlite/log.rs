@@ -2,7 +2,7 @@
 //!
 //! Rows of all logs lie in commit order. `log_index` finds those of a log. It is written [`LOG_STEP`](super::schema::LOG_STEP) rows of
 //! a log at a time, so that a commit to many logs does not change a page of the index for each of them. The rows that follow are
-//! *unindexed*: their numbers stand in the row of the node.
+//! *unindexed*: their numbers stand in the head of the node.
 
 use super::{connection::Tables, prelude::*, row};
 
@@ -47,12 +47,7 @@ impl Log {
 impl Tables {
     /// The version of a log, and its unindexed rows. A log that nothing was written to has version 0.
     pub(super) fn unindexed(&self, log: Log) -> Result<(Version, Vec<i64>)> {
-        let sql = match log.kind {
-            ScopeKind::Session => "SELECT last_sequence, unindexed FROM session WHERE id = ?1",
-            ScopeKind::Application | ScopeKind::User => {
-                "SELECT version, unindexed FROM scope WHERE id = ?1"
-            }
-        };
+        let sql = "SELECT version, unindexed FROM state WHERE node = ?1 AND name = 0";
         let found = self.one(sql, [log.node], |row| Ok((row.get(0)?, row::parsed(row, 1)?)))?;
         Ok(found.unwrap_or_default())
     }

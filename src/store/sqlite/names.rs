@@ -99,7 +99,9 @@ impl Tables {
         parameters: impl rusqlite::Params,
     ) -> Result<Option<ScopeRow>> {
         let sql = format!(
-            "SELECT id, app, user, state_bytes FROM scope WHERE {condition} ORDER BY app, user LIMIT 1"
+            "SELECT id, app, user, state_bytes FROM scope
+                 LEFT JOIN state AS head ON head.node = scope.id AND head.name = 0
+             WHERE {condition} ORDER BY app, user LIMIT 1"
         );
         self.one(&sql, parameters, |row| {
             let has_state = row.get::<_, u64>(3)? > 0;

@@ -9,7 +9,7 @@ use super::{
     events::Search,
     log::Log,
     prelude::*,
-    row::{self, Found, Nodes, SESSION_COLUMNS},
+    row::{self, Found, Nodes, SESSION_COLUMNS, SESSIONS},
 };
 use crate::{
     commit::{EventRow, only_live},
@@ -29,13 +29,14 @@ impl Tables {
 
     /// The version of an application or a user.
     fn version_of(&self, scope: NodeId) -> Result<Version> {
-        Ok(self.value("SELECT version FROM scope WHERE id = ?1", [scope])?.unwrap_or(0))
+        let sql = "SELECT version FROM state WHERE node = ?1 AND name = 0";
+        Ok(self.value(sql, [scope])?.unwrap_or(0))
     }
 
     /// The session at an address of a user, expired or not.
     pub(super) fn session_of(&self, user: NodeId, key: &SessionKey) -> Result<Option<Found>> {
         let sql = format!(
-            "SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"
+            "SELECT {SESSION_COLUMNS} FROM {SESSIONS} WHERE user_scope = ?1 AND session_id = ?2"
         );
         self.one(&sql, (user, &key.session_id), |row| row::session(row, key.app_name.clone()))
     }
@@ -49,7 +50,7 @@ impl Tables {
     ) -> Result<(), Error> {
         let sql = format!(
             "SELECT {SESSION_COLUMNS}, (SELECT app FROM scope WHERE scope.id = app_scope) AS app
-             FROM session WHERE session_id = ?1
+             FROM {SESSIONS} WHERE session_id = ?1
                  AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > (?2, ?3))"
         );
         self.each(&sql, (id, now.secs(), now.nanos()), |row| {
@@ -61,7 +62,7 @@ impl Tables {
 
     /// Sessions of any application.
     pub(super) fn sessions(&self, condition: &str, parameters: impl Params) -> Result<Vec<Found>> {
-        let sql = format!("SELECT {SESSION_COLUMNS} FROM session WHERE {condition}");
+        let sql = format!("SELECT {SESSION_COLUMNS} FROM {SESSIONS} WHERE {condition}");
         let mut app_name = self.prepare("SELECT app FROM scope WHERE id = ?1")?;
         self.all(&sql, parameters, |row| {
             let app_name = app_name.query_row([row.get::<_, NodeId>(1)?], |row| row.get(0))?;
@@ -158,7 +159,8 @@ impl Tables {
 
     /// A node's state now, by name.
     fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
-        let sql = "SELECT name, value, version FROM state WHERE node = ?1 ORDER BY name";
+        let sql =
+            "SELECT name, value, version FROM state WHERE node = ?1 AND name >= '' ORDER BY name";
         let mut key = kind.prefix().to_owned();
         self.all(sql, [node], |row| {
             key.truncate(kind.prefix().len());
@@ -332,7 +334,8 @@ fn select_behind(query: &SessionsQuery) -> String {
     };
     let select = |secs: &str, nanos: &str| {
         format!(
-            "SELECT {SESSION_COLUMNS}, {secs} AS place_secs, {nanos} AS place_nanos FROM session
+            "SELECT {SESSION_COLUMNS}, {secs} AS place_secs, {nanos} AS place_nanos
+             FROM {SESSIONS}
              WHERE ({secs}, {nanos}) {behind}= (?2, ?3)
              AND (({secs}, {nanos}) {behind} (?2, ?3) OR ({ties}) > {after})"
         )

@@ -11,9 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::prelude::*;
 
-/// The columns that [`session`] reads.
+/// Sessions with their heads. One without is damaged, which [`session`] notices.
+pub(super) const SESSIONS: &str =
+    "session LEFT JOIN state AS head ON head.node = session.id AND head.name = 0";
+
+/// The columns of [`SESSIONS`] that [`session`] reads.
 pub(super) const SESSION_COLUMNS: &str = "id, app_scope, user_scope, user_id, session_id, \
-    last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
+    version AS last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs, update_nanos, \
     create_secs, create_nanos, expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
 
@@ -115,7 +119,7 @@ impl KnownIds {
     }
 }
 
-/// A session's row.
+/// A session's row and head.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) info: SessionInfo,

@@ -4,7 +4,8 @@
 //!   A *node* is any of them.
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
 //!   however many sessions it touches. `log_index` finds those of a node. It is written [`LOG_STEP`] rows of a node at a time; the
-//!   numbers of the rows that follow are in `unindexed` of the node.
+//!   numbers of the rows that follow are in `unindexed` of the node's head.
+//! * What the last commit left of a node is its *head*, a row of `state` beside its keys: an append changes both, in one page.
 //! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
 //!   a session is opened for writing.
 //! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
@@ -18,7 +19,7 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 6;
+pub(super) const SCHEMA_VERSION: i32 = 7;
 
 /// The first version that a release wrote, and that is migrated to later ones.
 pub(super) const FIRST_RELEASED: i32 = 4;
@@ -26,7 +27,7 @@ pub(super) const FIRST_RELEASED: i32 = 4;
 /// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
 pub(super) const KEY_STEP: Sequence = 1024;
 
-/// Rows of a log that enter its index together, so that the index costs one page for that many rows. Until then the row of the node
+/// Rows of a log that enter its index together, so that the index costs one page for that many rows. Until then the head of the node
 /// grows by about seven bytes with each.
 pub(super) const LOG_STEP: usize = 32;
 
@@ -46,7 +47,6 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {SCHEMA_VERSION};
          {TABLES}
-         {EVENT_VIEW}
          {VIEWS}"
     ))?;
     connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0)", [store_id.0])?;
@@ -66,8 +66,6 @@ CREATE TABLE meta (
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
-    version INTEGER NOT NULL, state_bytes INTEGER NOT NULL,
-    unindexed TEXT NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
 
@@ -75,17 +73,12 @@ CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     app_scope INTEGER NOT NULL, user_scope INTEGER NOT NULL,
     user_id TEXT NOT NULL, session_id TEXT NOT NULL,
-    last_sequence INTEGER NOT NULL,
-    state_bytes INTEGER NOT NULL,
-    last_event_secs INTEGER NOT NULL, last_event_nanos INTEGER NOT NULL,
-    update_secs INTEGER NOT NULL, update_nanos INTEGER NOT NULL,
     create_secs INTEGER NOT NULL, create_nanos INTEGER NOT NULL,
     expire_secs INTEGER, expire_nanos INTEGER,
     created_app_version INTEGER NOT NULL, created_user_version INTEGER NOT NULL,
     display_name TEXT NOT NULL,
     labels TEXT,
     fork_session TEXT, fork_sequence INTEGER,
-    unindexed TEXT NOT NULL,
     listed_secs INTEGER NOT NULL DEFAULT 0, listed_nanos INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX session_address ON session (user_scope, session_id);
@@ -113,7 +106,7 @@ CREATE TABLE event (
 ) STRICT;
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
--- The rows of `event` and `scope_log` by node and version, but for those that `unindexed` of the node lists. Events have the hash of their id.
+-- The rows of `event` and `scope_log` by node and version, but for those that `unindexed` of the node's head lists. Events have the hash of their id.
 CREATE TABLE log_index (
     node INTEGER NOT NULL, version INTEGER NOT NULL, row INTEGER NOT NULL, id_hash INTEGER,
     PRIMARY KEY (node, version)
@@ -124,9 +117,15 @@ CREATE TABLE event_key (
     PRIMARY KEY (session, id_hash, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- The keys that have a value, and at which version they got it.
+-- The head of each node that is there, whose name is the number 0, which is no text; behind it the keys that have a value, and at which version
+-- they got it.
 CREATE TABLE state (
-    node INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL,
+    node INTEGER NOT NULL, name ANY NOT NULL, value TEXT, version INTEGER NOT NULL,
+    -- Of heads; the times are those of sessions.
+    state_bytes INTEGER,
+    last_event_secs INTEGER, last_event_nanos INTEGER,
+    update_secs INTEGER, update_nanos INTEGER,
+    unindexed TEXT,
     PRIMARY KEY (node, name)
 ) STRICT, WITHOUT ROWID;
 
@@ -161,8 +160,8 @@ CREATE TABLE request (
 CREATE TABLE tombstone (id INTEGER PRIMARY KEY, lease_until INTEGER NOT NULL) STRICT;
 ";
 
-/// Events for people, as the views below.
-pub(super) const EVENT_VIEW: &str = "
+/// Views for people: names instead of numbers, ISO times.
+pub(super) const VIEWS: &str = "
 CREATE VIEW event_view AS SELECT
     a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
     strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,
@@ -177,26 +176,23 @@ UNION ALL SELECT
     strftime('%Y-%m-%dT%H:%M:%SZ', e.commit_secs, 'unixepoch') AS commit_time,
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
-FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN json_each(s.unindexed) t JOIN event e ON e.id = t.value;
-";
+FROM session s JOIN scope a ON a.id = s.app_scope JOIN state h ON h.node = s.id AND h.name = 0
+    JOIN json_each(h.unindexed) t JOIN event e ON e.id = t.value;
 
-/// Views for people: names instead of numbers, ISO times.
-const VIEWS: &str = "
 CREATE VIEW session_view AS SELECT
-    a.app AS app_name, s.user_id, s.session_id, s.last_sequence, s.display_name, s.labels,
+    a.app AS app_name, s.user_id, s.session_id, h.version AS last_sequence, s.display_name, s.labels,
     strftime('%Y-%m-%dT%H:%M:%SZ', s.create_secs, 'unixepoch') AS create_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', s.update_secs, 'unixepoch') AS update_time,
-    strftime('%Y-%m-%dT%H:%M:%SZ', s.last_event_secs, 'unixepoch') AS last_event_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', h.update_secs, 'unixepoch') AS update_time,
+    strftime('%Y-%m-%dT%H:%M:%SZ', h.last_event_secs, 'unixepoch') AS last_event_time,
     strftime('%Y-%m-%dT%H:%M:%SZ', s.expire_secs, 'unixepoch') AS expire_time,
-    s.fork_session AS forked_from, s.fork_sequence AS forked_at, s.state_bytes, s.id
-FROM session s JOIN scope a ON a.id = s.app_scope;
+    s.fork_session AS forked_from, s.fork_sequence AS forked_at, h.state_bytes, s.id
+FROM session s JOIN scope a ON a.id = s.app_scope JOIN state h ON h.node = s.id AND h.name = 0;
 
 CREATE VIEW state_view AS
 SELECT c.app AS app_name, nullif(c.user, '') AS user_id, NULL AS session_id,
     CASE c.user WHEN '' THEN 'app:' ELSE 'user:' END || t.name AS key, t.value, t.version
-FROM state t JOIN scope c ON c.id = t.node
+FROM state t JOIN scope c ON c.id = t.node WHERE t.name >= ''
 UNION ALL
 SELECT a.app, s.user_id, s.session_id, t.name, t.value, t.version
-FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope;
+FROM state t JOIN session s ON s.id = t.node JOIN scope a ON a.id = s.app_scope WHERE t.name >= '';
 ";

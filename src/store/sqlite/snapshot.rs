@@ -69,7 +69,7 @@ impl Tables {
         }
         let snapshot = "INSERT INTO snapshot
             SELECT ?1, ?2, json_group_object(name, json_array(value, version)) FROM
-                (SELECT name, value, version FROM state WHERE node = ?1
+                (SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''
                  UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1)";
         self.run(snapshot, (log.node, version))?;
         Ok(())

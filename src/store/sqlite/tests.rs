@@ -3,6 +3,7 @@
 mod damage;
 mod deadlines;
 mod groups;
+mod heads;
 mod held;
 mod leftovers;
 mod listed;

@@ -103,6 +103,24 @@ async fn a_deleted_session_is_in_no_list() {
     assert_eq!(listed(&fixture, None, SessionOrder::LeastRecent, 100).await, left);
 }
 
+/// SQL that copies the session `first`: sessions `s1` and so on, with the numbers behind `base`, and their heads.
+fn copies_of_first(base: usize, copies: usize) -> String {
+    format!(
+        "CREATE TEMP TABLE copied AS SELECT * FROM session WHERE session_id = 'first';
+         CREATE TEMP TABLE head AS
+             SELECT * FROM state WHERE node = (SELECT id FROM copied) AND name = 0;
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
+         INSERT INTO session SELECT {base} + n, app_scope, user_scope, user_id, 's' || n,
+             create_secs, create_nanos, expire_secs, expire_nanos, created_app_version,
+             created_user_version, display_name, labels, fork_session, fork_sequence, listed_secs,
+             listed_nanos FROM copied, n;
+         INSERT INTO state SELECT session.id, name, value, version, state_bytes, last_event_secs,
+             last_event_nanos, update_secs, update_nanos, unindexed
+             FROM session, head WHERE session.id > {base};
+         UPDATE meta SET next_id = {base} + {copies} + 1;"
+    )
+}
+
 #[tokio::test]
 async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     let mut fixture = Fixture::new().await;
@@ -113,14 +131,13 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     fixture.store.close().await;
     // More users without anything, and more expired sessions of one user, than several steps look at. Made past the store.
     let copies = 3 * STEP_ROWS;
-    let columns = format!("{}, unindexed, listed_secs, listed_nanos", row::SESSION_COLUMNS);
-    let values = columns.replacen("id,", "100000 + n,", 1).replace(" session_id,", " 's' || n,");
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 1, 0, '[]' FROM scope, n WHERE user = '';
-         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO session ({columns}) SELECT {values} FROM session, n WHERE session_id = 'first';
-         UPDATE meta SET next_id = 200000;"
+         INSERT INTO scope SELECT 1000 + n, app, 'a' || n FROM scope, n WHERE user = '';
+         INSERT INTO state (node, name, version, state_bytes, unindexed)
+             SELECT id, 0, 1, 0, '[]' FROM scope WHERE id > 1000;
+         {}",
+        copies_of_first(100_000, copies)
     );
     fixture.tables().execute_batch(&copy).unwrap();
     fixture.reopen().await;
@@ -154,14 +171,7 @@ async fn a_page_of_sessions_goes_on_until_one_passes_or_none_is_left() {
     fixture.store.close().await;
     // As many more as two steps look at, made past the store.
     let copies = 2 * PAGE_SCANNED;
-    let columns = format!("{}, unindexed, listed_secs, listed_nanos", row::SESSION_COLUMNS);
-    let values = columns.replacen("id,", "1000 + n,", 1).replace(" session_id,", " 's' || n,");
-    let copy = format!(
-        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO session ({columns}) SELECT {values} FROM session, n;
-         UPDATE meta SET next_id = 1000 + {copies} + 1;"
-    );
-    fixture.tables().execute_batch(&copy).unwrap();
+    fixture.tables().execute_batch(&copies_of_first(1000, copies)).unwrap();
     fixture.reopen().await;
     let labels = || Labels::new([("kind".to_owned(), "rare".to_owned())].into()).unwrap();
     let rare = |max_items| SessionsQuery {

@@ -1,11 +1,12 @@
 //! Holds docs/storage.md against the file of `tests/fixtures`.
 
-use super::*;
+use super::{schema::SCHEMA_VERSION, *};
 
 const DOCUMENT: &str = include_str!("../../../../docs/storage.md");
 
 fn fixture() -> Connection {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sqlite-v6.db");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    let path = format!("{folder}/sqlite-v{SCHEMA_VERSION}.db");
     // The file is not touched, not even by a log beside it.
     let uri = format!("file:{path}?immutable=1");
     Connection::open_with_flags(

@@ -20,7 +20,7 @@ pub enum Check {
     Index,
     /// Bodies and values are JSON.
     Json,
-    /// Every row belongs to a scope that is there.
+    /// Every row belongs to a scope that is there, and each scope has its head.
     Reference,
 }
 

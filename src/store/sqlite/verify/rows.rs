@@ -63,7 +63,8 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
         let lost = format!(
             "SELECT (SELECT count(*) FROM {table})
                  - (SELECT count(*) FROM log_index WHERE {in_index})
-                 - (SELECT coalesce(sum(json_array_length(unindexed)), 0) FROM {nodes})"
+                 - (SELECT coalesce(sum(json_array_length(unindexed)), 0)
+                    FROM {nodes} t JOIN state h ON h.node = t.id AND h.name = 0)"
         );
         if tables.value::<i64>(&lost, ())?.is_some_and(|lost| lost > 0) {
             let message = format!("Table {table} has rows that belong to no log.");
@@ -76,6 +77,21 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
     tables.each(scopes, (), |row| {
         let message = format!("Session {} has no application or user.", row.get::<_, NodeId>(0)?);
         report.add(Check::Reference, None, None, message);
+        Ok::<_, Error>(true)
+    })?;
+    let headless = "SELECT a.app, s.user_id, s.session_id
+        FROM session s JOIN scope a ON a.id = s.app_scope
+            LEFT JOIN state h ON h.node = s.id AND h.name = 0
+        WHERE h.state_bytes + h.last_event_secs + h.last_event_nanos + h.update_secs
+            + h.update_nanos + length(h.unindexed) IS NULL
+        UNION ALL SELECT app, nullif(user, ''), NULL
+        FROM scope LEFT JOIN state h ON h.node = scope.id AND h.name = 0
+        WHERE h.state_bytes + length(h.unindexed) IS NULL";
+    tables.each(headless, (), |row| {
+        let (app_name, user_id, session_id) = row.try_into()?;
+        let place = Place { app_name, user_id, session_id };
+        let message = "The head in table state is missing or incomplete.";
+        report.add(Check::Reference, Some(&place), None, message);
         Ok::<_, Error>(true)
     })?;
     let next = "SELECT next_id <= max((SELECT coalesce(max(id), 0) FROM session),
@@ -96,7 +112,8 @@ pub(super) fn lists(tables: &Tables, report: &mut Report<'_>) -> Result<(), Erro
     }
     let old =
         "SELECT a.app, s.user_id, s.session_id FROM session s JOIN scope a ON a.id = s.app_scope
-        WHERE (s.listed_secs, s.listed_nanos) <> (s.last_event_secs, s.last_event_nanos)
+            JOIN state h ON h.node = s.id AND h.name = 0
+        WHERE (s.listed_secs, s.listed_nanos) <> (h.last_event_secs, h.last_event_nanos)
         AND s.id NOT IN (SELECT value FROM json_each(?1))";
     tables.each(old, [tables.moved()?], |row| {
         let (app_name, user_id, session_id) = row.try_into()?;

@@ -22,10 +22,10 @@ use crate::{
 /// Every session: its events, their ids and bodies, and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
     // Each log is read for its state and again for its ids.
-    report.begin(Part::Sessions, rows(tables, "2 * last_sequence", "session"));
-    let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
-        FROM session s LEFT JOIN scope a ON a.id = s.app_scope
-        WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
+    report.begin(Part::Sessions, rows(tables, "2 * version", "session"));
+    let next = "SELECT s.id, h.version, h.state_bytes, s.user_id, s.session_id, a.app
+        FROM session s JOIN state h ON h.node = s.id AND h.name = 0 AND h.state_bytes IS NOT NULL
+        LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
     let mut after = 0;
     while let Some((subject, place)) = tables.one(next, [after], |row| {
         let place = Place {
@@ -51,8 +51,9 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
 /// Every application and every user: their changes and their state.
 pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
     report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
-    let next = "SELECT id, app, user, version, state_bytes FROM scope WHERE id > ?1
-        ORDER BY id LIMIT 1";
+    let next = "SELECT id, app, user, version, state_bytes
+        FROM scope JOIN state h ON h.node = id AND h.name = 0 AND state_bytes IS NOT NULL
+        WHERE id > ?1 ORDER BY id LIMIT 1";
     let mut after: NodeId = 0;
     while let Some((node, app_name, user, last, state_bytes)) =
         tables
@@ -72,13 +73,15 @@ pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(
     Ok(())
 }
 
-/// Rows of all logs, by what the rows of their scopes say. Damage makes it unknown, and is found later.
+/// Rows of all logs, by what the heads of their nodes say. Damage makes it unknown, and is found later.
 fn rows(tables: &Tables, of_scope: &str, table: &str) -> Option<u64> {
-    let total = format!("SELECT coalesce(sum({of_scope}), 0) FROM {table}");
+    let total = format!(
+        "SELECT coalesce(sum({of_scope}), 0) FROM {table} t JOIN state h ON h.node = t.id AND h.name = 0"
+    );
     tables.value(&total, ()).ok().flatten()
 }
 
-/// A scope, and what its row says of it.
+/// A scope, and what its head says of it.
 struct Subject {
     log: Log,
     last: Version,
@@ -158,7 +161,7 @@ impl Subject {
         place: &Place,
         mut expected: Past,
     ) -> Result<(), Error> {
-        let sql = "SELECT name, value, version FROM state WHERE node = ?1
+        let sql = "SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''
             UNION ALL SELECT name, NULL, version FROM removed WHERE node = ?1";
         let mut bytes = 0;
         let mut wrong = Vec::new();
