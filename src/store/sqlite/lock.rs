@@ -20,6 +20,7 @@ use tracing::error;
 use super::{
     connection::connect,
     file::{OpenError, beside, create_like},
+    folder::FolderEvents,
     prelude::*,
 };
 use crate::store::Condition;
@@ -31,6 +32,7 @@ pub(super) struct FileLock {
     /// What the file allows at present.
     pub(super) condition: watch::Sender<Condition>,
     identity: Identity,
+    events: FolderEvents,
     wal_path: PathBuf,
     /// Of the WAL, once it is open.
     wal: OnceLock<Identity>,
@@ -48,6 +50,7 @@ impl FileLock {
     /// Opens a connection to the locked file, and to no other that has come in its place.
     pub(super) fn connect(&self) -> Result<Connection, Error> {
         let connection = connect(&self.path)?;
+        self.look();
         self.check()?;
         Ok(connection)
     }
@@ -79,23 +82,36 @@ impl FileLock {
         }
     }
 
-    /// Looks whether the database and its WAL are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put
-    /// in their places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
+    /// Whether the database and its WAL are in their places. Looks at them only if a name in their folder was removed or moved, or after
+    /// a while, because asking for events costs a commit less than looking. Errors: [`Error::FileLost`], from the first time on, whatever is put in their places
+    /// later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.is_lost() {
-            return Err(Error::FileLost);
+        self.events.look_if_any(|| self.look());
+        if self.is_lost() { Err(Error::FileLost) } else { Ok(()) }
+    }
+
+    /// Looks whether the database and its WAL are in their places. Also notices what makes no event in their folder, such as a move of a
+    /// folder above it. Returns whether it could tell.
+    pub(super) fn look(&self) -> bool {
+        let database = is_gone(&self.path, self.identity);
+        let wal = self.wal.get().map_or(Some(false), |wal| is_gone(&self.wal_path, *wal));
+        if [database, wal].contains(&Some(true)) {
+            self.lose();
+            return true;
         }
-        let is_lost = is_gone(&self.path, self.identity)
-            || self.wal.get().is_some_and(|wal| is_gone(&self.wal_path, *wal));
-        if !is_lost {
-            return Ok(());
+        database.and(wal).is_some()
+    }
+
+    /// The database or its WAL is gone.
+    fn lose(&self) {
+        if self.is_lost() {
+            return;
         }
         self.condition.send_replace(Condition::FileLost);
         error!(
             path = %self.path.display(),
             "the database file or its WAL was removed or replaced: nothing more is committed; export what is needed, then restart"
         );
-        Err(Error::FileLost)
     }
 }
 
@@ -112,12 +128,13 @@ fn identity(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Whether the file at a path was removed or replaced. Any other error does not tell.
-fn is_gone(path: &Path, opened: Identity) -> bool {
+/// Whether the file at a path was removed or replaced. `None`: it cannot be looked at.
+fn is_gone(path: &Path, opened: Identity) -> Option<bool> {
     match identity(path) {
-        Ok(found) => found != opened,
+        Ok(found) => Some(found != opened),
         Err(error) => {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+                .then_some(true)
         }
     }
 }
@@ -126,6 +143,8 @@ fn is_gone(path: &Path, opened: Identity) -> bool {
 /// has one process whatever it is called.
 pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
     let name = beside(path, "-lock");
+    // Before the files are opened, so that no change of theirs is missed.
+    let events = FolderEvents::of(path.parent().unwrap_or(path));
     // The open that follows tells what is wrong, and makes it beside a new database.
     drop(create_like(path, &name));
     let mut beside_it = open(&name)?;
@@ -148,6 +167,7 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
         path: path.into(),
         condition: watch::Sender::new(Condition::Ready),
         identity: (found.dev(), found.ino()),
+        events,
         wal_path: beside(path, "-wal"),
         wal: OnceLock::new(),
         flush_failed: Arc::default(),

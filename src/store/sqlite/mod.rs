@@ -14,6 +14,7 @@ mod connection;
 mod disk;
 mod events;
 mod file;
+mod folder;
 mod index;
 mod leftovers;
 mod listed;

@@ -238,6 +238,9 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
+        if needs.iter().any(|it| it.sweep) {
+            self.disk.file.look();
+        }
         self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
         self.loaded.now = self.options.clock.now();

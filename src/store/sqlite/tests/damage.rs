@@ -86,6 +86,33 @@ fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
     assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
 }
 
+#[test]
+fn a_folder_that_is_moved_is_a_lost_file() {
+    // Its own folder is noticed by the next write, one above it by the next sweep and by the next connection.
+    for (moved, swept, copied) in
+        [("above/own", false, false), ("above", true, false), ("above", false, true)]
+    {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir_all(folder.path().join("above/own")).unwrap();
+        let direct = DirectWriter::open(&folder.path().join("above/own"), &TestClock::new(1));
+        let mut writer = direct.writer();
+        execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+        fs::rename(folder.path().join(moved), folder.path().join("elsewhere")).unwrap();
+        if swept {
+            let answer = execute_one(&mut writer, Request::Sweep);
+            assert_eq!(answer.err(), Some(Error::FileLost), "{moved}");
+        }
+        if copied {
+            let own = folder.path().join("above/own");
+            fs::create_dir_all(&own).unwrap();
+            fs::copy(folder.path().join("elsewhere/own/test.db"), own.join("test.db")).unwrap();
+            assert_eq!(direct.lock.connect().err(), Some(Error::FileLost));
+        }
+        let answer = execute_one(&mut writer, append("1", "1"));
+        assert_eq!(sequence(&answer), Err(Error::FileLost), "{moved}");
+    }
+}
+
 #[tokio::test]
 async fn after_a_failed_flush_of_the_database_nothing_is_committed_and_the_wal_has_everything() {
     let folder = TempDir::new().unwrap();
