@@ -40,7 +40,6 @@ const SHORT_ROWS: [(&str, &str, &str); 5] = [
     ("tombstone", "id", "id"),
 ];
 
-const PUT_KEY: &str = "INSERT INTO state (node, name, value, version) VALUES (?1, ?2, ?3, ?4)";
 const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
 
 impl Writer {
@@ -285,8 +284,9 @@ impl Writer {
                 }
                 Some(value) if tables.run(update, (node, name, value, version))? > 0 => {}
                 Some(value) => {
-                    let row = (node, name, value, version);
-                    tables.run(PUT_KEY, row)?;
+                    let insert = "INSERT INTO state (node, name, value, version)
+                        VALUES (?1, ?2, ?3, ?4)";
+                    tables.run(insert, (node, name, value, version))?;
                     tables
                         .run("DELETE FROM removed WHERE node = ?1 AND name = ?2", (node, name))?;
                 }

@@ -50,8 +50,7 @@ impl FileLock {
     /// Opens a connection to the locked file, and to no other that has come in its place.
     pub(super) fn connect(&self) -> Result<Connection, Error> {
         let connection = connect(&self.path)?;
-        self.look();
-        self.check()?;
+        self.check_now()?;
         Ok(connection)
     }
 
@@ -83,35 +82,34 @@ impl FileLock {
     }
 
     /// Whether the database and its WAL are in their places. Looks at them only if a name in their folder was removed or moved, or after
-    /// a while, because asking for events costs a commit less than looking. Errors: [`Error::FileLost`], from the first time on, whatever is put in their places
-    /// later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
+    /// a while, because asking for events costs a commit less than looking. Errors: [`Error::FileLost`], from the first time on, whatever
+    /// is put in their places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
     pub(super) fn check(&self) -> Result<(), Error> {
         self.events.look_if_any(|| self.look());
         if self.is_lost() { Err(Error::FileLost) } else { Ok(()) }
     }
 
-    /// Looks whether the database and its WAL are in their places. Also notices what makes no event in their folder, such as a move of a
-    /// folder above it. Returns whether it could tell.
-    pub(super) fn look(&self) -> bool {
-        let database = is_gone(&self.path, self.identity);
-        let wal = self.wal.get().map_or(Some(false), |wal| is_gone(&self.wal_path, *wal));
-        if [database, wal].contains(&Some(true)) {
-            self.lose();
-            return true;
-        }
-        database.and(wal).is_some()
+    /// The same, but always looks: notices also what makes no event in the folder, such as a move of a folder above it.
+    pub(super) fn check_now(&self) -> Result<(), Error> {
+        self.look();
+        self.check()
     }
 
-    /// The database or its WAL is gone.
-    fn lose(&self) {
-        if self.is_lost() {
-            return;
+    /// Looks whether the database and its WAL are in their places. Returns whether it could tell.
+    fn look(&self) -> bool {
+        let database = is_gone(&self.path, self.identity);
+        let wal = self.wal.get().map_or(Some(false), |wal| is_gone(&self.wal_path, *wal));
+        let is_lost = [database, wal].contains(&Some(true));
+        let lose = |condition: &mut Condition| {
+            std::mem::replace(condition, Condition::FileLost) != Condition::FileLost
+        };
+        if is_lost && self.condition.send_if_modified(lose) {
+            error!(
+                path = %self.path.display(),
+                "the database file or its WAL was removed or replaced: nothing more is committed; export what is needed, then restart"
+            );
         }
-        self.condition.send_replace(Condition::FileLost);
-        error!(
-            path = %self.path.display(),
-            "the database file or its WAL was removed or replaced: nothing more is committed; export what is needed, then restart"
-        );
+        is_lost || database.and(wal).is_some()
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         from: 6,
         title: "keep what an append changes of a session beside its keys",
+        // The table as version 7 has it, whatever later versions make of it.
         apply: |connection| {
             connection.execute_batch(&format!(
                 "DROP VIEW event_view; DROP VIEW session_view; DROP VIEW state_view;
@@ -199,7 +200,7 @@ fn apply(
 ) -> Result<(), OpenError> {
     let mut applying = 0;
     let mut all = || {
-        // What a step moves leaves no text behind, which the deletion of its session would not reach.
+        // A step that moves rows leaves no copies of their text, which the deletion of a session would not reach.
         connection.execute_batch("PRAGMA secure_delete = FAST")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for step in steps {

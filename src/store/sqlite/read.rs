@@ -28,9 +28,10 @@ impl Tables {
     }
 
     /// The version of an application or a user.
-    fn version_of(&self, scope: NodeId) -> Result<Version> {
+    fn version_of(&self, scope: NodeId) -> Result<Version, Error> {
         let sql = "SELECT version FROM state WHERE node = ?1 AND name = 0";
-        Ok(self.value(sql, [scope])?.unwrap_or(0))
+        let found = self.value(sql, [scope])?;
+        found.ok_or_else(|| Error::damaged(Damage::Row, format!("node {scope} has no head")))
     }
 
     /// The session at an address of a user, expired or not.

@@ -117,8 +117,8 @@ CREATE TABLE event_key (
     PRIMARY KEY (session, id_hash, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- The head of each node that is there, whose name is the number 0, which is no text; behind it the keys that have a value, and at which version
--- they got it.
+-- The head of each node that is there: its name is the number 0, and those of keys are texts. Behind it the keys that have a value, and
+-- at which version they got it.
 CREATE TABLE state (
     node INTEGER NOT NULL, name ANY NOT NULL, value TEXT, version INTEGER NOT NULL,
     -- Of heads; the times are those of sessions.

@@ -238,10 +238,10 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
-        if needs.iter().any(|it| it.sweep) {
-            self.disk.file.look();
+        match needs.iter().any(|it| it.sweep) {
+            true => self.disk.file.check_now()?,
+            false => self.disk.file.check()?,
         }
-        self.disk.file.check()?;
         self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
         self.loaded.now = self.options.clock.now();
         let loaded = self.load_bare(needs);

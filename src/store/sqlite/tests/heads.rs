@@ -35,7 +35,27 @@ async fn no_name_of_a_key_is_that_of_the_head() {
     assert_eq!(fixture.count("SELECT count(*) FROM state"), 3);
 }
 
-/// A session or a user without its head is damage, and no other session suffers.
+#[tokio::test]
+async fn a_user_without_its_head_is_damaged() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    for number in ["1", "2"] {
+        fixture.append("s", number, &[("user:k", number)]).await;
+    }
+    fixture.store.close().await;
+    let behead = "DELETE FROM state WHERE name = 0
+        AND node = (SELECT id FROM scope WHERE user = 'u')";
+    assert_eq!(fixture.tables().execute(behead, ()), Ok(1));
+    fixture.store = open(fixture.options.clone()).await.unwrap();
+    let damaged = || Error::damaged(Damage::Row, "any");
+    let past = SessionQuery { as_of: Some(1), with_state: true, ..query("s") };
+    assert_eq!(fixture.store.read_session(past).await.err(), Some(damaged()));
+    let appended = fixture.store().append(&call(), one("s", "3", &[("user:k", "3")])).await;
+    assert_eq!(appended.err(), Some(damaged()));
+    fixture.store.close().await;
+}
+
+/// A session without its head is damaged, and no other session suffers.
 #[tokio::test]
 async fn a_missing_head_is_damage() {
     let mut fixture = Fixture::new().await;
