@@ -1,6 +1,9 @@
 //! The rows that a group of requests leaves. A store writes them, and nothing else decides what it writes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 
@@ -105,10 +108,41 @@ pub struct ScopeChange {
     pub version: Version,
     /// Of the scope's state after them: the sum of names and values.
     pub state_bytes: usize,
-    /// Keys that changed, with their value after them and its version; `None`: it was removed by that version.
-    pub state: BTreeMap<Box<str>, (Option<Json>, Version)>,
+    /// Keys that changed, by name.
+    pub state: BTreeMap<Box<str>, KeyRow>,
     /// For an application or a user, one row a version. A session's log is its events.
     pub log: Vec<ScopeLogRow>,
+}
+
+impl ScopeChange {
+    /// Notes a key that changed, possibly again.
+    pub fn put(&mut self, name: Box<str>, row: KeyRow) {
+        match self.state.entry(name) {
+            Entry::Vacant(vacant) => drop(vacant.insert(row)),
+            Entry::Occupied(mut known) => {
+                let is_new = known.get().is_new;
+                known.insert(KeyRow { is_new, ..row });
+            }
+        }
+    }
+
+    /// Adds the changes of a later request.
+    pub fn append(&mut self, later: Self) {
+        let Self { before: _, version, state_bytes, state, log } = later;
+        (self.version, self.state_bytes) = (version, state_bytes);
+        state.into_iter().for_each(|(name, row)| self.put(name, row));
+        self.log.extend(log);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyRow {
+    /// The scope has no value for it in the database.
+    pub is_new: bool,
+    /// `None`: it is removed.
+    pub value: Option<Json>,
+    /// Of the change that set or removed it.
+    pub version: Version,
 }
 
 /// A change of an application or a user.

@@ -4,7 +4,7 @@
 //! it visible, so that a fork that is never finished leaves nothing behind.
 
 use super::{
-    CopiedEvents, Fork, ForkSession, Loaded, PastState, Refusal, ScopeChange, SessionState,
+    CopiedEvents, Fork, ForkSession, KeyRow, Loaded, PastState, Refusal, ScopeChange, SessionState,
     entry_bytes, overlay::Transaction, session::insert,
 };
 use crate::domain::prelude::*;
@@ -82,11 +82,12 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         created_versions: source.info.created_versions,
     };
     let markers = source.markers.iter().filter(|marker| marker.sequence <= *up_to);
+    let set = |(value, version)| KeyRow { is_new: true, value: Some(value), version };
     let own = ScopeChange {
         before: *up_to,
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
-        state: state.into_iter().map(|(name, (it, version))| (name, (Some(it), version))).collect(),
+        state: state.into_iter().map(|(name, it)| (name, set(it))).collect(),
         log: Vec::new(),
     };
     let changes = [ScopeChange::default(), ScopeChange::default(), own];

@@ -19,8 +19,8 @@ mod session;
 
 use crate::domain::prelude::*;
 pub use changes::{
-    ChangeSet, CopiedEvents, EventRow, RequestRow, ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
-    Source,
+    ChangeSet, CopiedEvents, EventRow, KeyRow, RequestRow, ScopeChange, ScopeKey, ScopeLogRow,
+    SessionRow, Source,
 };
 pub use fork::FORK_LEASE_SECS;
 pub use loaded::{

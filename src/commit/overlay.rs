@@ -3,8 +3,8 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    ChangeSet, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, SessionRow, SessionState,
-    Source, entry_bytes, loaded::VisibleScopes,
+    ChangeSet, KeyRow, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
+    SessionState, Source, entry_bytes, loaded::VisibleScopes,
 };
 use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
 
@@ -34,7 +34,7 @@ impl<'l> Overlay<'l> {
     fn get(&self, key: &StateKey) -> Option<(&Json, Version)> {
         let kind = key.scope()? as usize;
         match self.changes[kind].state.get(key.name()) {
-            Some((value, version)) => Some((value.as_ref()?, *version)),
+            Some(row) => Some((row.value.as_ref()?, row.version)),
             None => self.base[kind]?.get(key.name()),
         }
     }
@@ -108,7 +108,10 @@ impl<'l> Overlay<'l> {
         for (key, value) in results {
             if let Some(kind) = key.scope() {
                 let change = &mut self.changes[kind as usize];
-                change.state.insert(key.name().into(), (value, change.version));
+                let base = self.base[kind as usize];
+                let is_new = base.is_none_or(|scope| scope.get(key.name()).is_none());
+                let row = KeyRow { is_new, value, version: change.version };
+                change.put(key.name().into(), row);
             }
         }
         Ok(())
@@ -138,16 +141,14 @@ impl Transaction<'_> {
             }
             let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
             let Some(state) = self.loaded.scope_mut(&key) else { continue };
-            let ScopeChange { before, version, state_bytes, state: keys, log } = change;
-            (state.version, state.state_bytes) = (version, state_bytes);
-            for (name, (value, version)) in &keys {
+            (state.version, state.state_bytes) = (change.version, change.state_bytes);
+            for (name, KeyRow { value, version, .. }) in &change.state {
                 state.put(name, value.clone().map(|value| (value, *version)));
             }
-            let group = self.changes.scopes.entry(key);
-            let group = group.or_insert_with(|| ScopeChange { before, ..ScopeChange::default() });
-            (group.version, group.state_bytes) = (version, state_bytes);
-            group.state.extend(keys);
-            group.log.extend(log);
+            match self.changes.scopes.entry(key) {
+                Entry::Vacant(vacant) => drop(vacant.insert(change)),
+                Entry::Occupied(mut group) => group.get_mut().append(change),
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
     overlay.put(results, 0, &Stamp { commit_time: now, author, source: None })?;
     let (created_versions, changes) = (overlay.versions(), overlay.changes);
     let initial = changes[ScopeKind::Session as usize].state.iter();
-    let initial = initial.filter_map(|(name, (value, _))| Some((name.clone(), value.clone()?)));
+    let initial = initial.filter_map(|(name, row)| Some((name.clone(), row.value.clone()?)));
     let initial = initial.collect();
     let info = SessionInfo {
         key: key.clone(),

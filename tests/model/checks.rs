@@ -63,8 +63,8 @@ pub fn change_set(tables: &Tables, changes: &ChangeSet, needs: &[Needs<'_>]) {
 }
 
 fn scope_change(change: &ScopeChange) {
-    for (name, (_, version)) in &change.state {
-        assert!(*version <= change.version, "{name}");
+    for (name, row) in &change.state {
+        assert!(row.version <= change.version, "{name}");
     }
     for row in &change.log {
         assert!(!row.changes.is_empty(), "a version without a change");

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sessiond::{
-    commit::{ChangeSet, EventRow, PastState, RequestRow, ScopeKey, ScopeLogRow, SessionRow},
+    commit::{
+        ChangeSet, EventRow, KeyRow, PastState, RequestRow, ScopeKey, ScopeLogRow, SessionRow,
+    },
     domain::{
         Sequence, Version,
         event::Event,
@@ -122,8 +124,10 @@ impl Tables {
             let (version, state_bytes) = (change.version, change.state_bytes);
             self.scopes.retain(|row| row.scope != *scope);
             self.scopes.push(ScopeRow { scope: scope.clone(), version, state_bytes });
-            for (name, (value, version)) in &change.state {
+            for (name, KeyRow { is_new, value, version }) in &change.state {
+                let rows = self.state.len();
                 self.state.retain(|row| row.scope != *scope || row.name != *name);
+                assert_eq!(*is_new, self.state.len() == rows, "{scope:?}, {name}");
                 self.state.extend(value.clone().map(|value| {
                     let (scope, name, version) = (scope.clone(), name.clone(), *version);
                     StateRow { scope, name, value, version }

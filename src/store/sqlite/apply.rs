@@ -1,20 +1,20 @@
 //! Writing a change set. Each of its parts is rows of one table. The index of event ids and the snapshots follow.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use rusqlite::params;
 
 use super::{
     load::{ID_BYTES, id_hash, indexed, names},
-    log::{Log, rows_text},
+    log::Log,
     prelude::*,
     schema::PURGED,
     writer::Writer,
 };
 use crate::{
     commit::{
-        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, RequestRow, ScopeChange,
-        ScopeKey, ScopeLogRow, SessionRow,
+        ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
+        ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     },
     store::rows::{EVENT_BYTES, EVENT_COLUMNS, labels_text, removed_text},
 };
@@ -39,6 +39,13 @@ const SHORT_ROWS: [(&str, &str, &str); 5] = [
     ("request", "node", "node, request_id"),
     ("tombstone", "id", "id"),
 ];
+
+static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
+    )
+});
 
 const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
 
@@ -109,20 +116,11 @@ impl Writer {
         if *is_new {
             self.unindexed.entry(id).or_default();
         }
-        let unindexed = rows_text(self.unindexed_of(Log::of_session(info.incarnation))?)?;
-        let head = match is_new {
-            true => {
-                "INSERT INTO state (node, name, version, state_bytes, last_event_secs,
-                     last_event_nanos, update_secs, update_nanos, unindexed)
-                 VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
-            }
-            false => {
-                "UPDATE state SET version = ?2, state_bytes = ?3, last_event_secs = ?4,
-                     last_event_nanos = ?5, update_secs = ?6, update_nanos = ?7, unindexed = ?8
-                 WHERE node = ?1 AND name = 0"
-            }
-        };
-        self.tables.run(
+        let unindexed = self.unindexed_of(Log::of_session(info.incarnation))?.stored();
+        let head = "INSERT OR REPLACE INTO state (node, name, version, state_bytes,
+                last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
+            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        self.tables.execute(
             head,
             params![
                 id,
@@ -189,10 +187,6 @@ impl Writer {
         if events.is_empty() {
             return Ok(());
         }
-        let insert = format!(
-            "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
-        );
         self.unlisted += events.len() as u64;
         for EventRow { incarnation, event, fingerprint } in events {
             let hash = id_hash(&event.event_id);
@@ -217,7 +211,7 @@ impl Writer {
                 event.trace_id.map(TraceId::to_bytes),
                 fingerprint.0.to_le_bytes(),
             ];
-            self.tables.run(&insert, row)?;
+            self.tables.execute(&INSERT_EVENT, row)?;
             self.note_row(Log::of_session(*incarnation), event.sequence, Some(hash))?;
             self.index_ids(*incarnation, event.sequence - 1, event.sequence)?;
             if let Some(known) = self.known.get_mut(incarnation) {
@@ -249,7 +243,7 @@ impl Writer {
             let user = source.as_ref().filter(|_| log.kind == ScopeKind::Application);
             let insert = "INSERT INTO scope_log
                 VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-            self.tables.run(
+            self.tables.execute(
                 insert,
                 params![
                     log.node,
@@ -268,27 +262,27 @@ impl Writer {
             self.note_row(log, *version, None)?;
         }
         if log.kind != ScopeKind::Session {
-            let unindexed = rows_text(self.unindexed_of(log)?)?;
-            let sql = "UPDATE state SET version = ?2, state_bytes = ?3, unindexed = ?4
-                WHERE node = ?1 AND name = 0";
-            self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;
+            let unindexed = self.unindexed_of(log)?.stored();
+            let sql = "INSERT OR REPLACE INTO state (node, name, version, state_bytes, unindexed)
+                VALUES (?1, 0, ?2, ?3, ?4)";
+            self.tables.execute(sql, (log.node, version, state_bytes, unindexed))?;
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
-        for (name, (value, version)) in state {
+        for (name, KeyRow { is_new, value, version }) in state {
             *grown += KEY_BYTES + name.len() + value.as_ref().map_or(0, Json::len);
-            let update = "UPDATE state SET value = ?3, version = ?4 WHERE node = ?1 AND name = ?2";
             match value {
                 None => {
                     tables.run("DELETE FROM state WHERE node = ?1 AND name = ?2", (node, name))?;
                     tables.run(PUT_REMOVED, (node, name, version))?;
                 }
-                Some(value) if tables.run(update, (node, name, value, version))? > 0 => {}
                 Some(value) => {
-                    let insert = "INSERT INTO state (node, name, value, version)
+                    let put = "INSERT OR REPLACE INTO state (node, name, value, version)
                         VALUES (?1, ?2, ?3, ?4)";
-                    tables.run(insert, (node, name, value, version))?;
-                    tables
-                        .run("DELETE FROM removed WHERE node = ?1 AND name = ?2", (node, name))?;
+                    tables.execute(put, (node, name, value, version))?;
+                    if *is_new {
+                        let delete = "DELETE FROM removed WHERE node = ?1 AND name = ?2";
+                        tables.run(delete, (node, name))?;
+                    }
                 }
             }
         }

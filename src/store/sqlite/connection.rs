@@ -10,7 +10,7 @@ use std::{
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Statement,
     config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
@@ -106,6 +106,13 @@ impl Tables {
         #[cfg(test)]
         super::tests::plans::check(&self.0, sql);
         self.0.prepare_cached(sql)
+    }
+
+    /// A statement, which the caller keeps.
+    pub(super) fn prepare_kept(&self, sql: &str) -> Result<Statement<'_>> {
+        #[cfg(test)]
+        super::tests::plans::check(&self.0, sql);
+        self.0.prepare(sql)
     }
 
     /// Executes a statement. The number of rows that it changed.

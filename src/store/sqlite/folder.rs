@@ -1,6 +1,7 @@
 //! Whether a file of the database may have been removed, moved or replaced since the last look.
 
 use std::{
+    mem::MaybeUninit,
     path::Path,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -68,8 +69,9 @@ impl Queue {
     /// Without a queue there always may have been some.
     fn has_events(&self) -> bool {
         // What they are does not matter, nor that some may be left.
-        let mut events = [0; 4096];
-        self.0.as_ref().is_none_or(|queue| read(queue, &mut events) != Err(Errno::WOULDBLOCK))
+        let mut events = [MaybeUninit::uninit(); 4096];
+        let are_none = |queue| matches!(read(queue, &mut events), Err(Errno::WOULDBLOCK));
+        !self.0.as_ref().is_some_and(are_none)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keeping the index of logs.
 
-use std::collections::hash_map::Entry;
+use hashbrown::hash_map::Entry;
 
 use super::{
     log::{Log, Unindexed},
@@ -25,8 +25,11 @@ impl Writer {
                     ScopeKind::Session => self.tables.value(sql, [row]),
                     ScopeKind::Application | ScopeKind::User => Ok(None),
                 };
-                let unindexed = rows.into_iter().map(|row| Ok((row, hash(row)?)));
-                Ok(vacant.insert(unindexed.collect::<Result<_>>()?))
+                let mut unindexed = Unindexed::default();
+                for row in rows {
+                    unindexed.push(row, hash(row)?);
+                }
+                Ok(vacant.insert(unindexed))
             }
         }
     }
@@ -35,7 +38,7 @@ impl Writer {
     pub(super) fn note_row(&mut self, log: Log, version: Version, hash: Option<i64>) -> Result<()> {
         let row = self.tables.0.last_insert_rowid();
         let unindexed = self.unindexed_of(log)?;
-        unindexed.push((row, hash));
+        unindexed.push(row, hash);
         if unindexed.len() >= LOG_STEP || version.is_multiple_of(KEY_STEP) {
             self.index_rows(log, version)?;
         }
@@ -48,7 +51,7 @@ impl Writer {
         let Some(unindexed) = self.unindexed.get_mut(&log.node) else { return Ok(()) };
         let first = version + 1 - unindexed.len() as u64;
         let mut insert = self.tables.prepare("INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)")?;
-        for (version, (row, hash)) in (first..).zip(unindexed.drain(..)) {
+        for (version, (row, hash)) in (first..).zip(unindexed.drain()) {
             insert.execute((log.node, version, row, hash))?;
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use std::collections::hash_map::Entry;
-
+use hashbrown::hash_map::Entry;
 use rusqlite::Row;
 use xxhash_rust::xxh3::xxh3_64;
 

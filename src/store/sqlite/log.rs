@@ -4,6 +4,8 @@
 //! a log at a time, so that a commit to many logs does not change a page of the index for each of them. The rows that follow are
 //! *unindexed*: their numbers stand in the head of the node.
 
+use std::fmt::Write as _;
+
 use super::{connection::Tables, prelude::*, row};
 
 /// A log, whose changes add up to the state of a scope.
@@ -14,13 +16,33 @@ pub(super) struct Log {
 }
 
 /// The rows that `log_index` does not have yet, oldest first: their numbers, and the hashes of the ids of events.
-pub(super) type Unindexed = Vec<(i64, Option<i64>)>;
+#[derive(Default)]
+pub(super) struct Unindexed {
+    rows: Vec<(i64, Option<i64>)>,
+    /// The numbers, each behind a comma.
+    text: String,
+}
 
-/// Their numbers as they are stored: the views read them as well.
-pub(super) fn rows_text(unindexed: &Unindexed) -> Result<String> {
-    let rows: Vec<i64> = unindexed.iter().map(|(row, _)| *row).collect();
-    serde_json::to_string(&rows)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+impl Unindexed {
+    pub(super) fn push(&mut self, row: i64, hash: Option<i64>) {
+        self.rows.push((row, hash));
+        // Writing to a string does not fail.
+        let _ = write!(self.text, ",{row}");
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (i64, Option<i64>)> {
+        self.text.clear();
+        self.rows.drain(..)
+    }
+
+    /// The numbers as they are stored, an array in JSON: the views read them as well.
+    pub(super) fn stored(&self) -> String {
+        format!("[{}]", self.text.trim_start_matches(','))
+    }
 }
 
 impl Log {

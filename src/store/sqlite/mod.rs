@@ -24,6 +24,7 @@ mod log;
 mod migrate;
 mod names;
 mod prelude;
+mod prepared;
 mod probes;
 mod read;
 mod readers;
@@ -37,7 +38,7 @@ mod writer;
 mod tests;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread::{self, JoinHandle},
 };
 
@@ -98,16 +99,28 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let waits = metrics.writes.queue_wait.clone();
     let writes = Arc::new(Queue::new(options.queue_requests, WRITE_BYTES, WRITES_FULL, waits));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
-    let writer = Writer::new(options, Arc::clone(&writes), Arc::clone(&notifier), tables, disk);
-    let writer = writer.map_err(|error| OpenError::failed(&path, error))?;
     let failed = |error: std::io::Error| OpenError::failed(&path, error);
     let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
     // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
-    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(move || writer.run());
+    let (queue, waking, place) = (Arc::clone(&writes), Arc::clone(&notifier), path.clone());
+    let (started, starts) = mpsc::channel();
+    // Its connection stays on its thread.
+    let write = move || match Writer::new(options, queue, waking, tables, disk) {
+        Ok(writer) => {
+            drop(started.send(Ok(())));
+            writer.run();
+        }
+        Err(error) => drop(started.send(Err(OpenError::failed(&place, error)))),
+    };
+    let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(write);
+    let is_writing = spawned.map_err(failed).and_then(|thread| {
+        handles.push(thread);
+        starts.recv().unwrap_or_else(|error| Err(OpenError::failed(&path, error)))
+    });
     // Without a writer the readers end as well: they have nothing to wait for.
-    handles.push(spawned.inspect_err(|_| readers.close()).map_err(failed)?);
+    is_writing.inspect_err(|_| readers.close())?;
     let threads = Mutex::new(handles);
     Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }

@@ -25,7 +25,7 @@ use futures_util::FutureExt as _;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{disk::Disk, lock::FileLock, writer::Writer, *};
+use super::{connection::Tables, disk::Disk, lock::FileLock, writer::Writer, *};
 use crate::{
     commit::{Append, Appended, CreateSession, Fork, OnExisting, RequestKey, StateUpdate},
     domain::{
@@ -152,7 +152,21 @@ impl DirectWriter {
     }
 
     fn writer_of(&self, queue: Arc<Queue<Submission>>) -> Writer {
-        let (tables, _) = super::migrate::open(&self.options.path, NEW_ID).unwrap();
+        self.writer_on(self.tables(), queue)
+    }
+
+    /// A writer whose connection calls `hook` as it commits, which fails if that returns true.
+    fn writer_with(&self, hook: impl FnMut() -> bool + Send + 'static) -> Writer {
+        let mut tables = self.tables();
+        tables.0.commit_hook(Some(hook)).unwrap();
+        self.writer_on(tables, Arc::new(self.queue()))
+    }
+
+    fn tables(&self) -> Tables {
+        super::migrate::open(&self.options.path, NEW_ID).unwrap().0
+    }
+
+    fn writer_on(&self, tables: Tables, queue: Arc<Queue<Submission>>) -> Writer {
         let disk = Disk::new(Arc::clone(&self.lock), false);
         Writer::new(self.options.clone(), queue, Arc::default(), tables, disk).unwrap()
     }

@@ -1,13 +1,13 @@
 //! The thread that writes: it takes the requests that wait and executes them as one group, in one transaction.
 
 use std::{
-    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Instant,
 };
 
 use futures_util::FutureExt as _;
+use hashbrown::HashMap;
 use rusqlite::ErrorCode;
 use tracing::{error, info, warn};
 
@@ -20,6 +20,7 @@ use super::{
     listed::UNLISTED_EVENTS,
     log::Unindexed,
     prelude::*,
+    prepared::WriterTables,
     row::KnownIds,
 };
 use crate::{
@@ -38,7 +39,7 @@ pub(super) struct Writer {
     options: SqliteOptions,
     queue: Arc<Queue<Submission>>,
     notifier: Arc<Notifier>,
-    pub(super) tables: Tables,
+    pub(super) tables: WriterTables,
     checkpoints: Checkpoints,
     disk: Disk,
     pub(super) leftovers: Leftovers,
@@ -78,7 +79,7 @@ impl Writer {
             options,
             queue,
             notifier,
-            tables,
+            tables: tables.into(),
             known: HashMap::new(),
             unindexed: HashMap::new(),
             unlisted: 0,
@@ -169,7 +170,7 @@ impl Writer {
 
     fn reconnect(&mut self) -> Result<(), Error> {
         if self.broken {
-            self.tables = Tables::writer(self.disk.file.connect()?)?;
+            self.tables = Tables::writer(self.disk.file.connect()?)?.into();
             self.forget()?;
             self.broken = false;
         }
@@ -242,7 +243,7 @@ impl Backend for Writer {
             true => self.disk.file.check_now()?,
             false => self.disk.file.check()?,
         }
-        self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
+        self.tables.execute("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
         self.loaded.now = self.options.clock.now();
         let loaded = self.load_bare(needs);
         let loaded = loaded.and_then(|()| needs.iter().try_for_each(|it| self.load_needs(it)));
@@ -262,7 +263,7 @@ impl Backend for Writer {
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
         let flush_began = spans::now();
-        let flushed = self.flush.observe_closure_duration(|| self.tables.run("COMMIT", ()));
+        let flushed = self.flush.observe_closure_duration(|| self.tables.execute("COMMIT", ()));
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
             let code = error.sqlite_error_code();

@@ -200,9 +200,7 @@ fn state<'a>(
     let mut keys: Vec<KeyRow<'a>> = Vec::new();
     for NodeChange { node, change, .. } in &changed.nodes {
         let state = change.state.iter();
-        keys.extend(
-            state.map(|(name, (value, version))| (node, &**name, value.as_ref(), *version)),
-        );
+        keys.extend(state.map(|(name, row)| (node, &**name, row.value.as_ref(), row.version)));
     }
     for fork in &changes.finished_forks {
         // What the source had removed, so that the fork's snapshots know it as well.

@@ -59,8 +59,7 @@ fn the_outcome_of_a_failed_commit_is_unknown() {
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let fails = Arc::new(AtomicBool::new(false));
     let hook = Arc::clone(&fails);
-    let mut writer = direct.writer();
-    writer.tables.0.commit_hook(Some(move || hook.load(Ordering::SeqCst))).unwrap();
+    let mut writer = direct.writer_with(move || hook.load(Ordering::SeqCst));
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     fails.store(true, Ordering::SeqCst);
     let answer = execute_one(&mut writer, append("1", "1"));
@@ -72,17 +71,19 @@ fn the_outcome_of_a_failed_commit_is_unknown() {
 fn a_commit_into_a_file_that_is_lost_meanwhile_is_not_acknowledged() {
     let folder = TempDir::new().unwrap();
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
-    let mut writer = direct.writer();
-    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
     let (path, moved) = (direct.options.path.clone(), folder.path().join("moved.db"));
-    let hook = move || {
-        std::fs::rename(&path, &moved).unwrap();
+    let moves = Arc::new(AtomicBool::new(false));
+    let hook = Arc::clone(&moves);
+    let mut writer = direct.writer_with(move || {
+        if hook.swap(false, Ordering::SeqCst) {
+            std::fs::rename(&path, &moved).unwrap();
+        }
         false
-    };
-    writer.tables.0.commit_hook(Some(hook)).unwrap();
+    });
+    execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
+    moves.store(true, Ordering::SeqCst);
     let answer = execute_one(&mut writer, append("1", "1"));
     assert_eq!(sequence(&answer), Err(Error::OutcomeUnknown(Cause::new("any"))));
-    writer.tables.0.commit_hook(None::<fn() -> bool>).unwrap();
     assert_eq!(sequence(&execute_one(&mut writer, append("2", "2"))), Err(Error::FileLost));
 }
 
