@@ -56,7 +56,7 @@ pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Ref
         batch.add(event, stored)?;
     }
     let Batch { overlay: Overlay { changes, .. }, answers, accepted, .. } = batch;
-    accept(tx, incarnation, changes, accepted.into_values());
+    accept(tx, incarnation, &scope, changes, accepted.into_values());
     if let Some(request) = request {
         put_request(tx, own, request);
     }
@@ -134,7 +134,8 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
     let RewindSession { key, to, event_id, author, fingerprint, precondition } = rewind;
     let session = tx.loaded.session(key)?;
     let incarnation = session.info.incarnation;
-    let mut overlay = Overlay::new(tx.loaded.complete(&Scope::Session(key.clone()))?);
+    let scope = Scope::Session(key.clone());
+    let mut overlay = Overlay::new(tx.loaded.complete(&scope)?);
     if let Some(stored) = tx.loaded.event(incarnation, event_id)? {
         if stored.fingerprint != *fingerprint {
             Err(Error::EventIdReused(event_id.clone()))?;
@@ -168,7 +169,7 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
         trace_id: tx.trace_id,
     });
     let row = EventRow { incarnation, event: Arc::clone(&event), fingerprint: *fingerprint };
-    accept(tx, incarnation, overlay.changes, [row].into_iter());
+    accept(tx, incarnation, &scope, overlay.changes, [row].into_iter());
     appended(tx, incarnation, vec![AppendedEvent { event, replayed: false }], true)
 }
 
@@ -191,6 +192,7 @@ fn restoring(past: &PastState, now: &ScopeState) -> Vec<KeyResult> {
 fn accept(
     tx: &mut Transaction<'_>,
     incarnation: Incarnation,
+    scope: &Scope,
     changes: [ScopeChange; 3],
     events: impl ExactSizeIterator<Item = EventRow>,
 ) {
@@ -208,8 +210,7 @@ fn accept(
         tx.loaded.events.insert((incarnation, event.event_id.clone()), Some(row.clone()));
         tx.changes.events.push(row);
     }
-    let scope = Scope::Session(info.key.clone());
-    tx.merge(changes, &scope, Some(incarnation));
+    tx.merge(changes, scope, Some(incarnation));
     tx.put_session(incarnation, false);
 }
 
@@ -228,8 +229,8 @@ fn appended(
             *event = Arc::new(Event { rewound: true, ..Event::clone(event) });
         }
     }
-    let scope = Scope::Session(info.key.clone());
-    let state = with_state.then(|| tx.loaded.state(&scope)).transpose()?;
+    let state = || tx.loaded.state(&Scope::Session(info.key.clone()));
+    let state = with_state.then(state).transpose()?;
     Ok(Appended { info: info.clone(), events, state, request_replayed: false })
 }
 

@@ -17,6 +17,12 @@ pub enum ScopeKey {
     Session(Incarnation),
 }
 
+impl From<&Self> for ScopeKey {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
 impl ScopeKey {
     /// The scope of a kind among those that are visible from one; `session` is the session's life, if the scope is one.
     pub fn of(kind: ScopeKind, scope: &Scope, session: Option<Incarnation>) -> Option<Self> {

@@ -198,7 +198,7 @@ impl Loaded {
     pub fn scope_mut(&mut self, key: &ScopeKey) -> Option<&mut ScopeState> {
         match key {
             ScopeKey::Session(incarnation) => Some(&mut self.sessions.get_mut(incarnation)?.own),
-            wide => Some(self.scopes.entry(wide.clone()).or_default()),
+            wide => Some(self.scopes.entry_ref(wide).or_default()),
         }
     }
 

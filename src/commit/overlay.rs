@@ -32,10 +32,13 @@ impl<'l> Overlay<'l> {
 
     /// A key's value and version.
     fn get(&self, key: &StateKey) -> Option<(&Json, Version)> {
-        let kind = key.scope()? as usize;
-        match self.changes[kind].state.get(key.name()) {
+        self.get_in(key.scope()?, key.name())
+    }
+
+    fn get_in(&self, kind: ScopeKind, name: &str) -> Option<(&Json, Version)> {
+        match self.changes[kind as usize].state.get(name) {
             Some(row) => Some((row.value.as_ref()?, row.version)),
-            None => self.base[kind]?.get(key.name()),
+            None => self.base[kind as usize]?.get(name),
         }
     }
 
@@ -78,41 +81,54 @@ impl<'l> Overlay<'l> {
         stamp: &Stamp<'_>,
     ) -> Result<(), Error> {
         self.changes[ScopeKind::Session as usize].version = own_version;
-        let of = |kind| results.iter().filter(move |(key, _)| key.scope() == Some(kind));
-        let mut sizes = self.changes.each_ref().map(|change| change.state_bytes);
-        for (key, value) in &results {
-            let Some(kind) = key.scope() else { continue };
-            let bytes = |value: &Json| entry_bytes(key.name(), value);
-            let replaced = self.get(key).map_or(0, |(value, _)| bytes(value));
-            let size = &mut sizes[kind as usize];
-            *size = (*size + value.as_ref().map_or(0, bytes)).saturating_sub(replaced);
+        let mut by_kind: [Vec<KeyResult>; 3] = Default::default();
+        for result in results {
+            if let Some(kind) = result.0.scope() {
+                by_kind[kind as usize].push(result);
+            }
         }
-        for ((kind, change), size) in ScopeKind::ALL.into_iter().zip(&mut self.changes).zip(sizes) {
-            // A scope that is over its limit already may shrink.
-            if size > SCOPE_BYTES && size > change.state_bytes {
-                return Err(Error::StateTooLarge(kind));
+        for (kind, results) in ScopeKind::ALL.into_iter().zip(by_kind) {
+            if !results.is_empty() {
+                self.put_in(kind, results, stamp)?;
             }
-            change.state_bytes = size;
-            if kind == ScopeKind::Session || of(kind).next().is_none() {
-                continue;
-            }
+        }
+        Ok(())
+    }
+
+    /// Of the keys of one scope.
+    fn put_in(
+        &mut self,
+        kind: ScopeKind,
+        results: Vec<KeyResult>,
+        stamp: &Stamp<'_>,
+    ) -> Result<(), Error> {
+        let before = self.changes[kind as usize].state_bytes;
+        let size = results.iter().fold(before, |size, (key, value)| {
+            let name = key.name();
+            let bytes = |value: &Json| entry_bytes(name, value);
+            let replaced = self.get_in(kind, name).map_or(0, |(value, _)| bytes(value));
+            (size + value.as_ref().map_or(0, bytes)).saturating_sub(replaced)
+        });
+        // A scope that is over its limit already may shrink.
+        if size > SCOPE_BYTES && size > before {
+            return Err(Error::StateTooLarge(kind));
+        }
+        let (base, change) = (self.base[kind as usize], &mut self.changes[kind as usize]);
+        change.state_bytes = size;
+        if kind != ScopeKind::Session {
             change.version += 1;
             change.log.push(ScopeLogRow {
                 version: change.version,
                 commit_time: stamp.commit_time,
                 author: stamp.author.clone(),
                 source: stamp.source.clone(),
-                changes: changes(of(kind)),
+                changes: changes(results.iter()),
             });
         }
         for (key, value) in results {
-            if let Some(kind) = key.scope() {
-                let change = &mut self.changes[kind as usize];
-                let base = self.base[kind as usize];
-                let is_new = base.is_none_or(|scope| scope.get(key.name()).is_none());
-                let row = KeyRow { is_new, value, version: change.version };
-                change.put(key.name().into(), row);
-            }
+            let name = key.name();
+            let is_new = base.is_none_or(|scope| scope.get(name).is_none());
+            change.put(name.into(), KeyRow { is_new, value, version: change.version });
         }
         Ok(())
     }

@@ -16,7 +16,9 @@ impl From<&'static str> for FieldPath {
 
 impl From<Path<'_>> for FieldPath {
     fn from(path: Path<'_>) -> Self {
-        Self(path.to_string().into())
+        let mut text = String::new();
+        path.write_to(&mut text);
+        Self(text.into())
     }
 }
 
@@ -66,26 +68,32 @@ impl Path<'_> {
     pub fn key<'a>(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
+}
 
-    fn is_empty(&self) -> bool {
-        matches!(self.step, Step::Field("")) && self.parent.is_none_or(Path::is_empty)
+impl Path<'_> {
+    /// Every event of a request gets its path, so this does without the machinery of formats.
+    fn write_to(&self, text: &mut String) {
+        if let Some(parent) = self.parent {
+            parent.write_to(text);
+        }
+        match self.step {
+            Step::Field("") => {}
+            Step::Field(name) => {
+                // A path within free-form JSON, such as `[2]`, brings its own punctuation.
+                if !(text.is_empty() || name.starts_with('[')) {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+            Step::Index(index) => text.extend(["[", &index.to_string(), "]"]),
+            Step::Key(key) => text.extend(["[\"", &quoted(key), "\"]"]),
+        }
     }
 }
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            parent.fmt(f)?;
-        }
-        match self.step {
-            Step::Field("") => Ok(()),
-            // A path within free-form JSON, such as `[2]`, brings its own punctuation.
-            Step::Field(name) if name.starts_with('[') => f.write_str(name),
-            Step::Field(name) if self.parent.is_none_or(Path::is_empty) => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Key(key) => write!(f, "[\"{}\"]", quoted(key)),
-        }
+        f.write_str(&FieldPath::from(*self))
     }
 }
 

@@ -50,11 +50,16 @@ impl Call {
         decoded
     }
 
-    /// Runs the call. A panic becomes [`Error::Internal`] like any other defect.
-    pub async fn run<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
-        let answer = AssertUnwindSafe(work).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
-        answer.map_err(|error| self.status(&error))
+    /// Runs the call. A panic becomes [`Error::Internal`] like any other defect. An `async fn` would hold `work` twice, as its parameter
+    /// and where it is awaited: some kilobytes that each call allocates and copies.
+    pub fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> impl Future<Output = Result<T, Status>> {
+        AssertUnwindSafe(work).catch_unwind().map(|answer| {
+            let answer = answer.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+            answer.map_err(|error| self.status(&error))
+        })
     }
 
     pub fn status(&self, error: &Error) -> Status {

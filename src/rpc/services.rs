@@ -25,7 +25,8 @@ macro_rules! service {
                 &self,
                 request: Request<v1::$request>,
             ) -> Result<Response<v1::$response>, Status> {
-                let method = stringify!($request).trim_end_matches("Request");
+                let request_type = stringify!($request);
+                let method = request_type.strip_suffix("Request").unwrap_or(request_type);
                 let call = Call::new(method, &request);
                 let answer = call.run(async {
                     let ($engine, $context) = (&self.engine, &call.context);

@@ -7,7 +7,10 @@ use std::{
     time::{self, Duration},
 };
 
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 use tracing::{debug, error};
 
 use super::{Notifier, RequestContext, instant, spans};
@@ -69,9 +72,12 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Answers. The caller may have gone.
+    /// Answers, as the last thing: the thread that this wakes often waits for the processor until this one sleeps. The caller may have
+    /// gone.
     fn answer(self, answer: Result<Answer, Error>) {
-        drop(self.reply.send(answer));
+        let Self { context, request, reply } = self;
+        drop((context, request));
+        drop(reply.send(answer));
     }
 }
 
@@ -150,9 +156,9 @@ pub async fn execute<B: Backend>(
 ) -> Result<(), Error> {
     let mut attempt = 0;
     loop {
-        expire(group, metrics);
         attempt += 1;
         let began = instant();
+        expire(group, began, metrics);
         let executed = execute_once(backend, group, notifier, metrics).await;
         metrics.group_duration.observe(began.elapsed().as_secs_f64());
         match executed {
@@ -254,8 +260,10 @@ async fn execute_once<B: Backend>(
             Ok(())
         }
     };
-    // Events are shared with the answers: those are the last to hold them.
     drop(changes);
+    if committed.is_ok() {
+        backend.loaded().end_group();
+    }
     if !decided.is_empty() {
         metrics.group_requests.observe(decided.len() as f64);
     }
@@ -303,22 +311,19 @@ async fn commit<B: Backend>(
 ) -> Result<Option<time::Instant>, Failure> {
     if changes.is_empty() {
         backend.roll_back(false).await;
-        backend.loaded().end_group();
         return Ok(None);
     }
     let began = instant();
     let committed = backend.commit(changes).await;
     metrics.commit_duration.observe(began.elapsed().as_secs_f64());
-    match committed {
-        Ok(_) => backend.loaded().end_group(),
-        Err(_) => backend.roll_back(true).await,
+    if committed.is_err() {
+        backend.roll_back(true).await;
     }
     committed
 }
 
 /// Drops the submissions whose callers have stopped waiting: their deadline has passed, or their client has left.
-fn expire(group: &mut Vec<Submission>, metrics: &WriteMetrics) {
-    let now = instant();
+fn expire(group: &mut Vec<Submission>, now: Instant, metrics: &WriteMetrics) {
     let expired = group.extract_if(.., |submission| submission.context.is_expired(now));
     refuse(metrics, expired, &Error::ExpiredInQueue);
     group.retain(|submission| !submission.reply.is_closed());

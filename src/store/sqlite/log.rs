@@ -4,8 +4,6 @@
 //! a log at a time, so that a commit to many logs does not change a page of the index for each of them. The rows that follow are
 //! *unindexed*: their numbers stand in the head of the node.
 
-use std::fmt::Write as _;
-
 use super::{connection::Tables, prelude::*, row};
 
 /// A log, whose changes add up to the state of a scope.
@@ -19,15 +17,15 @@ pub(super) struct Log {
 #[derive(Default)]
 pub(super) struct Unindexed {
     rows: Vec<(i64, Option<i64>)>,
-    /// The numbers, each behind a comma.
+    /// The numbers as they are stored, without the bracket at the end.
     text: String,
 }
 
 impl Unindexed {
     pub(super) fn push(&mut self, row: i64, hash: Option<i64>) {
+        self.text.push(if self.rows.is_empty() { '[' } else { ',' });
+        self.text.push_str(&row.to_string());
         self.rows.push((row, hash));
-        // Writing to a string does not fail.
-        let _ = write!(self.text, ",{row}");
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,7 +39,7 @@ impl Unindexed {
 
     /// The numbers as they are stored, an array in JSON: the views read them as well.
     pub(super) fn stored(&self) -> String {
-        format!("[{}]", self.text.trim_start_matches(','))
+        if self.rows.is_empty() { "[]".to_owned() } else { [&self.text, "]"].concat() }
     }
 }
 
