@@ -24,6 +24,13 @@ async fn fill(fixture: &Fixture) {
             if number == 70 {
                 delta.remove.push(key("once"));
             }
+            // One that comes back before a snapshot.
+            match number {
+                40 => delta.set.push((key("back"), json("1"))),
+                50 => delta.remove.push(key("back")),
+                60 => delta.set.push((key("back"), json("2"))),
+                _ => {}
+            }
             let event = event_of(&format!("{number:03}"), delta);
             fixture.store().append(&call(), batch(session, [event])).await.unwrap();
         }
@@ -36,8 +43,13 @@ async fn check_past(fixture: &Fixture) {
         let mut expected = vec![
             format!("app:k=\"s{sequence}\"@{version}"),
             format!("user:k=\"s{sequence}\"@{version}"),
-            format!("k={sequence}@{sequence}"),
         ];
+        match sequence {
+            40..50 => expected.push("back=1@40".into()),
+            60.. => expected.push("back=2@60".into()),
+            _ => {}
+        }
+        expected.push(format!("k={sequence}@{sequence}"));
         if (40..70).contains(&sequence) {
             expected.push("once=1@40".into());
         }
