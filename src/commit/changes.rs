@@ -17,6 +17,7 @@ pub enum ScopeKey {
     Session(Incarnation),
 }
 
+/// For maps, which make a key of a reference only where they lack it.
 impl From<&Self> for ScopeKey {
     fn from(key: &Self) -> Self {
         key.clone()
@@ -121,7 +122,7 @@ pub struct ScopeChange {
 }
 
 impl ScopeChange {
-    /// Notes a key that changed, possibly again.
+    /// Notes a key that changed, possibly again: whether it is new stays as it was the first time.
     pub fn put(&mut self, name: Box<str>, row: KeyRow) {
         match self.state.entry(name) {
             Entry::Vacant(vacant) => drop(vacant.insert(row)),
@@ -143,7 +144,7 @@ impl ScopeChange {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyRow {
-    /// The scope has no value for it in the database.
+    /// The scope has no value for it in the database, which is as it was before the group.
     pub is_new: bool,
     /// `None`: it is removed.
     pub value: Option<Json>,

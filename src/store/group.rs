@@ -260,6 +260,7 @@ async fn execute_once<B: Backend>(
             Ok(())
         }
     };
+    // Before the answers, see there.
     drop(changes);
     if committed.is_ok() {
         backend.loaded().end_group();

@@ -47,6 +47,14 @@ static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// The head of a session: a new one, and one that is there.
+const INSERT_HEAD: &str = "INSERT INTO state (node, name, version, state_bytes,
+        last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
+    VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const REPLACE_HEAD: &str = "INSERT OR REPLACE INTO state (node, name, version, state_bytes,
+        last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
+    VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
 const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
 
 impl Writer {
@@ -117,22 +125,21 @@ impl Writer {
             self.unindexed.entry(id).or_default();
         }
         let unindexed = self.unindexed_of(Log::of_session(info.incarnation))?.stored();
-        let head = "INSERT OR REPLACE INTO state (node, name, version, state_bytes,
-                last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
-            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        self.tables.execute(
-            head,
-            params![
-                id,
-                info.last_sequence,
-                state_bytes,
-                info.last_event_time.secs(),
-                info.last_event_time.nanos(),
-                info.update_time.secs(),
-                info.update_time.nanos(),
-                unindexed,
-            ],
-        )?;
+        let head = params![
+            id,
+            info.last_sequence,
+            state_bytes,
+            info.last_event_time.secs(),
+            info.last_event_time.nanos(),
+            info.update_time.secs(),
+            info.update_time.nanos(),
+            unindexed,
+        ];
+        match is_new {
+            // Fails if the number is another's.
+            true => self.tables.run(INSERT_HEAD, head)?,
+            false => self.tables.execute(REPLACE_HEAD, head)?,
+        };
         if !is_new {
             if *metadata {
                 let sql = "UPDATE session SET expire_secs = ?2, expire_nanos = ?3,

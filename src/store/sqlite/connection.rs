@@ -10,7 +10,8 @@ use std::{
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Statement,
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, PrepFlags, Row,
+    Statement,
     config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
@@ -108,11 +109,11 @@ impl Tables {
         self.0.prepare_cached(sql)
     }
 
-    /// A statement, which the caller keeps.
+    /// A statement, which the caller keeps: it takes none of the memory that SQLite has at hand for short-lived ones.
     pub(super) fn prepare_kept(&self, sql: &str) -> Result<Statement<'_>> {
         #[cfg(test)]
         super::tests::plans::check(&self.0, sql);
-        self.0.prepare(sql)
+        self.0.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
     }
 
     /// Executes a statement. The number of rows that it changed.

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Bytes in memory, about, of a log's unindexed rows.
-const UNINDEXED_BYTES: usize = 512;
+const UNINDEXED_BYTES: usize = 1024;
 
 impl Writer {
     /// The unindexed rows of a log, whose node has a head or gets one.

@@ -103,24 +103,29 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
-    // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
-    let (queue, waking, place) = (Arc::clone(&writes), Arc::clone(&notifier), path.clone());
     let (started, starts) = mpsc::channel();
-    // Its connection stays on its thread.
-    let write = move || match Writer::new(options, queue, waking, tables, disk) {
+    let (queue, notifies) = (Arc::clone(&writes), Arc::clone(&notifier));
+    // A connection with statements stays on its thread.
+    let write = move || match Writer::new(options, queue, notifies, tables, disk) {
         Ok(writer) => {
             drop(started.send(Ok(())));
             writer.run();
         }
-        Err(error) => drop(started.send(Err(OpenError::failed(&place, error)))),
+        Err(error) => drop(started.send(Err(error.to_string()))),
     };
     let spawned = thread::Builder::new().name("sqlite-write".into()).spawn(write);
-    let is_writing = spawned.map_err(failed).and_then(|thread| {
+    let begun = spawned.map_err(failed).and_then(|thread| {
+        // The last thread gives up the lock, also where the store was dropped: no other process may have the file before.
         handles.push(thread);
-        starts.recv().unwrap_or_else(|error| Err(OpenError::failed(&path, error)))
+        let begun = starts.recv().unwrap_or_else(|_| Err("the writer panicked".to_owned()));
+        begun.map_err(|cause| OpenError::failed(&path, cause))
     });
-    // Without a writer the readers end as well: they have nothing to wait for.
-    is_writing.inspect_err(|_| readers.close())?;
+    if let Err(error) = begun {
+        // Without a writer the readers end as well: they have nothing to wait for. Then nobody has the lock.
+        readers.close();
+        handles.into_iter().for_each(|thread| drop(thread.join()));
+        return Err(error);
+    }
     let threads = Mutex::new(handles);
     Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }

@@ -8,11 +8,12 @@ use self_cell::self_cell;
 
 use super::{connection::Tables, prelude::*};
 
-/// Prepared statements, each with its text. There are as many as calls of [`WriterTables::execute`].
+/// Prepared statements, each with its text: one for each place that calls [`WriterTables::execute`]. A statement keeps its last values, a
+/// few MiB at most, until it is executed again.
 type Statements<'t> = RefCell<Vec<(&'static str, Statement<'t>)>>;
 
 self_cell!(
-    /// What the writer reads and writes.
+    /// The writer's connection, and the statements that it keeps.
     pub(super) struct WriterTables {
         owner: Tables,
         #[not_covariant]
@@ -21,7 +22,7 @@ self_cell!(
 );
 
 impl WriterTables {
-    /// As [`Tables::run`], for a statement of every append.
+    /// As [`Tables::run`], for a statement of most appends.
     pub(super) fn execute(&self, sql: &'static str, parameters: impl Params) -> Result<usize> {
         self.with_dependent(|tables, statements| {
             let mut statements = statements.borrow_mut();

@@ -129,6 +129,18 @@ async fn a_file_of_a_version_that_was_never_released_is_refused() {
 }
 
 #[tokio::test]
+async fn a_start_that_fails_gives_up_the_lock() {
+    let fixture = Fixture::new().await;
+    fixture.store.close().await;
+    fixture.tables().execute_batch("UPDATE meta SET next_id = -1").unwrap();
+    for _ in 0..3 {
+        let error = refused(&fixture.options.path).await;
+        assert!(matches!(error, OpenError::Failed { .. }), "{error}");
+        drop(lock::lock(&fixture.options.path).unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_path_that_is_not_a_file_is_named() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("missing");
