@@ -260,7 +260,7 @@ async fn execute_once<B: Backend>(
             Ok(())
         }
     };
-    // Before the answers, see there.
+    // Before the answers, for the reason that `Submission::answer` tells.
     drop(changes);
     if committed.is_ok() {
         backend.loaded().end_group();
