@@ -68,9 +68,7 @@ impl Path<'_> {
     pub fn key<'a>(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
-}
 
-impl Path<'_> {
     /// Every event of a request gets its path, so this does without the machinery of formats.
     fn write_to(&self, text: &mut String) {
         if let Some(parent) = self.parent {

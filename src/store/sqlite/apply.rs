@@ -47,13 +47,17 @@ static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The head of a session: a new one, and one that is there.
-const INSERT_HEAD: &str = "INSERT INTO state (node, name, version, state_bytes,
-        last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
-    VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const REPLACE_HEAD: &str = "INSERT OR REPLACE INTO state (node, name, version, state_bytes,
-        last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed)
-    VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// The statement that writes the head of a session.
+macro_rules! put_head {
+    ($insert:literal) => {
+        concat!(
+            $insert,
+            " INTO state (node, name, version, state_bytes, last_event_secs, last_event_nanos,
+                update_secs, update_nanos, unindexed)
+            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+        )
+    };
+}
 
 const PUT_REMOVED: &str = "INSERT OR REPLACE INTO removed VALUES (?1, ?2, ?3)";
 
@@ -137,8 +141,8 @@ impl Writer {
         ];
         match is_new {
             // Fails if the number is another's.
-            true => self.tables.run(INSERT_HEAD, head)?,
-            false => self.tables.execute(REPLACE_HEAD, head)?,
+            true => self.tables.run(put_head!("INSERT"), head)?,
+            false => self.tables.execute(put_head!("INSERT OR REPLACE"), head)?,
         };
         if !is_new {
             if *metadata {

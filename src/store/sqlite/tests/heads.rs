@@ -35,6 +35,14 @@ async fn no_name_of_a_key_is_that_of_the_head() {
     assert_eq!(fixture.count("SELECT count(*) FROM state"), 3);
 }
 
+/// Removes the head of a node while the store is closed.
+async fn behead(fixture: &mut Fixture, node: &str) {
+    fixture.store.close().await;
+    let delete = format!("DELETE FROM state WHERE name = 0 AND node = ({node})");
+    assert_eq!(fixture.tables().execute(&delete, ()), Ok(1));
+    fixture.store = open(fixture.options.clone()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_user_without_its_head_is_damaged() {
     let mut fixture = Fixture::new().await;
@@ -42,11 +50,7 @@ async fn a_user_without_its_head_is_damaged() {
     for number in ["1", "2"] {
         fixture.append("s", number, &[("user:k", number)]).await;
     }
-    fixture.store.close().await;
-    let behead = "DELETE FROM state WHERE name = 0
-        AND node = (SELECT id FROM scope WHERE user = 'u')";
-    assert_eq!(fixture.tables().execute(behead, ()), Ok(1));
-    fixture.store = open(fixture.options.clone()).await.unwrap();
+    behead(&mut fixture, "SELECT id FROM scope WHERE user = 'u'").await;
     let damaged = || Error::damaged(Damage::Row, "any");
     let past = SessionQuery { as_of: Some(1), with_state: true, ..query("s") };
     assert_eq!(fixture.store.read_session(past).await.err(), Some(damaged()));
@@ -63,11 +67,7 @@ async fn a_missing_head_is_damage() {
         fixture.create("u", session).await;
         fixture.append(session, "1", &[("k", "1")]).await;
     }
-    fixture.store.close().await;
-    let behead = "DELETE FROM state WHERE name = 0
-        AND node = (SELECT id FROM session WHERE session_id = 's')";
-    assert_eq!(fixture.tables().execute(behead, ()), Ok(1));
-    fixture.store = open(fixture.options.clone()).await.unwrap();
+    behead(&mut fixture, "SELECT id FROM session WHERE session_id = 's'").await;
     let damaged = || Error::damaged(Damage::Row, "any");
     assert_eq!(fixture.store.read_session(query("s")).await.err(), Some(damaged()));
     let appended = fixture.store().append(&call(), one("s", "2", &[])).await;
