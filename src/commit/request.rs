@@ -45,6 +45,7 @@ pub enum Refusal {
 }
 
 impl From<Error> for Refusal {
+    #[cold]
     fn from(error: Error) -> Self {
         Self::Error(error)
     }

@@ -131,6 +131,7 @@ pub enum Error {
 }
 
 impl From<Denial> for Error {
+    #[cold]
     fn from(denial: Denial) -> Self {
         Self::PermissionDenied(denial)
     }
@@ -202,6 +203,7 @@ impl Error {
 }
 
 impl From<Violation> for Error {
+    #[cold]
     fn from(violation: Violation) -> Self {
         Self::Invalid(vec![violation])
     }

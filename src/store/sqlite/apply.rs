@@ -124,7 +124,6 @@ impl Writer {
     fn put_session(&mut self, row: &SessionRow) -> Result<(), Error> {
         let SessionRow { is_new, metadata, info, state_bytes, initial } = row;
         let id = info.incarnation.0;
-        let expire = info.expire_time;
         if *is_new {
             self.unindexed.entry(id).or_default();
         }
@@ -144,16 +143,30 @@ impl Writer {
             true => self.tables.run(put_head!("INSERT"), head)?,
             false => self.tables.execute(put_head!("INSERT OR REPLACE"), head)?,
         };
-        if !is_new {
-            if *metadata {
-                let sql = "UPDATE session SET expire_secs = ?2, expire_nanos = ?3,
-                    display_name = ?4, labels = ?5 WHERE id = ?1";
-                let labels = labels_text(&info.labels);
-                let expire = (expire.map(Time::secs), expire.map(Time::nanos));
-                self.tables.run(sql, (id, expire.0, expire.1, &info.display_name, labels))?;
-            }
-            return Ok(());
+        match (is_new, metadata) {
+            (true, _) => self.insert_session(info, initial),
+            (false, true) => self.put_metadata(info),
+            (false, false) => Ok(()),
         }
+    }
+
+    fn put_metadata(&self, info: &SessionInfo) -> Result<(), Error> {
+        let SessionInfo { expire_time: expire, display_name, labels, .. } = info;
+        let sql = "UPDATE session SET expire_secs = ?2, expire_nanos = ?3,
+            display_name = ?4, labels = ?5 WHERE id = ?1";
+        let expire = (expire.map(Time::secs), expire.map(Time::nanos));
+        let row = (info.incarnation.0, expire.0, expire.1, display_name, labels_text(labels));
+        self.tables.run(sql, row)?;
+        Ok(())
+    }
+
+    /// Of a new session, with the snapshot of the state that it was created with.
+    fn insert_session(
+        &mut self,
+        info: &SessionInfo,
+        initial: &[(Box<str>, Json)],
+    ) -> Result<(), Error> {
+        let (id, expire) = (info.incarnation.0, info.expire_time);
         let key = &info.key;
         let app = self.node_of(&ScopeKey::Application(key.app_name.clone()))?;
         let user = self.node_of(&ScopeKey::User(key.app_name.clone(), key.user_id.clone()))?;

@@ -199,6 +199,7 @@ pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
 
 /// Nothing of the driver leaves this folder. Its message is kept as the cause, for the log.
 impl From<rusqlite::Error> for Error {
+    #[cold]
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::Error as Driver;
         match error {
