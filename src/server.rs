@@ -36,7 +36,7 @@ use crate::{
     engine::{Engine, EngineOptions, new_store_id},
     metrics::Metrics,
     rpc::{self, BareIds},
-    store::{self, StoreOptions, instant},
+    store::{self, Replies, StoreOptions, instant},
 };
 use call_log::CallNotes;
 use connection_limit::{ConnectionLimit, within_descriptors};
@@ -125,6 +125,9 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         verify: config.verify,
         crash,
         postgres: config.postgres.settings(),
+        replies: Replies::relayed().map_err(|error| {
+            format!("Cannot open a pipe: {error}. Raise the limit of open files (ulimit -n).")
+        })?,
         metrics: Arc::clone(&metrics),
     };
     let store = store::open(&config.store.url, options).await?;

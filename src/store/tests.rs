@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::Receiver;
 
 use super::{
-    Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission,
+    Clock, OnExisting, Replies, RequestContext, SessionOrder, SessionQuery, SessionsQuery,
+    group::Submission,
 };
 use crate::{
     commit::{Answer, Append, CreateSession, ForkSession, Request, RewindSession, StateUpdate},
@@ -52,9 +53,9 @@ pub(super) fn call() -> RequestContext {
 /// Requests that wait as one group, and their answers to come.
 pub(super) fn submissions(
     requests: impl IntoIterator<Item = Request>,
-) -> (Vec<Submission>, Vec<oneshot::Receiver<Result<Answer, Error>>>) {
+) -> (Vec<Submission>, Vec<Receiver<Result<Answer, Error>>>) {
     let submit = |request| {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = Replies::default().channel();
         (Submission { context: call(), request, reply }, answer)
     };
     requests.into_iter().map(submit).unzip()

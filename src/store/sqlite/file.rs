@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    store::{Clock, SystemClock},
+    store::{Clock, Replies, SystemClock},
 };
 
 /// Options of a store in a file.
@@ -45,6 +45,8 @@ pub struct SqliteOptions {
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
+    /// The way of replies.
+    pub replies: Replies,
     /// The time of commits.
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
@@ -63,6 +65,7 @@ impl SqliteOptions {
             checkpointer: true,
             verify: false,
             crash: None,
+            replies: Replies::default(),
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),
         }

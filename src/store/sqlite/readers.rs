@@ -10,13 +10,15 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{connection::Tables, lock::FileLock, prelude::*};
 use crate::{
     metrics::ReadMetrics,
-    store::queue::{QUEUE_READS, Queue, READS_FULL},
+    store::{
+        Replies,
+        queue::{QUEUE_READS, Queue, READS_FULL},
+    },
 };
 
 /// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
@@ -26,6 +28,7 @@ type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 #[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
+    replies: Replies,
     /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
     flush_failed: Arc<AtomicBool>,
     /// Reads that met damage.
@@ -37,6 +40,7 @@ impl Readers {
     pub(super) fn start(
         file: &Arc<FileLock>,
         threads: usize,
+        replies: &Replies,
         metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let waits = metrics.queue_wait.clone();
@@ -55,7 +59,10 @@ impl Readers {
         };
         let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
         let flush_failed = Arc::clone(&file.flush_failed);
-        Ok((Self { queue, flush_failed, damaged: Arc::default() }, handles))
+        Ok((
+            Self { queue, replies: replies.clone(), flush_failed, damaged: Arc::default() },
+            handles,
+        ))
     }
 
     /// Reads in one snapshot.
@@ -63,7 +70,7 @@ impl Readers {
         &self,
         work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = self.replies.channel();
         let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
         let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
@@ -84,8 +91,7 @@ impl Readers {
                     error!(?error, damaged_reads, "a read met damage: run `sessiond verify`");
                 }
             }
-            // The caller may have gone, which is fine.
-            let _ = reply.send(result);
+            reply.send_alone(result);
             !failed
         });
         self.queue.push(job, 0)?;
