@@ -56,7 +56,8 @@
 //! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
 //! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies: to a group of one through a task of the
+//!     server (`store/replies.rs`).
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
@@ -66,7 +67,7 @@
 //! (`server/unread.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
-//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), the way of replies (`store/replies.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
+//! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
 //! (`store/past.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`, `prepared.rs`), and whether its file is still in its place and has
 //! space (`lock.rs`, `folder.rs`, `disk.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,

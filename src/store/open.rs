@@ -22,7 +22,7 @@ pub struct StoreOptions {
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
     pub postgres: PostgresSettings,
-    /// The way of replies.
+    /// How replies travel to their callers.
     pub replies: Replies,
     pub metrics: Arc<Metrics>,
 }

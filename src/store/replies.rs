@@ -1,33 +1,43 @@
-//! The way of a reply from a store's thread to the call that waits for it.
+//! How replies travel from the store's threads to their callers.
 //!
-//! When another thread wakes a task of a runtime that has nothing else to do, Tokio wakes two workers: one for the task, and a second one to look for
-//! more. A lone call pays for both. The I/O driver wakes one. So the server lets a task that waits for a pipe hand over the replies that come alone.
+//! When a thread that is not the runtime's wakes a task while all workers are parked, Tokio unparks one worker, and this one, as it begins the
+//! task, unparks a second to look for more work. An event of the I/O driver unparks only the worker that waits for it. So the
+//! server lets a task that waits for a pipe deliver a reply that comes alone. The price: this reply waits for the next poll of the
+//! driver, which a worker postpones while it has other work. So there is never more than one, and the next goes directly.
 
 use std::{
     fmt,
     io::{self, PipeWriter, Write as _},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::{io::AsyncReadExt as _, net::unix::pipe::Receiver, sync::oneshot};
 
-/// Hands a reply to its call.
+/// Hands a reply to its caller.
 type Delivery = Box<dyn FnOnce() + Send>;
 
-/// The way of a store's replies. By default a thread delivers its replies itself.
+/// How the replies of a store travel. By default its threads deliver them themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Replies(Option<Arc<Relay>>);
 
-/// A task that delivers replies. It ends when nobody can send to it any more.
+/// The sending side of the task that delivers replies. The task ends when the last one is dropped.
 struct Relay {
-    waiting: Arc<Waiting>,
+    slot: Arc<Slot>,
     wake: PipeWriter,
 }
 
-/// The replies that the task has not taken; `None`: it has ended.
-struct Waiting(Mutex<Option<Vec<Delivery>>>);
+/// What the task is to deliver.
+struct Slot(Mutex<Content>);
 
-/// Sends the reply to one call.
+enum Content {
+    Nothing,
+    Reply(Delivery),
+    /// The task has ended.
+    Ended,
+}
+
+/// Sends the reply to one caller.
 #[derive(Debug)]
 pub struct Reply<T> {
     sender: oneshot::Sender<T>,
@@ -35,21 +45,20 @@ pub struct Reply<T> {
 }
 
 impl Replies {
-    /// Lets a task of the current runtime deliver the replies that come alone. For a runtime that runs as long as its calls wait.
+    /// Lets a task of the current runtime deliver replies that come alone. The runtime must keep running while callers wait: a runtime of
+    /// one thread that is not inside `block_on` delivers nothing.
     pub fn relayed() -> io::Result<Self> {
         let (wakes, wake) = io::pipe()?;
         let mut wakes = Receiver::from_owned_fd(wakes.into())?;
-        let waiting = Arc::new(Waiting(Mutex::new(Some(Vec::new()))));
-        let taken = DeliverAtEnd(Arc::clone(&waiting));
+        let slot = Arc::new(Slot(Mutex::new(Content::Nothing)));
+        let task = EndOfTask(Arc::clone(&slot));
         tokio::spawn(async move {
-            let mut deliveries = Vec::new();
-            // Of a closed pipe nothing is read.
+            // A read of less than the buffer tells Tokio that the pipe is empty, without another one. 0 bytes: the last `Relay` is gone.
             while matches!(wakes.read(&mut [0; 8]).await, Ok(1..)) {
-                taken.0.swap(&mut deliveries);
-                deliveries.drain(..).for_each(|deliver| deliver());
+                task.0.replace(Content::Nothing).deliver();
             }
         });
-        Ok(Self(Some(Arc::new(Relay { waiting, wake }))))
+        Ok(Self(Some(Arc::new(Relay { slot, wake }))))
     }
 
     /// A reply, and its receiver.
@@ -60,12 +69,12 @@ impl Replies {
 }
 
 impl<T> Reply<T> {
-    /// Whether nobody waits for it any more.
+    /// Whether the caller has gone.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Sends a reply that others follow at once. The caller may have gone.
+    /// Sends a reply that others follow at once.
     pub fn send(self, reply: T) {
         drop(self.sender.send(reply));
     }
@@ -75,49 +84,53 @@ impl<T: Send + 'static> Reply<T> {
     /// Sends a reply that no other follows at once.
     pub fn send_alone(self, reply: T) {
         match self.relay {
-            None => drop(self.sender.send(reply)),
-            Some(relay) => relay.deliver(Box::new(|| drop(self.sender.send(reply)))),
+            Some(relay) if !self.sender.is_closed() => {
+                relay.deliver(Box::new(|| drop(self.sender.send(reply))));
+            }
+            _ => drop(self.sender.send(reply)),
         }
     }
 }
 
 impl Relay {
     fn deliver(&self, delivery: Delivery) {
-        let mut waiting = self.waiting.lock();
-        let Some(deliveries) = &mut *waiting else {
-            drop(waiting);
+        let mut content = self.slot.lock();
+        if !matches!(*content, Content::Nothing) {
+            drop(content);
             return delivery();
-        };
-        deliveries.push(delivery);
-        let is_first = deliveries.len() == 1;
-        drop(waiting);
-        if is_first {
-            // The task takes all there are when it has read this. If it has ended meanwhile, it has delivered them.
-            let _ = (&self.wake).write_all(&[0]);
         }
+        *content = Content::Reply(delivery);
+        drop(content);
+        // Does not wait: the slot is empty again only after the task has read, so the pipe never holds more than this byte. If the task
+        // ends, it delivers what is in the slot.
+        let _ = (&self.wake).write_all(&[0]);
     }
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Delivery>>> {
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Content> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what waits, and leaves this empty vector instead.
-    fn swap(&self, empty: &mut Vec<Delivery>) {
-        if let Some(deliveries) = &mut *self.lock() {
-            std::mem::swap(deliveries, empty);
+    fn replace(&self, content: Content) -> Content {
+        mem::replace(&mut self.lock(), content)
+    }
+}
+
+impl Content {
+    fn deliver(self) {
+        if let Self::Reply(delivery) = self {
+            delivery();
         }
     }
 }
 
 /// Delivers what is left when the task ends, also where its runtime ends it.
-struct DeliverAtEnd(Arc<Waiting>);
+struct EndOfTask(Arc<Slot>);
 
-impl Drop for DeliverAtEnd {
+impl Drop for EndOfTask {
     fn drop(&mut self) {
-        let left = self.0.lock().take();
-        left.into_iter().flatten().for_each(|deliver| deliver());
+        self.0.replace(Content::Ended).deliver();
     }
 }
 
@@ -157,13 +170,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn among_others_and_by_default_a_thread_delivers_its_replies_itself() {
-        let (reply, mut receiver) = Replies::relayed().unwrap().channel();
-        reply.send(1);
-        assert_eq!(receiver.try_recv(), Ok(1));
+    async fn by_default_among_others_and_behind_one_a_thread_delivers_its_reply_itself() {
         let (reply, mut receiver) = Replies::default().channel();
-        send_alone_from_a_thread(reply, 2);
+        send_alone_from_a_thread(reply, 1);
+        assert_eq!(receiver.try_recv(), Ok(1));
+        let replies = Replies::relayed().unwrap();
+        let (reply, mut receiver) = replies.channel();
+        reply.send(2);
         assert_eq!(receiver.try_recv(), Ok(2));
+        let ((first, mut waiting), (second, mut receiver)) = (replies.channel(), replies.channel());
+        send_alone_from_a_thread(first, 3);
+        send_alone_from_a_thread(second, 4);
+        assert_eq!(receiver.try_recv(), Ok(4));
+        assert_eq!(waiting.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(waiting.await, Ok(3));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,7 +206,14 @@ mod tests {
     #[test]
     fn the_end_of_the_runtime_delivers_what_waits_and_what_comes() {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
-        let replies = runtime.block_on(async { Replies::relayed() }).unwrap();
+        let replies = runtime.block_on(async {
+            let replies = Replies::relayed().unwrap();
+            // The task waits for the pipe by now.
+            let (reply, receiver) = replies.channel();
+            reply.send_alone(0);
+            assert_eq!(receiver.await, Ok(0));
+            replies
+        });
         let (reply, mut before) = replies.channel();
         reply.send_alone(1);
         assert_eq!(before.try_recv(), Err(TryRecvError::Empty));

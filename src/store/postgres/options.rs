@@ -50,7 +50,7 @@ pub struct PostgresOptions {
     pub look_every: Duration,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
-    /// The way of replies.
+    /// How replies travel to their callers.
     pub replies: Replies,
     /// The time of commits, for tests; `None`: the database's.
     pub clock: Option<Arc<dyn Clock>>,

@@ -45,7 +45,7 @@ pub struct SqliteOptions {
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
-    /// The way of replies.
+    /// How replies travel to their callers.
     pub replies: Replies,
     /// The time of commits.
     pub clock: Arc<dyn Clock>,

@@ -21,8 +21,9 @@ use crate::{
     },
 };
 
-/// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
-type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
+/// Work for a reader: it reads and answers the caller, knowing whether no other read waited when it began. Returns whether the connection is
+/// still good.
+type Job = Box<dyn FnOnce(&Tables, bool) -> bool + Send>;
 
 /// The pool.
 #[derive(Clone)]
@@ -53,7 +54,9 @@ impl Readers {
                 let mut connection = connect(&file);
                 while let Some(job) = queue.pop() {
                     // A job without a connection is dropped, so that its caller gets an answer.
-                    connection = connection.or_else(|| connect(&file)).filter(|it| job(it));
+                    let is_alone = queue.waiting().0 == 0;
+                    connection =
+                        connection.or_else(|| connect(&file)).filter(|it| job(it, is_alone));
                 }
             })
         };
@@ -72,7 +75,7 @@ impl Readers {
     ) -> Result<T, Error> {
         let (reply, answer) = self.replies.channel();
         let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
-        let job = Box::new(move |tables: &Tables| {
+        let job = Box::new(move |tables: &Tables, is_alone| {
             if reply.is_closed() {
                 return true;
             }
@@ -91,7 +94,10 @@ impl Readers {
                     error!(?error, damaged_reads, "a read met damage: run `sessiond verify`");
                 }
             }
-            reply.send_alone(result);
+            match is_alone {
+                true => reply.send_alone(result),
+                false => reply.send(result),
+            }
             !failed
         });
         self.queue.push(job, 0)?;

@@ -14,6 +14,7 @@ mod migrations;
 mod opening;
 mod pages;
 pub(super) mod plans;
+mod replies;
 mod scans;
 mod steps;
 mod verifying;

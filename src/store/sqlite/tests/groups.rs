@@ -195,26 +195,3 @@ fn an_address_is_free_within_the_group_that_deletes_its_session() {
     let sessions: i64 = direct.connection.query_row(count, (), |row| row.get(0)).unwrap();
     assert_eq!(sessions, 1);
 }
-
-#[tokio::test]
-async fn a_group_of_one_leaves_its_reply_to_the_runtime() {
-    let (_folder, direct) = direct();
-    let mut writer = direct.writer();
-    let replies = Replies::relayed().unwrap();
-    let mut answers_of = |sessions: &[&str]| {
-        let submit = |session: &&str| {
-            let (reply, answer) = replies.channel();
-            let request = Request::Create(creation("u", session));
-            (Submission { context: call(), request, reply }, answer)
-        };
-        let (mut group, answers): (Vec<_>, Vec<_>) = sessions.iter().map(submit).unzip();
-        execute_group(&mut writer, &mut group).unwrap();
-        answers
-    };
-    for mut answer in answers_of(&["1", "2"]) {
-        assert!(matches!(answer.try_recv(), Ok(Ok(Answer::Created(_)))));
-    }
-    let mut alone = answers_of(&["3"]).remove(0);
-    assert!(alone.try_recv().is_err());
-    assert!(matches!(alone.await, Ok(Ok(Answer::Created(_)))));
-}
