@@ -56,8 +56,7 @@
 //! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time.
 //! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies: to a group of one through a task of the
-//!     server (`store/replies.rs`).
+//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!

@@ -36,7 +36,7 @@ use crate::{
     engine::{Engine, EngineOptions, new_store_id},
     metrics::Metrics,
     rpc::{self, BareIds},
-    store::{self, Replies, StoreOptions, instant},
+    store::{self, StoreOptions, instant},
 };
 use call_log::CallNotes;
 use connection_limit::{ConnectionLimit, within_descriptors};
@@ -125,10 +125,6 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         verify: config.verify,
         crash,
         postgres: config.postgres.settings(),
-        replies: Replies::relayed().unwrap_or_else(|error| {
-            tracing::warn!(%error, "opening a pipe failed: lone calls take longer");
-            Replies::default()
-        }),
         metrics: Arc::clone(&metrics),
     };
     let store = store::open(&config.store.url, options).await?;

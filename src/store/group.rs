@@ -7,10 +7,13 @@ use std::{
     time::{self, Duration},
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 use tracing::{debug, error};
 
-use super::{Notifier, Reply, RequestContext, instant, spans};
+use super::{Notifier, RequestContext, instant, spans};
 use crate::{
     commit::{Answer, Appended, ChangeSet, Loaded, Needs, Refusal, Request, decide, needs},
     domain::error::{Cause, Error},
@@ -36,7 +39,6 @@ pub enum Failure {
 }
 
 impl From<Error> for Failure {
-    #[cold]
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
@@ -66,18 +68,16 @@ pub trait Backend {
 pub struct Submission {
     pub context: RequestContext,
     pub request: Request,
-    pub reply: Reply<Result<Answer, Error>>,
+    pub reply: oneshot::Sender<Result<Answer, Error>>,
 }
 
 impl Submission {
-    /// Answers, as the last thing: the thread that this wakes often waits for the processor until this one sleeps.
-    fn answer(self, answer: Result<Answer, Error>, is_alone: bool) {
+    /// Answers, as the last thing: the thread that this wakes often waits for the processor until this one sleeps. The caller may have
+    /// gone.
+    fn answer(self, answer: Result<Answer, Error>) {
         let Self { context, request, reply } = self;
         drop((context, request));
-        match is_alone {
-            true => reply.send_alone(answer),
-            false => reply.send(answer),
-        }
+        drop(reply.send(answer));
     }
 }
 
@@ -86,8 +86,7 @@ fn answer_all(metrics: &WriteMetrics, answered: Vec<(Submission, Result<Answer, 
     for (submission, answer) in &answered {
         count(metrics, &submission.request, answer);
     }
-    let is_alone = answered.len() == 1;
-    answered.into_iter().for_each(|(submission, answer)| submission.answer(answer, is_alone));
+    answered.into_iter().for_each(|(submission, answer)| submission.answer(answer));
 }
 
 /// Refuses the requests that need space. Returns their number.
@@ -326,9 +325,6 @@ async fn commit<B: Backend>(
 
 /// Drops the submissions whose callers have stopped waiting: their deadline has passed, or their client has left.
 fn expire(group: &mut Vec<Submission>, now: Instant, metrics: &WriteMetrics) {
-    if !group.iter().any(|it| it.context.is_expired(now) || it.reply.is_closed()) {
-        return;
-    }
     let expired = group.extract_if(.., |submission| submission.context.is_expired(now));
     refuse(metrics, expired, &Error::ExpiredInQueue);
     group.retain(|submission| !submission.reply.is_closed());

@@ -18,7 +18,6 @@ mod past;
 pub mod postgres;
 mod query;
 mod queue;
-mod replies;
 mod rows;
 mod search;
 pub mod spans;
@@ -56,7 +55,6 @@ pub use query::{
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     UsersQuery, WatchPage, WatchQuery,
 };
-pub use replies::{Replies, Reply};
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.
 ///

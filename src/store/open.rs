@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, str::FromStr, sync::Arc};
 
 use super::{
-    Replies, Store, SystemClock,
+    Store, SystemClock,
     memory::MemoryStore,
     postgres::{self, PostgresOptions, PostgresSettings},
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
@@ -22,8 +22,6 @@ pub struct StoreOptions {
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
     pub postgres: PostgresSettings,
-    /// How replies travel to their callers.
-    pub replies: Replies,
     pub metrics: Arc<Metrics>,
 }
 
@@ -112,10 +110,9 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             Arc::new(store.measured(options.metrics))
         }
         Kind::Sqlite(path) => {
-            let StoreOptions { readers, new_id, verify, crash, postgres: _, replies, metrics } =
-                options;
+            let StoreOptions { readers, new_id, verify, crash, postgres: _, metrics } = options;
             let defaults = SqliteOptions::new(path, new_id);
-            let options = SqliteOptions { readers, verify, crash, replies, metrics, ..defaults };
+            let options = SqliteOptions { readers, verify, crash, metrics, ..defaults };
             Arc::new(sqlite::open(options).await.map_err(|error| error.to_string())?)
         }
         Kind::Postgres(_) if options.verify => {
@@ -125,18 +122,10 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             );
         }
         Kind::Postgres(url) => {
-            let StoreOptions {
-                readers,
-                new_id,
-                verify: _,
-                crash,
-                postgres: settings,
-                replies,
-                metrics,
-            } = options;
+            let StoreOptions { readers, new_id, verify: _, crash, postgres: settings, metrics } =
+                options;
             let defaults = PostgresOptions::new(url, new_id);
-            let options =
-                PostgresOptions { readers, crash, settings, replies, metrics, ..defaults };
+            let options = PostgresOptions { readers, crash, settings, metrics, ..defaults };
             Arc::new(postgres::open(options).await.map_err(|error| error.to_string())?)
         }
     })
@@ -191,7 +180,6 @@ mod tests {
             verify: false,
             crash: None,
             postgres: PostgresSettings::default(),
-            replies: Replies::default(),
             metrics: Arc::default(),
         };
         for url in ["sqlite::memory:", "sqlite://sessiond.db"] {

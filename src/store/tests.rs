@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot;
 
 use super::{
-    Clock, OnExisting, Replies, RequestContext, SessionOrder, SessionQuery, SessionsQuery,
-    group::Submission,
+    Clock, OnExisting, RequestContext, SessionOrder, SessionQuery, SessionsQuery, group::Submission,
 };
 use crate::{
     commit::{Answer, Append, CreateSession, ForkSession, Request, RewindSession, StateUpdate},
@@ -53,9 +52,9 @@ pub(super) fn call() -> RequestContext {
 /// Requests that wait as one group, and their answers to come.
 pub(super) fn submissions(
     requests: impl IntoIterator<Item = Request>,
-) -> (Vec<Submission>, Vec<Receiver<Result<Answer, Error>>>) {
+) -> (Vec<Submission>, Vec<oneshot::Receiver<Result<Answer, Error>>>) {
     let submit = |request| {
-        let (reply, answer) = Replies::default().channel();
+        let (reply, answer) = oneshot::channel();
         (Submission { context: call(), request, reply }, answer)
     };
     requests.into_iter().map(submit).unzip()

@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use self::world::World;
 use super::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    Replies, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-    StateView, Store, UsersQuery, WatchPage, WatchQuery,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, UsersQuery, WatchPage, WatchQuery,
     group::{self, Submission},
 };
 use crate::{
@@ -84,7 +84,7 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
-        let (reply, mut answer) = Replies::default().channel();
+        let (reply, mut answer) = oneshot::channel();
         let mut group = vec![Submission { context: context.clone(), request, reply }];
         let mut world = self.open()?;
         // It never waits here. A failure is also the answer.

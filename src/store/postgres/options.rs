@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use super::prelude::*;
 use crate::{
     metrics::Metrics,
-    store::{Clock, Replies, sqlite::Crash},
+    store::{Clock, sqlite::Crash},
 };
 
 /// What users may set that only this store has.
@@ -50,8 +50,6 @@ pub struct PostgresOptions {
     pub look_every: Duration,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
-    /// How replies travel to their callers.
-    pub replies: Replies,
     /// The time of commits, for tests; `None`: the database's.
     pub clock: Option<Arc<dyn Clock>>,
     pub metrics: Arc<Metrics>,
@@ -69,7 +67,6 @@ impl PostgresOptions {
             group_requests: 512,
             look_every: Duration::from_secs(1),
             crash: None,
-            replies: Replies::default(),
             clock: None,
             metrics: Arc::default(),
         }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    store::{Clock, Replies, SystemClock},
+    store::{Clock, SystemClock},
 };
 
 /// Options of a store in a file.
@@ -45,8 +45,6 @@ pub struct SqliteOptions {
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
     pub crash: Option<Crash>,
-    /// How replies travel to their callers.
-    pub replies: Replies,
     /// The time of commits.
     pub clock: Arc<dyn Clock>,
     pub metrics: Arc<Metrics>,
@@ -65,7 +63,6 @@ impl SqliteOptions {
             checkpointer: true,
             verify: false,
             crash: None,
-            replies: Replies::default(),
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),
         }

@@ -43,7 +43,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::{sync::watch, task::spawn_blocking};
+use tokio::{
+    sync::{oneshot, watch},
+    task::spawn_blocking,
+};
 use tracing::error;
 
 use self::{
@@ -51,8 +54,8 @@ use self::{
 };
 use super::{
     ApplicationsQuery, Clock, Condition, KeyChangePage, KeyChangeQuery, NamePage, Notifier,
-    Replies, RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-    StateView, Store, UsersQuery, WatchPage, WatchQuery,
+    RequestContext, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    Store, UsersQuery, WatchPage, WatchQuery,
     group::{Submission, abandoned},
     queue::{Queue, WRITE_BYTES, WRITES_FULL},
 };
@@ -68,7 +71,6 @@ pub struct SqliteStore {
     clock: Arc<dyn Clock>,
     condition: watch::Receiver<Condition>,
     writes: Arc<Queue<Submission>>,
-    replies: Replies,
     readers: Readers,
     /// Those that read, and last the one that writes.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -97,10 +99,8 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let waits = metrics.writes.queue_wait.clone();
     let writes = Arc::new(Queue::new(options.queue_requests, WRITE_BYTES, WRITES_FULL, waits));
     let (clock, threads) = (Arc::clone(&options.clock), options.readers);
-    let replies = options.replies.clone();
     let failed = |error: std::io::Error| OpenError::failed(&path, error);
-    let (readers, mut handles) =
-        Readers::start(&lock, threads, &replies, &metrics.reads).map_err(failed)?;
+    let (readers, mut handles) = Readers::start(&lock, threads, &metrics.reads).map_err(failed)?;
     probes::start(&metrics, &writes, &readers, &clock);
     let condition = lock.condition.subscribe();
     let (started, starts) = mpsc::channel();
@@ -127,7 +127,7 @@ fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         return Err(error);
     }
     let threads = Mutex::new(handles);
-    Ok(SqliteStore { id, notifier, clock, condition, writes, replies, readers, threads })
+    Ok(SqliteStore { id, notifier, clock, condition, writes, readers, threads })
 }
 
 impl SqliteStore {
@@ -178,7 +178,7 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&self, context: &RequestContext, request: Request) -> Result<Answer, Error> {
-        let (reply, answer) = self.replies.channel();
+        let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
         let submission = Submission { context: context.clone(), request, reply };
         self.writes.push(submission, bytes)?;

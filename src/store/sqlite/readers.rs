@@ -10,26 +10,22 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use tokio::sync::oneshot;
 use tracing::error;
 
 use super::{connection::Tables, lock::FileLock, prelude::*};
 use crate::{
     metrics::ReadMetrics,
-    store::{
-        Replies,
-        queue::{QUEUE_READS, Queue, READS_FULL},
-    },
+    store::queue::{QUEUE_READS, Queue, READS_FULL},
 };
 
-/// Work for a reader: it reads and answers the caller, knowing whether no other read waited when it began. Returns whether the connection is
-/// still good.
-type Job = Box<dyn FnOnce(&Tables, bool) -> bool + Send>;
+/// Work for a reader: it reads and answers the caller. Returns whether the connection is still good.
+type Job = Box<dyn FnOnce(&Tables) -> bool + Send>;
 
 /// The pool.
 #[derive(Clone)]
 pub(super) struct Readers {
     queue: Arc<Queue<Job>>,
-    replies: Replies,
     /// A flush of the file failed. Readers do not hold the file's lock, because others keep them beyond the end of the store.
     flush_failed: Arc<AtomicBool>,
     /// Reads that met damage.
@@ -41,7 +37,6 @@ impl Readers {
     pub(super) fn start(
         file: &Arc<FileLock>,
         threads: usize,
-        replies: &Replies,
         metrics: &ReadMetrics,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
         let waits = metrics.queue_wait.clone();
@@ -54,18 +49,13 @@ impl Readers {
                 let mut connection = connect(&file);
                 while let Some(job) = queue.pop() {
                     // A job without a connection is dropped, so that its caller gets an answer.
-                    let is_alone = queue.waiting().0 == 0;
-                    connection =
-                        connection.or_else(|| connect(&file)).filter(|it| job(it, is_alone));
+                    connection = connection.or_else(|| connect(&file)).filter(|it| job(it));
                 }
             })
         };
         let handles = (0..threads.max(1)).map(start).collect::<io::Result<_>>()?;
         let flush_failed = Arc::clone(&file.flush_failed);
-        Ok((
-            Self { queue, replies: replies.clone(), flush_failed, damaged: Arc::default() },
-            handles,
-        ))
+        Ok((Self { queue, flush_failed, damaged: Arc::default() }, handles))
     }
 
     /// Reads in one snapshot.
@@ -73,9 +63,9 @@ impl Readers {
         &self,
         work: impl FnOnce(&Tables) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let (reply, answer) = self.replies.channel();
+        let (reply, answer) = oneshot::channel();
         let (flush_failed, damaged) = (Arc::clone(&self.flush_failed), Arc::clone(&self.damaged));
-        let job = Box::new(move |tables: &Tables, is_alone| {
+        let job = Box::new(move |tables: &Tables| {
             if reply.is_closed() {
                 return true;
             }
@@ -94,10 +84,8 @@ impl Readers {
                     error!(?error, damaged_reads, "a read met damage: run `sessiond verify`");
                 }
             }
-            match is_alone {
-                true => reply.send_alone(result),
-                false => reply.send(result),
-            }
+            // The caller may have gone, which is fine.
+            let _ = reply.send(result);
             !failed
         });
         self.queue.push(job, 0)?;

@@ -14,7 +14,6 @@ mod migrations;
 mod opening;
 mod pages;
 pub(super) mod plans;
-mod replies;
 mod scans;
 mod steps;
 mod verifying;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     commit::{Answer, Request},
     store::{
-        Replies, RequestContext,
+        RequestContext,
         group::{Submission, abandoned},
         queue::{WRITE_BYTES, WRITES_FULL},
     },
@@ -28,7 +28,6 @@ use crate::{
 pub(in super::super) struct Lanes {
     inboxes: Vec<Arc<Inbox<Queued>>>,
     routes: Arc<Routes>,
-    replies: Replies,
     /// Each receives when the thread of a lane has ended, and nothing if the lane panicked.
     ends: Mutex<Vec<oneshot::Receiver<()>>>,
 }
@@ -41,13 +40,12 @@ impl Lanes {
         let count = shared.options.settings.writers.max(1);
         let max_requests = shared.options.queue_requests.div_ceil(count);
         let waits = &shared.options.metrics.writes.queue_wait;
-        let replies = shared.options.replies.clone();
         let inbox = || {
             let bytes = WRITE_BYTES / count;
             Arc::new(Inbox::new(max_requests, bytes, WRITES_FULL, waits.clone()))
         };
         let inboxes = std::iter::repeat_with(inbox).take(count).collect();
-        let lanes = Self { inboxes, routes: Routes::new(count), replies, ends: Mutex::default() };
+        let lanes = Self { inboxes, routes: Routes::new(count), ends: Mutex::default() };
         let commits = Arc::new(AtomicU64::new(0));
         let mut ends = Vec::with_capacity(count);
         for (at, inbox) in lanes.inboxes.iter().enumerate() {
@@ -78,7 +76,7 @@ impl Lanes {
         context: &RequestContext,
         request: Request,
     ) -> Result<Answer, Error> {
-        let (reply, answer) = self.replies.channel();
+        let (reply, answer) = oneshot::channel();
         let bytes = request.bytes();
         let (lane, route) = self.routes.route(&request);
         let submission = Submission { context: context.clone(), request, reply };

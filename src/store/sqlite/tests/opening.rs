@@ -37,7 +37,7 @@ async fn a_dropped_store_keeps_its_file_until_the_last_write_is_done() {
     let Fixture { folder, store, options, .. } = Fixture::new().await;
     let other = Connection::open(folder.path().join("test.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (reply, answer) = Replies::default().channel();
+    let (reply, answer) = oneshot::channel();
     let request = Request::Create(creation("u", "s"));
     assert_eq!(store.writes.push(Submission { context: call(), request, reply }, 0), Ok(()));
     drop(store);
