@@ -75,26 +75,7 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        let Self {
-            sessions,
-            removed,
-            events,
-            scopes,
-            requests,
-            begun_forks,
-            copied,
-            finished_forks,
-            purged,
-        } = self;
-        sessions.is_empty()
-            && removed.is_empty()
-            && events.is_empty()
-            && scopes.is_empty()
-            && requests.is_empty()
-            && begun_forks.is_empty()
-            && copied.is_empty()
-            && finished_forks.is_empty()
-            && purged.is_none()
+        *self == Self::default()
     }
 
     /// Every scope that changes, as watchers name it.

@@ -131,7 +131,6 @@ pub enum Error {
 }
 
 impl From<Denial> for Error {
-    #[cold]
     fn from(denial: Denial) -> Self {
         Self::PermissionDenied(denial)
     }
@@ -203,7 +202,6 @@ impl Error {
 }
 
 impl From<Violation> for Error {
-    #[cold]
     fn from(violation: Violation) -> Self {
         Self::Invalid(vec![violation])
     }

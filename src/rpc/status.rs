@@ -23,7 +23,6 @@ use report::{Report, encoded_bytes};
 const DISK_FULL_RETRY_MILLIS: u64 = 5000;
 
 /// The status of a call that failed. `request_id` is sent if the cause is only in the log.
-#[cold]
 pub fn status(error: &Error, request_id: impl fmt::Display) -> Status {
     stream_status(error, request_id, None)
 }
