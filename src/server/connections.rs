@@ -172,8 +172,8 @@ async fn connection<R, W>(
     };
     let Ok(Ok(preface)) = preface else { return };
     let (reader, quota) = quota(reader, front.tells_callers_apart());
-    let (writer, flusher) = gathered(writer);
-    let (in_flight, calls) = (front.in_flight().clone(), front.calls());
+    let (writer, flusher) = gathered(writer, front.calls());
+    let in_flight = front.in_flight().clone();
     let (end, registration) = AbortHandle::new_pair();
     front.ends_with(end);
     let stream = join(Cursor::new(preface).chain(reader), writer);
@@ -182,7 +182,7 @@ async fn connection<R, W>(
     let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
     let served = quota.serve(served);
     // The server has logged it if it ends the connection itself.
-    let served = Abortable::new(flusher.serve(served, in_flight, calls), registration).await;
+    let served = Abortable::new(flusher.serve(served, in_flight), registration).await;
     if let Ok(Err(error)) = served {
         tracing::debug!(error, "a connection failed");
     }

@@ -2,7 +2,7 @@
 //!
 //! HTTP/2 writes an answer in two parts and flushes each, and each write to a socket is a system call. Here they wait in a buffer until the
 //! connection has nothing more to write. While many calls are in flight they also wait until the tasks that were ready have run, so that
-//! the answers of a group commit leave together.
+//! the answers of a group commit leave together. The answer to the only call waits for nothing: its first part wakes the client.
 
 use std::{
     future::poll_fn,
@@ -22,11 +22,17 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// it did (docs/overload.md).
 const MANY_CALLS: usize = 32;
 
-/// What a connection writes to. Flushing it does nothing.
-pub struct Gathered<W>(Arc<Mutex<Buffer<W>>>);
+/// What a connection writes to. Flushing it does nothing while a call is without an answer.
+pub struct Gathered<W, C>(Arc<Shared<W, C>>);
 
 /// Flushes what was written.
-pub struct Flusher<W>(Arc<Mutex<Buffer<W>>>);
+pub struct Flusher<W, C>(Arc<Shared<W, C>>);
+
+struct Shared<W, C> {
+    buffer: Mutex<Buffer<W>>,
+    /// Tells the number of calls without an answer, of all connections.
+    calls: C,
+}
 
 struct Buffer<W> {
     writer: BufWriter<W>,
@@ -34,42 +40,46 @@ struct Buffer<W> {
     is_unflushed: bool,
 }
 
-pub fn gathered<W: AsyncWrite + Unpin>(writer: W) -> (Gathered<W>, Flusher<W>) {
+/// `calls` tells the number of calls without an answer, of all connections.
+pub fn gathered<W: AsyncWrite + Unpin, C: Fn() -> usize>(
+    writer: W,
+    calls: C,
+) -> (Gathered<W, C>, Flusher<W, C>) {
     let writer = BufWriter::with_capacity(BUFFER_BYTES, writer);
-    let buffer = Arc::new(Mutex::new(Buffer { writer, is_unflushed: false }));
-    (Gathered(Arc::clone(&buffer)), Flusher(buffer))
+    let buffer = Mutex::new(Buffer { writer, is_unflushed: false });
+    let shared = Arc::new(Shared { buffer, calls });
+    (Gathered(Arc::clone(&shared)), Flusher(shared))
 }
 
-impl<W: AsyncWrite + Unpin> Flusher<W> {
-    /// Serves a connection, and flushes what it writes. What waits for that is in flight. `calls` is the number of calls without an answer.
+impl<W: AsyncWrite + Unpin, C: Fn() -> usize> Flusher<W, C> {
+    /// Serves a connection, and flushes what it writes. What waits for that is in flight.
     pub async fn serve<E: From<io::Error>>(
         self,
         served: impl Future<Output = Result<(), E>>,
         in_flight: TaskTracker,
-        calls: impl Fn() -> usize,
     ) -> Result<(), E> {
         let mut served = pin!(served);
         let (mut waited, mut token) = (false, None);
         poll_fn(|cx| {
             let ended = served.as_mut().poll(cx);
-            let mut buffer = lock(&self.0);
+            let mut buffer = self.0.lock();
             if ended.is_ready() {
                 // A connection that breaks off leaves the answers that wait to its client, if that takes them.
                 let _ = Pin::new(&mut buffer.writer).poll_flush(cx);
                 return ended;
             }
             if !buffer.is_unflushed {
+                (waited, token) = (false, None);
                 return Poll::Pending;
             }
-            waited = !waited && calls() > MANY_CALLS;
+            waited = !waited && (self.0.calls)() > MANY_CALLS;
             token.get_or_insert_with(|| in_flight.token());
             if waited {
                 // Comes back behind the tasks in the queue of this worker, which may be about to answer other calls.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            ready!(Pin::new(&mut buffer.writer).poll_flush(cx))?;
-            buffer.is_unflushed = false;
+            ready!(buffer.poll_flush(cx))?;
             token = None;
             Poll::Pending
         })
@@ -77,17 +87,27 @@ impl<W: AsyncWrite + Unpin> Flusher<W> {
     }
 }
 
-fn lock<W>(buffer: &Mutex<Buffer<W>>) -> MutexGuard<'_, Buffer<W>> {
-    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+impl<W, C> Shared<W, C> {
+    fn lock(&self) -> MutexGuard<'_, Buffer<W>> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
+impl<W: AsyncWrite + Unpin> Buffer<W> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.writer).poll_flush(cx))?;
+        self.is_unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<W: AsyncWrite + Unpin, C: Fn() -> usize> AsyncWrite for Gathered<W, C> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = lock(&self.0);
+        let mut buffer = self.0.lock();
         buffer.is_unflushed = true;
         Pin::new(&mut buffer.writer).poll_write(cx, bytes)
     }
@@ -97,7 +117,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = lock(&self.0);
+        let mut buffer = self.0.lock();
         buffer.is_unflushed = true;
         Pin::new(&mut buffer.writer).poll_write_vectored(cx, parts)
     }
@@ -106,12 +126,15 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Gathered<W> {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match (self.0.calls)() {
+            0 => self.0.lock().poll_flush(cx),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut buffer = lock(&self.0);
+        let mut buffer = self.0.lock();
         ready!(Pin::new(&mut buffer.writer).poll_shutdown(cx))?;
         buffer.is_unflushed = false;
         Poll::Ready(Ok(()))
@@ -183,7 +206,7 @@ pub(super) mod tests {
     /// the writes that the socket has got until then, whether the connection asks to be polled again, and whether something is in flight.
     fn polled(socket: &Socket, calls: usize, parts: &[&[u8]], expected: &[(usize, bool, bool)]) {
         let in_flight = TaskTracker::new();
-        let (mut writer, flusher) = gathered(socket.clone());
+        let (mut writer, flusher) = gathered(socket.clone(), || calls);
         let served = async {
             for part in parts {
                 writer.write_all(part).await?;
@@ -191,7 +214,7 @@ pub(super) mod tests {
             }
             std::future::pending::<io::Result<()>>().await
         };
-        let mut served = pin!(flusher.serve(served, in_flight.clone(), || calls));
+        let mut served = pin!(flusher.serve(served, in_flight.clone()));
         for (number, expected) in expected.iter().enumerate() {
             let wakes = Arc::new(Wakes::default());
             let waker = Waker::from(Arc::clone(&wakes));
@@ -205,9 +228,18 @@ pub(super) mod tests {
 
     #[test]
     fn the_parts_of_an_answer_are_one_write() {
+        for calls in [1, MANY_CALLS] {
+            let socket = Socket::default();
+            polled(&socket, calls, &[b"head ", b"body ", b"tail"], &[(1, false, false); 2]);
+            assert_eq!(socket.writes(), [b"head body tail"]);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_the_only_answer_leave_at_once() {
         let socket = Socket::default();
-        polled(&socket, MANY_CALLS, &[b"head ", b"body ", b"tail"], &[(1, false, false); 2]);
-        assert_eq!(socket.writes(), [b"head body tail"]);
+        polled(&socket, 0, &[b"head body", b"tail"], &[(2, false, false); 2]);
+        assert_eq!(socket.writes(), [&b"head body"[..], b"tail"]);
     }
 
     #[test]
@@ -220,9 +252,11 @@ pub(super) mod tests {
 
     #[test]
     fn bytes_that_a_client_does_not_take_yet_are_in_flight() {
-        let socket = Socket::default();
-        socket.set_full(true);
-        polled(&socket, 0, &[b"answer"], &[(0, false, true), (1, false, false)]);
+        for calls in [0, 1] {
+            let socket = Socket::default();
+            socket.set_full(true);
+            polled(&socket, calls, &[b"answer"], &[(0, false, true), (1, false, false)]);
+        }
     }
 
     #[test]
@@ -237,36 +271,36 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_with_the_error_of_its_socket() {
-        let (mut writer, flusher) = gathered(Socket::default());
+        let (mut writer, flusher) = gathered(Socket::default(), || 1);
         let served = async {
             writer.write_all(b"broken").await?;
             std::future::pending::<io::Result<()>>().await
         };
-        let ended = flusher.serve(served, TaskTracker::new(), || 0).await;
+        let ended = flusher.serve(served, TaskTracker::new()).await;
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[tokio::test]
     async fn a_shutdown_writes_what_waits() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone());
+        let (mut writer, flusher) = gathered(socket.clone(), || 1);
         let served = async {
             writer.write_all(b"last").await?;
             writer.shutdown().await
         };
-        flusher.serve::<io::Error>(served, TaskTracker::new(), || 0).await.unwrap();
+        flusher.serve::<io::Error>(served, TaskTracker::new()).await.unwrap();
         assert_eq!(socket.writes(), [b"last"]);
     }
 
     #[tokio::test]
     async fn a_connection_that_breaks_off_leaves_its_last_answers() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone());
+        let (mut writer, flusher) = gathered(socket.clone(), || 1);
         let served = async {
             writer.write_all(b"last").await?;
             Err(io::Error::from(io::ErrorKind::UnexpectedEof))
         };
-        assert!(flusher.serve(served, TaskTracker::new(), || 0).await.is_err());
+        assert!(flusher.serve(served, TaskTracker::new()).await.is_err());
         assert_eq!(socket.writes(), [b"last"]);
     }
 }
