@@ -60,14 +60,15 @@
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
-//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), the bounds of connections, of requests that
+//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), what is measured (`metrics`), the clock and
+//! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
 //! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
 //! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the bound of answers that clients do not take
 //! (`server/unread.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
-//! (`store/past.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`, `prepared.rs`), and whether its file is still in its place and has
+//! (`store/past.rs`), the rows of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`, `prepared.rs`), and whether its file is still in its place and has
 //! space (`lock.rs`, `folder.rs`, `disk.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
