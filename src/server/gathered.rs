@@ -30,7 +30,6 @@ pub struct Flusher<W, C>(Arc<Shared<W, C>>);
 
 struct Shared<W, C> {
     buffer: Mutex<Buffer<W>>,
-    /// Tells the number of calls without an answer, of all connections.
     calls: C,
 }
 
@@ -65,22 +64,20 @@ impl<W: AsyncWrite + Unpin, C: Fn() -> usize> Flusher<W, C> {
             let mut buffer = self.0.lock();
             if ended.is_ready() {
                 // A connection that breaks off leaves the answers that wait to its client, if that takes them.
-                let _ = Pin::new(&mut buffer.writer).poll_flush(cx);
+                let _ = buffer.poll_flush(cx);
                 return ended;
             }
-            if !buffer.is_unflushed {
-                (waited, token) = (false, None);
-                return Poll::Pending;
+            if buffer.is_unflushed {
+                waited = !waited && (self.0.calls)() > MANY_CALLS;
+                token.get_or_insert_with(|| in_flight.token());
+                if waited {
+                    // Comes back behind the tasks in the queue of this worker, which may be about to answer other calls.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                ready!(buffer.poll_flush(cx))?;
             }
-            waited = !waited && (self.0.calls)() > MANY_CALLS;
-            token.get_or_insert_with(|| in_flight.token());
-            if waited {
-                // Comes back behind the tasks in the queue of this worker, which may be about to answer other calls.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            ready!(buffer.poll_flush(cx))?;
-            token = None;
+            (waited, token) = (false, None);
             Poll::Pending
         })
         .await
@@ -271,7 +268,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_with_the_error_of_its_socket() {
-        let (mut writer, flusher) = gathered(Socket::default(), || 1);
+        let (mut writer, flusher) = gathered(Socket::default(), || 0);
         let served = async {
             writer.write_all(b"broken").await?;
             std::future::pending::<io::Result<()>>().await
@@ -283,7 +280,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_shutdown_writes_what_waits() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone(), || 1);
+        let (mut writer, flusher) = gathered(socket.clone(), || 0);
         let served = async {
             writer.write_all(b"last").await?;
             writer.shutdown().await
@@ -295,7 +292,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_connection_that_breaks_off_leaves_its_last_answers() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone(), || 1);
+        let (mut writer, flusher) = gathered(socket.clone(), || 0);
         let served = async {
             writer.write_all(b"last").await?;
             Err(io::Error::from(io::ErrorKind::UnexpectedEof))
