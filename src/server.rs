@@ -16,6 +16,7 @@ mod lingering;
 mod listener;
 mod policy;
 mod read_quota;
+mod relay;
 mod reload;
 mod tls;
 mod traces;
@@ -95,7 +96,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         Unread::new(&metrics.connections),
         notes,
         traces.clone(),
-    );
+    )
+    .map_err(|error| format!("failed to start: {error}"))?;
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
     let descriptors = store::descriptors(&config.store.url, readers, writers);
@@ -140,7 +142,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let engine = Arc::new(Engine::with_policies(store, options, policies));
     let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
-    let routes = rpc::routes(Arc::clone(&engine), bare).prepare();
+    let routes = rpc::routes(Arc::clone(&engine), bare);
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
     let drain_timeout = Duration::from_secs(config.drain_timeout);

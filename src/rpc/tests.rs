@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Status, body::Body, transport::Channel};
 
 use super::{BareIds, routes, status::reason};
 use crate::{
@@ -42,7 +42,11 @@ async fn serve(store: Arc<dyn Store>, bare: BareIds) -> Server {
     let engine = Arc::new(Engine::new(store, EngineOptions::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = tonic::transport::Server::builder().add_routes(routes(engine.clone(), bare));
+    let routes = Arc::new(routes(engine.clone(), bare));
+    let router = axum::Router::new().fallback(async move |request: axum::extract::Request| {
+        routes(request.map(Body::new)).await
+    });
+    let router = tonic::transport::Server::builder().add_routes(router.into());
     let serving = router.serve_with_incoming(TcpListenerStream::new(listener));
     let task = tokio::spawn(async move { serving.await.unwrap() });
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    mem,
+    io, mem,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
@@ -15,7 +15,6 @@ use tonic::{
     Status,
     body::Body,
     codegen::{self, BoxFuture, Bytes, Service, StdError, http},
-    service::Routes,
 };
 use tonic_health::pb::health_server::HealthServer;
 
@@ -25,6 +24,7 @@ use super::{
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
+    relay::Relay,
     traces::Traces,
     unread::{Answers, Unread, Untaken},
 };
@@ -32,7 +32,7 @@ use crate::{
     access::Principal,
     domain::error::Error,
     engine::Engine,
-    rpc::{OPEN_REQUEST_BYTES, status::of_transport},
+    rpc::{OPEN_REQUEST_BYTES, Routes, status::of_transport},
 };
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -93,6 +93,7 @@ struct Shared {
     arrivals: Arrivals,
     /// A stream gives its place back once it has begun.
     admission: Admission,
+    relay: Relay,
     unread: Unread,
     notes: CallNotes,
     /// `None`: no call has spans.
@@ -108,7 +109,7 @@ impl Front {
         unread: Unread,
         notes: CallNotes,
         traces: Option<Traces>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
         let (arrivals, admission) = Default::default();
@@ -119,12 +120,13 @@ impl Front {
             in_flight,
             arrivals,
             admission,
+            relay: Relay::new()?,
             unread,
             notes,
             traces,
         };
         let connection = OfConnection::new(&shared, None);
-        Self { shared: Arc::new(shared), connection }
+        Ok(Self { shared: Arc::new(shared), connection })
     }
 
     /// The same for the calls of one connection.
@@ -210,7 +212,9 @@ impl Shared {
             return refused(request, &error).await;
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
-        let answer = services.routes.clone().call(request).await?;
+        let is_only = self.admission.in_flight() == 1;
+        let call = (services.routes)(request);
+        let answer = self.relay.through(call, is_only).await?;
         place.answered(&answer);
         Ok((answer, read))
     }
@@ -291,11 +295,14 @@ where
 
 /// The same answer, or our status in the place of the transport's.
 fn explained(answer: http::Response<Body>) -> http::Response<Body> {
-    // The transport's have no details.
-    if answer.headers().contains_key(Status::GRPC_STATUS_DETAILS) {
+    // Most answers have a status at their end. The transport's have no details.
+    let headers = answer.headers();
+    if !headers.contains_key(Status::GRPC_STATUS)
+        || headers.contains_key(Status::GRPC_STATUS_DETAILS)
+    {
         return answer;
     }
-    let refusal = Status::from_header_map(answer.headers());
+    let refusal = Status::from_header_map(headers);
     match refusal.as_ref().and_then(of_transport) {
         Some(status) => status.into_http(),
         None => answer,
@@ -342,4 +349,4 @@ impl AsRef<[u8]> for Unwritten {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -15,7 +15,11 @@ use crate::{
     domain::{limits::MESSAGE_BYTES, prelude::*},
     engine::{Engine, EngineOptions},
     metrics::Metrics,
-    server::{front::Services, identity::Caller, unread::Unread},
+    server::{
+        front::{Services, tests::as_routes},
+        identity::Caller,
+        unread::Unread,
+    },
     store::{Condition, SystemClock, memory::MemoryStore},
 };
 
@@ -74,7 +78,7 @@ async fn a_connection_without_a_preface_is_closed() {
 fn front(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Front {
     let unread = Unread::new(&Metrics::default().connections);
     let (in_flight, notes) = Default::default();
-    Front::new(services, phase.subscribe(), in_flight, unread, notes, None)
+    Front::new(services, phase.subscribe(), in_flight, unread, notes, None).unwrap()
 }
 
 /// A connection of a client that has sent these frames, its other end, and the phase of the server.
@@ -152,7 +156,7 @@ async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
     const ANSWER: &[u8] = &[0; MESSAGE_BYTES];
     const FITTING: u32 = 128;
     let answer = axum::routing::post(async || ANSWER);
-    let routes = axum::Router::new().route("/", answer).into();
+    let routes = as_routes(axum::Router::new().route("/", answer).into());
     let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
     let engine = Arc::new(Engine::new(Arc::new(store), EngineOptions::default()));
     let services = Arc::new(Services { routes, engine }.into());
