@@ -63,7 +63,9 @@ fn main() -> ExitCode {
     let command = match parsed.and_then(|matches| Program::from_arg_matches(&matches)) {
         Ok(program) => program.command,
         Err(mut error) => {
-            cli::suggest(&mut error, &Program::command());
+            #[expect(clippy::disallowed_methods, reason = "a tip names an option that is missing")]
+            let arguments = std::env::args_os();
+            cli::suggest(&mut error, &Program::command(), arguments);
             error.exit()
         }
     };

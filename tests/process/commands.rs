@@ -153,11 +153,31 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
         (&["qwerty"], None),
     ];
     for (arguments, tip) in tips {
-        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        let says = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(says.lines().find(|line| line.contains("tip")).map(str::trim), tip, "{says}");
+        assert_eq!(tip_of(arguments).as_deref(), tip, "{arguments:?}");
     }
+}
+
+#[test]
+fn a_name_without_its_option_is_told_of_it() {
+    let tips = [
+        (&["session", "get", "s1"][..], Some("tip: write it behind its option, '--session s1'")),
+        (&["session", "list", "my_app"], Some("tip: write it behind its option, '--app my_app'")),
+        (&["show", "s1"], Some("tip: write it behind its option, '--session s1'")),
+        (&["show", "--session", "s1", "s2"], None),
+        (&["show", "--session=s1", "s2"], None),
+        (&["serve", "my_app"], None),
+        (&["show", "--qwerty"], None),
+    ];
+    for (arguments, tip) in tips {
+        assert_eq!(tip_of(arguments).as_deref(), tip, "{arguments:?}");
+    }
+}
+
+fn tip_of(arguments: &[&str]) -> Option<String> {
+    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let says = String::from_utf8(output.stderr).unwrap();
+    says.lines().find(|line| line.contains("tip")).map(|line| line.trim().to_owned())
 }
 
 /// Files of ADK for Python (snake case), for Java and TypeScript (camel case, milliseconds), and of an old version.
