@@ -64,7 +64,7 @@
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
 //! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
 //! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the bound of answers that clients do not take
-//! (`server/unread.rs`), the wake of the only call (`server/relay.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
+//! (`server/unread.rs`), how the store wakes the only call (`server/relay.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots

@@ -6,8 +6,10 @@ use std::ffi::OsString;
 use clap::{
     Command,
     builder::StyledStr,
-    error::{ContextKind, ContextValue, Error},
+    error::{ContextKind, ContextValue, Error, ErrorKind},
 };
+
+const SESSION: &str = "--session";
 
 /// Adds a tip to an error of these arguments, if there is one.
 pub fn suggest(error: &mut Error, program: &Command, arguments: impl Iterator<Item = OsString>) {
@@ -15,18 +17,28 @@ pub fn suggest(error: &mut Error, program: &Command, arguments: impl Iterator<It
     suggest_option(error, arguments);
 }
 
-/// For an argument without an option, the first option that the usage asks for, unless it was given.
-fn suggest_option(error: &mut Error, mut arguments: impl Iterator<Item = OsString>) {
+/// For an argument without an option, the option that the usage asks for and that was not given: of several, that of the session.
+fn suggest_option(error: &mut Error, arguments: impl Iterator<Item = OsString>) {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return };
-    let usage = usage.to_string();
-    let option = usage.split_whitespace().find(|word| word.starts_with("--"));
-    let Some(option) = option.filter(|_| !argument.starts_with('-')) else { return };
-    let is_option = |it: OsString| it.to_string_lossy().split('=').next() == Some(option);
-    if !arguments.any(is_option) {
-        let tip = StyledStr::from(format!("write it behind its option, '{option} {argument}'"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    if argument.starts_with('-') || argument.contains(char::is_whitespace) {
+        return;
     }
+    let given: Vec<String> = arguments.map(|it| it.to_string_lossy().into_owned()).collect();
+    let is_given = |option: &str| given.iter().any(|it| it.split('=').next() == Some(option));
+    let usage = usage.to_string();
+    let options = usage.split_whitespace().filter(|word| word.starts_with("--"));
+    let missing: Vec<&str> = options.filter(|option| !is_given(option)).collect();
+    let option = match missing[..] {
+        [only] => only,
+        _ if missing.contains(&SESSION) => SESSION,
+        _ => return,
+    };
+    let tip = format!("a name goes after its option, such as '{option} {argument}'");
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
 /// For an unknown subcommand, those of this name elsewhere. They take the place of those that are spelt similarly.

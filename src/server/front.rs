@@ -112,7 +112,8 @@ impl Front {
     ) -> io::Result<Self> {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
-        let (arrivals, admission) = Default::default();
+        let (arrivals, admission): (_, Admission) = Default::default();
+        let relay = Relay::new(admission.in_flight())?;
         let shared = Shared {
             health,
             services,
@@ -120,7 +121,7 @@ impl Front {
             in_flight,
             arrivals,
             admission,
-            relay: Relay::new()?,
+            relay,
             unread,
             notes,
             traces,
@@ -152,8 +153,7 @@ impl Front {
 
     /// Tells the number of calls without an answer, of all connections.
     pub fn calls(&self) -> impl Fn() -> usize + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || shared.admission.in_flight()
+        self.shared.admission.in_flight()
     }
 
     /// The principal of a call. Health and reflection tell everybody the same.
@@ -212,9 +212,7 @@ impl Shared {
             return refused(request, &error).await;
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
-        let is_only = self.admission.in_flight() == 1;
-        let call = (services.routes)(request);
-        let answer = self.relay.through(call, is_only).await?;
+        let answer = self.relay.through((services.routes)(request)).await?;
         place.answered(&answer);
         Ok((answer, read))
     }

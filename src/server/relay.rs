@@ -22,6 +22,8 @@ pub struct Relay {
 }
 
 struct Shared {
+    /// Tells the number of calls in flight.
+    calls: Box<dyn Fn() -> usize + Send + Sync>,
     pipe: PipeWriter,
     /// The task of a call, until its wake is passed on.
     waiting: Mutex<Option<Waker>>,
@@ -34,24 +36,27 @@ struct Relayed {
 }
 
 impl Relay {
-    /// Passes wakes on in a task of the current runtime.
-    pub fn new() -> io::Result<Self> {
+    /// Passes wakes on in a task of the current runtime. `calls` tells the number of calls in flight.
+    pub fn new(calls: impl Fn() -> usize + Send + Sync + 'static) -> io::Result<Self> {
         let (reader, pipe) = io::pipe()?;
         let mut reader = pipe::Receiver::from_owned_fd(reader.into())?;
-        let shared = Arc::new(Shared { pipe, waiting: Mutex::default() });
+        let shared = Arc::new(Shared { calls: Box::new(calls), pipe, waiting: Mutex::default() });
         let served = Arc::clone(&shared);
         let passes_on = async move {
             // A read of less than the buffer has emptied the pipe, so that there is no second one.
             while let Ok(1..) = reader.read(&mut [0; 8]).await {
                 served.pass_on();
             }
+            // Later wakes find the pipe closed.
+            drop(reader);
+            served.pass_on();
         };
         Ok(Self { shared, _task: AbortOnDropHandle::new(tokio::spawn(passes_on)) })
     }
 
-    /// Executes a call, which threads wake through the relay if it is the only one.
-    pub async fn through<F: Future>(&self, call: F, is_only: bool) -> F::Output {
-        if !is_only {
+    /// Executes a call, which threads wake through the relay while it is the only one.
+    pub async fn through<F: Future>(&self, call: F) -> F::Output {
+        if !self.shared.is_quiet() {
             return call.await;
         }
         let mut call = pin!(call);
@@ -74,8 +79,9 @@ impl Wake for Relayed {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // A worker that wakes outside of a task, for a timer, is taken for such a thread as well.
         let is_of_a_thread = task::try_id().is_none();
-        if is_of_a_thread && self.shared.wait(&self.task) {
+        if is_of_a_thread && self.shared.is_quiet() && self.shared.wait(&self.task) {
             self.shared.tell();
         } else {
             self.task.wake_by_ref();
@@ -84,6 +90,11 @@ impl Wake for Relayed {
 }
 
 impl Shared {
+    /// Whether no other call is in flight. Open streams may be.
+    fn is_quiet(&self) -> bool {
+        (self.calls)() <= 1
+    }
+
     /// Lets a task wait for its wake. Whether no other waits.
     fn wait(&self, task: &Waker) -> bool {
         let mut waiting = self.waiting();
@@ -142,10 +153,17 @@ mod tests {
     /// A call that waits for its answer. It is dropped with the last of these.
     struct Call<'a>(Pin<Box<dyn Future<Output = ()> + 'a>>, Arc<Wakes>, oneshot::Sender<()>);
 
-    fn call(relay: &Relay, is_only: bool) -> Call<'_> {
+    /// A relay, and the number of calls in flight.
+    fn relay() -> (Relay, Arc<AtomicUsize>) {
+        let calls = Arc::new(AtomicUsize::new(1));
+        let counted = Arc::clone(&calls);
+        (Relay::new(move || counted.load(Relaxed)).unwrap(), calls)
+    }
+
+    fn call(relay: &Relay) -> Call<'_> {
         let (answer, answered) = oneshot::channel();
         let answered = async { answered.await.unwrap() };
-        let (mut call, wakes) = (Box::pin(relay.through(answered, is_only)), Arc::default());
+        let (mut call, wakes) = (Box::pin(relay.through(answered)), Arc::default());
         let waker = Waker::from(Arc::clone(&wakes));
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         Call(call, wakes, answer)
@@ -167,9 +185,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_wakes_the_only_call_through_the_runtime() {
-        let relay = Relay::new().unwrap();
+        let (relay, _) = relay();
         for _ in 0..3 {
-            let Call(call, wakes, answer) = call(&relay, true);
+            let Call(call, wakes, answer) = call(&relay);
             send_from_a_thread(answer);
             assert_eq!(wakes.count(), 0);
             until(|| wakes.count() == 1).await;
@@ -179,19 +197,23 @@ mod tests {
 
     #[tokio::test]
     async fn other_calls_second_wakes_and_those_of_tasks_do_not_wait() {
-        let relay = Relay::new().unwrap();
-        let Call(_call, wakes, answer) = call(&relay, false);
-        send_from_a_thread(answer);
-        assert_eq!(wakes.count(), 1);
+        let (relay, calls) = relay();
+        for (before, after) in [(2, 2), (1, 2), (2, 1)] {
+            calls.store(before, Relaxed);
+            let Call(_call, wakes, answer) = call(&relay);
+            calls.store(after, Relaxed);
+            send_from_a_thread(answer);
+            assert_eq!(wakes.count(), 1, "{before} and {after} calls");
+        }
 
-        let Call(_call, first, answer) = call(&relay, true);
+        let Call(_call, first, answer) = call(&relay);
         send_from_a_thread(answer);
-        let Call(_call, second, answer) = call(&relay, true);
+        let Call(_call, second, answer) = call(&relay);
         send_from_a_thread(answer);
         assert_eq!((first.count(), second.count()), (0, 1));
         until(|| first.count() == 1).await;
 
-        let Call(_call, wakes, answer) = call(&relay, true);
+        let Call(_call, wakes, answer) = call(&relay);
         let sent = tokio::spawn(async { answer.send(()).unwrap() });
         until(|| sent.is_finished()).await;
         assert_eq!(wakes.count(), 1);
@@ -199,8 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_moves_to_another_task_wakes_that_one() {
-        let relay = Relay::new().unwrap();
-        let Call(mut call, before, answer) = call(&relay, true);
+        let (relay, _) = relay();
+        let Call(mut call, before, answer) = call(&relay);
         let after = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&after));
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -211,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn its_task_ends_with_it() {
-        let relay = Relay::new().unwrap();
+        let (relay, _) = relay();
         let tasks = || Handle::current().metrics().num_alive_tasks();
         assert_eq!(tasks(), 1);
         drop(relay);

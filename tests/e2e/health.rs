@@ -170,9 +170,13 @@ async fn open_streams_of_health_and_reflection_do_not_hold_up_a_stop(service: Se
 }
 
 async fn what_is_not_there_is_unimplemented(service: &Service) {
-    for path in
-        ["/sessiond.v1.EventService/Nothing", "/sessiond.v2.EventService/AppendEvent", "/x/y"]
-    {
+    let paths = [
+        "/sessiond.v1.EventService/Nothing",
+        "/sessiond.v1.EventService/",
+        "/sessiond.v2.EventService/AppendEvent",
+        "/x/y",
+    ];
+    for path in paths {
         let mut client = tonic::client::Grpc::new(service.channel());
         client.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckRequest>::default();

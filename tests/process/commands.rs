@@ -160,16 +160,19 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
 #[test]
 fn a_name_without_its_option_is_told_of_it() {
     let tips = [
-        (&["session", "get", "s1"][..], Some("tip: write it behind its option, '--session s1'")),
-        (&["session", "list", "my_app"], Some("tip: write it behind its option, '--app my_app'")),
-        (&["show", "s1"], Some("tip: write it behind its option, '--session s1'")),
+        (&["session", "get", "s1"][..], Some("--session s1")),
+        (&["session", "list", "my_app"], Some("--app my_app")),
+        (&["session", "delete", "s1"], Some("--session s1")),
+        (&["session", "delete", "--app", "a", "--user", "u", "s1"], Some("--session s1")),
         (&["show", "--session", "s1", "s2"], None),
         (&["show", "--session=s1", "s2"], None),
+        (&["show", "s 1"], None),
         (&["serve", "my_app"], None),
         (&["show", "--qwerty"], None),
     ];
-    for (arguments, tip) in tips {
-        assert_eq!(tip_of(arguments).as_deref(), tip, "{arguments:?}");
+    for (arguments, option) in tips {
+        let tip = option.map(|it| format!("tip: a name goes after its option, such as '{it}'"));
+        assert_eq!(tip_of(arguments), tip, "{arguments:?}");
     }
 }
 

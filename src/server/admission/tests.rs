@@ -1,0 +1,210 @@
+//! Calls that take places, and refusals.
+
+use std::{
+    convert::Infallible,
+    iter,
+    task::{Context, Poll},
+};
+
+use futures_util::stream::pending;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+    time::{advance, pause},
+};
+use tonic::{
+    Code,
+    codegen::{self, BoxFuture, Bytes, Service, StdError},
+};
+
+use super::*;
+use crate::server::connections::http;
+
+fn answer() -> Response<Body> {
+    Response::new(Body::empty())
+}
+
+fn places(admission: &Admission, count: usize) -> Vec<Place> {
+    iter::repeat_with(|| admission.place(&Principal::Local).unwrap()).take(count).collect()
+}
+
+/// Fills all places. After this time all calls are done.
+async fn take(admission: &Admission, time: Duration) {
+    let places: Vec<_> = iter::from_fn(|| admission.place(&Principal::Local)).collect();
+    assert!(places.len() >= FEWEST_CALLS);
+    advance(time).await;
+    places.into_iter().for_each(|it| it.answered(&answer()));
+}
+
+fn free(admission: &Admission) -> usize {
+    iter::from_fn(|| admission.place(&Principal::Local)).collect::<Vec<_>>().len()
+}
+
+#[tokio::test]
+async fn calls_in_flight_are_as_many_as_end_in_time() {
+    pause();
+    let admission = Admission::default();
+    assert_eq!(free(&admission), MOST_CALLS, "at first, as many as may wait");
+    take(&admission, WAIT * 2).await;
+    let half = free(&admission);
+    assert!((MOST_CALLS * 2 / 5..MOST_CALLS / 2).contains(&half), "{half} end in time");
+    take(&admission, WAIT * 100).await;
+    assert_eq!(free(&admission), FEWEST_CALLS, "however slow they are");
+    take(&admission, WAIT / 4).await;
+    take(&admission, WAIT / 4).await;
+    assert_eq!(free(&admission), MOST_CALLS, "however fast they are");
+}
+
+#[tokio::test]
+async fn calls_that_were_given_up_took_at_least_as_long() {
+    pause();
+    let admission = Admission::default();
+    take(&admission, WAIT * 100).await;
+    let soon = places(&admission, FEWEST_CALLS);
+    advance(WAIT / 100).await;
+    drop(soon);
+    assert_eq!(free(&admission), FEWEST_CALLS, "nobody knows how long they would have taken");
+    let refusal = Status::not_found("no session").into_http();
+    let refused = places(&admission, FEWEST_CALLS);
+    advance(WAIT / 100).await;
+    refused.into_iter().for_each(|it| it.answered(&refusal));
+    assert_eq!(free(&admission), FEWEST_CALLS, "a refusal is fast");
+    let admission = Admission::default();
+    let late = places(&admission, MOST_CALLS);
+    advance(WAIT * 100).await;
+    drop(late);
+    assert_eq!(free(&admission), FEWEST_CALLS);
+}
+
+#[test]
+fn a_caller_leaves_places_to_others() {
+    let admission = Admission::default();
+    let caller = |name: &str| Principal::Identified(Arc::new(Identity::new(name)));
+    let [flood, modest, new] = ["flood", "modest", "new"].map(caller);
+    let take = |principal: &Principal, most: usize| {
+        iter::from_fn(|| admission.place(principal)).take(most).collect::<Vec<_>>()
+    };
+    let mut flooding = take(&flood, MOST_CALLS);
+    assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "the last quarter is for others");
+    let others = take(&modest, MOST_CALLS);
+    assert_eq!(others.len(), MOST_CALLS / 4);
+    assert!(admission.place(&new).is_none(), "all are taken");
+    flooding.truncate(1);
+    assert!(admission.place(&flood).is_some(), "many are free again");
+    drop((flooding, others));
+    let all = take(&Principal::Local, MOST_CALLS * 9 / 10);
+    let share = take(&new, MOST_CALLS);
+    assert_eq!(all.len() + share.len(), MOST_CALLS, "nobody else is counted");
+    drop((all, share));
+    let flooding = take(&flood, MOST_CALLS);
+    assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "and nobody is left");
+    admission.calls.most.store(FEWEST_CALLS, Relaxed);
+    assert!(admission.place(&flood).is_none() && admission.place(&Principal::Local).is_none());
+    assert_eq!(take(&modest, MOST_CALLS).len(), FEWEST_CALLS / 3, "its share is there");
+    drop(flooding);
+    let callers: Vec<_> = (0..MOST_CALLS).map(|number| caller(&number.to_string())).collect();
+    let places: Vec<_> = callers.iter().filter_map(|it| admission.place(it)).collect();
+    assert_eq!(places.len(), FEWEST_CALLS, "however many callers there are");
+}
+
+#[tokio::test]
+async fn slow_calls_among_few_say_nothing() {
+    pause();
+    let admission = Admission::default();
+    for _ in 0..100 {
+        let few = places(&admission, FEWEST_CALLS / 2);
+        advance(WAIT * 100).await;
+        few.into_iter().for_each(|it| it.answered(&answer()));
+    }
+    assert_eq!(free(&admission), MOST_CALLS);
+}
+
+/// A service that refuses every call.
+#[derive(Clone)]
+struct Refusing(Arc<Admission>);
+
+impl<B> Service<Request<B>> for Refusing
+where
+    B: codegen::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let refused = self.0.refuse(request.map(Body::new));
+        Box::pin(async move { Ok(refused.await) })
+    }
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Kinds and payloads of the frames in these bytes.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(9) {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        frames.push((head[3], &rest[..length]));
+        bytes = &rest[length..];
+    }
+    frames
+}
+
+#[tokio::test]
+async fn a_connection_outlives_refusals_whose_messages_come_late() {
+    const CALLS: u32 = 500;
+    const ROUNDS: u32 = 6;
+    pause();
+    let refuse = TowerToHyperService::new(Refusing(Arc::default()));
+    let (mut client, server) = duplex(1 << 20);
+    let served = tokio::spawn(async move {
+        http()
+            .serve_connection(TokioIo::new(server), refuse)
+            .await
+            .map_err(|error| error.to_string())
+    });
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    client.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let mut answered = Vec::new();
+    for round in 0..ROUNDS {
+        let streams = (0..CALLS).map(|call| 2 * (round * CALLS + call) + 1);
+        let ask: Vec<_> =
+            streams.clone().flat_map(|stream| frame(HEADERS, 4, stream, b"\x83\x86\x84")).collect();
+        let message: Vec<_> = streams.flat_map(|stream| frame(DATA, 1, stream, b"late")).collect();
+        for part in [ask, message] {
+            client.write_all(&part).await.unwrap();
+            // Until the server has nothing left to do: only then the clock moves.
+            while let Ok(read) = timeout(REST / 2, client.read_buf(&mut answered)).await {
+                assert_ne!(read.unwrap(), 0, "{:?}", served.is_finished());
+            }
+        }
+    }
+    let frames = frames(&answered);
+    let kinds = |kind| frames.iter().filter(|frame| frame.0 == kind).count();
+    assert_eq!((kinds(HEADERS), kinds(GOAWAY)), ((CALLS * ROUNDS) as usize, 0));
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_a_stream_without_end() {
+    pause();
+    let admission = Admission::default();
+    let endless = axum::body::Body::from_stream(pending::<Result<Bytes, Infallible>>());
+    let refused = admission.refuse(Request::new(Body::new(endless)));
+    let refused = timeout(REST * 2, refused).await.unwrap();
+    let status = Status::from_header_map(refused.headers()).unwrap();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+}
