@@ -97,7 +97,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         notes,
         traces.clone(),
     )
-    .map_err(|error| format!("failed to start: {error}"))?;
+    .map_err(|error| format!("failed to open a pipe: {error}"))?;
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
     let descriptors = store::descriptors(&config.store.url, readers, writers);

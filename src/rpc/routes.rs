@@ -58,7 +58,7 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     let admin = service!(admin::AdminServiceServer<_>);
     // It also answers calls of services that do not exist.
     let reflection = reflection();
-    Box::new(move |request| match service_of(request.uri().path()) {
+    Box::new(move |request| match names(request.uri().path()).map_or("", |(service, _)| service) {
         sessions::SERVICE_NAME => sessions.clone().call(request),
         events::SERVICE_NAME => events.clone().call(request),
         states::SERVICE_NAME => states.clone().call(request),
@@ -68,10 +68,9 @@ pub fn routes(engine: Arc<Engine>, bare: BareIds) -> Routes {
     })
 }
 
-/// The service in a path, which has the form `/SERVICE/METHOD`; empty if it does not.
-fn service_of(path: &str) -> &str {
-    let names = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-    names.map_or("", |(service, _)| service)
+/// The names of service and method in a path; `None` if it does not have the form `/SERVICE/METHOD`.
+pub fn names(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix('/')?.split_once('/')
 }
 
 #[expect(clippy::expect_used, reason = "descriptors are compiled in, and every test reads them")]
@@ -96,9 +95,11 @@ mod tests {
 
     #[test]
     fn a_path_names_a_service_and_a_method() {
-        assert_eq!(service_of("/sessiond.v1.EventService/AppendEvent"), events::SERVICE_NAME);
-        for path in ["", "/", "*", "/service", "service/method", "//method"] {
-            assert_eq!(service_of(path), "", "{path}");
+        let path = "/sessiond.v1.EventService/AppendEvent";
+        assert_eq!(names(path), Some((events::SERVICE_NAME, "AppendEvent")));
+        for path in ["", "/", "*", "/service", "service/method"] {
+            assert_eq!(names(path), None, "{path}");
         }
+        assert_eq!(names("//method"), Some(("", "method")));
     }
 }

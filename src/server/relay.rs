@@ -134,21 +134,7 @@ mod tests {
     use tokio::{runtime::Handle, sync::oneshot, task::yield_now, time::timeout};
 
     use super::*;
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-
-    impl Wakes {
-        fn count(&self) -> usize {
-            self.0.load(Relaxed)
-        }
-    }
+    use crate::server::gathered::tests::Wakes;
 
     /// A call that waits for its answer. It is dropped with the last of these.
     struct Call<'a>(Pin<Box<dyn Future<Output = ()> + 'a>>, Arc<Wakes>, oneshot::Sender<()>);
@@ -189,8 +175,8 @@ mod tests {
         for _ in 0..3 {
             let Call(call, wakes, answer) = call(&relay);
             send_from_a_thread(answer);
-            assert_eq!(wakes.count(), 0);
-            until(|| wakes.count() == 1).await;
+            assert_eq!(wakes.0.load(Relaxed), 0);
+            until(|| wakes.0.load(Relaxed) == 1).await;
             call.await;
         }
     }
@@ -203,20 +189,20 @@ mod tests {
             let Call(_call, wakes, answer) = call(&relay);
             calls.store(after, Relaxed);
             send_from_a_thread(answer);
-            assert_eq!(wakes.count(), 1, "{before} and {after} calls");
+            assert_eq!(wakes.0.load(Relaxed), 1, "{before} and {after} calls");
         }
 
         let Call(_call, first, answer) = call(&relay);
         send_from_a_thread(answer);
         let Call(_call, second, answer) = call(&relay);
         send_from_a_thread(answer);
-        assert_eq!((first.count(), second.count()), (0, 1));
-        until(|| first.count() == 1).await;
+        assert_eq!((first.0.load(Relaxed), second.0.load(Relaxed)), (0, 1));
+        until(|| first.0.load(Relaxed) == 1).await;
 
         let Call(_call, wakes, answer) = call(&relay);
         let sent = tokio::spawn(async { answer.send(()).unwrap() });
         until(|| sent.is_finished()).await;
-        assert_eq!(wakes.count(), 1);
+        assert_eq!(wakes.0.load(Relaxed), 1);
     }
 
     #[tokio::test]
@@ -227,8 +213,8 @@ mod tests {
         let waker = Waker::from(Arc::clone(&after));
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         send_from_a_thread(answer);
-        until(|| after.count() == 1).await;
-        assert_eq!(before.count(), 0);
+        until(|| after.0.load(Relaxed) == 1).await;
+        assert_eq!(before.0.load(Relaxed), 0);
     }
 
     #[tokio::test]

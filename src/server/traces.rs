@@ -31,7 +31,7 @@ use tonic::{
 
 use crate::{
     domain::trace::TraceParent,
-    rpc::SERVICE_NAMES,
+    rpc::{self, SERVICE_NAMES},
     store::spans::{self, Recorder, Spans, Stage, Stages},
 };
 
@@ -79,7 +79,7 @@ impl Traces {
 
     /// The span of a call. `None`: the sampler leaves the call out, or it is not one of the contract's services.
     pub fn begin(&self, request: &http::Request<impl Sized>) -> Option<TracedCall> {
-        let (service, method) = request.uri().path().strip_prefix('/')?.split_once('/')?;
+        let (service, method) = rpc::names(request.uri().path())?;
         let is_method =
             method.len() <= METHOD_BYTES && method.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !SERVICE_NAMES.contains(&service) || !is_method {
