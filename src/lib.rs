@@ -37,7 +37,7 @@
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
-//! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory.
+//! 6. `engine/events.rs` splits off `temp:` keys, which stay in memory (`engine/invocations.rs`).
 //! 7. `store/gate.rs` asks for the rights of the caller, if there is a policy. `store/typed.rs` wraps the append in a [`commit::Request`] and later unwraps its answer.
 //! 8. `store/sqlite/mod.rs` submits the request to the writer's queue and waits for the reply.
 //! 9. `store/queue.rs` bounds that queue by count and bytes. A full queue refuses at once.
@@ -60,7 +60,8 @@
 //! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
 //! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
-//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), what is measured (`metrics`), the clock and
+//! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
+//! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
 //! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
 //! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the bound of answers that clients do not take
