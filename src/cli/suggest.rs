@@ -1,5 +1,5 @@
 //! Tips of errors. A misplaced subcommand: `sessiond append` is told of `event append`, and `sessiond session watch` of `watch`. A name
-//! without its option: `sessiond session get s1` is told of `--session s1`.
+//! without its option: `sessiond session get s1` is told of `--session`.
 
 use std::ffi::OsString;
 
@@ -9,35 +9,33 @@ use clap::{
     error::{ContextKind, ContextValue, Error, ErrorKind},
 };
 
-const SESSION: &str = "--session";
-
 /// Adds a tip to an error of these arguments, if there is one.
 pub fn suggest(error: &mut Error, program: &Command, arguments: impl Iterator<Item = OsString>) {
     suggest_subcommands(error, program);
     suggest_option(error, arguments);
 }
 
-/// For an argument without an option, the option that the usage asks for and that was not given: of several, that of the session.
+/// For an argument without an option, the options that the usage asks for and that were not given.
 fn suggest_option(error: &mut Error, arguments: impl Iterator<Item = OsString>) {
     if error.kind() != ErrorKind::UnknownArgument {
         return;
     }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return };
-    if argument.starts_with('-') || argument.contains(char::is_whitespace) {
+    if argument.starts_with('-') {
         return;
     }
     let given: Vec<String> = arguments.map(|it| it.to_string_lossy().into_owned()).collect();
     let is_given = |option: &str| given.iter().any(|it| it.split('=').next() == Some(option));
     let usage = usage.to_string();
-    let options = usage.split_whitespace().filter(|word| word.starts_with("--"));
-    let missing: Vec<&str> = options.filter(|option| !is_given(option)).collect();
-    let option = match missing[..] {
-        [only] => only,
-        _ if missing.contains(&SESSION) => SESSION,
-        _ => return,
-    };
-    let tip = format!("a name goes after its option, such as '{option} {argument}'");
+    let words: Vec<&str> = usage.split_whitespace().collect();
+    let is_missing = |words: &&[&str]| words[0].starts_with("--") && !is_given(words[0]);
+    let missing = words.windows(2).filter(is_missing).map(|words| words.join(" "));
+    let missing = missing.collect::<Vec<_>>().join(", ");
+    if missing.is_empty() {
+        return;
+    }
+    let tip = format!("a name goes after its option: {missing}");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 

@@ -160,18 +160,18 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
 #[test]
 fn a_name_without_its_option_is_told_of_it() {
     let tips = [
-        (&["session", "get", "s1"][..], Some("--session s1")),
-        (&["session", "list", "my_app"], Some("--app my_app")),
-        (&["session", "delete", "s1"], Some("--session s1")),
-        (&["session", "delete", "--app", "a", "--user", "u", "s1"], Some("--session s1")),
+        (&["session", "get", "s1"][..], Some("--session <ID>")),
+        (&["session", "list", "my_app"], Some("--app <NAME>")),
+        (&["session", "delete", "s1"], Some("--app <NAME>, --user <ID>, --session <ID>")),
+        (&["session", "delete", "--app", "a", "--user", "u", "s1"], Some("--session <ID>")),
         (&["show", "--session", "s1", "s2"], None),
         (&["show", "--session=s1", "s2"], None),
-        (&["show", "s 1"], None),
+        (&["state", "get", "topic"], Some("--app <NAME>")),
         (&["serve", "my_app"], None),
         (&["show", "--qwerty"], None),
     ];
-    for (arguments, option) in tips {
-        let tip = option.map(|it| format!("tip: a name goes after its option, such as '{it}'"));
+    for (arguments, options) in tips {
+        let tip = options.map(|it| format!("tip: a name goes after its option: {it}"));
         assert_eq!(tip_of(arguments), tip, "{arguments:?}");
     }
 }
