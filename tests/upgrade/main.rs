@@ -8,6 +8,7 @@ mod requests;
 
 use std::{
     fs,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -33,27 +34,35 @@ use sessiond::{
     },
 };
 
-/// Events of the session `long`: more than one step of every index.
+/// Events of the session `long`: more than one step of every index but that of ids, and of that one until version 7.
 const LONG: u64 = 1030;
 
+/// Events of the session `longer`: more than one step of the index of ids, all of whose parts are in it. Versions before 8 have no such
+/// session.
+const LONGER: u64 = 5130;
+
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v7.db";
+const CURRENT: &str = "sqlite-v8.db";
 
 /// The trace of the event `4` of the session `cart`. Versions before 6 kept none.
 const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
 
 /// The effect of the steps from each released version on.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "keep the order of lists apart from the time of the last event",
     "keep the trace of an event",
     "keep what an append changes of a session beside its keys",
+    "keep the rows of a log that are indexed together in one row of the index",
 ];
 
 #[tokio::test]
 async fn files_of_earlier_versions_are_read() {
-    for (version, steps, trace) in
-        [(4, &STEPS[..], None), (5, &STEPS[1..], None), (6, &STEPS[2..], TRACE)]
-    {
+    for (version, steps, trace) in [
+        (4, &STEPS[..], None),
+        (5, &STEPS[1..], None),
+        (6, &STEPS[2..], TRACE),
+        (7, &STEPS[3..], TRACE),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("test.db");
         fs::copy(fixture(&format!("sqlite-v{version}.db")), &path).unwrap();
@@ -70,6 +79,9 @@ async fn files_of_earlier_versions_are_read() {
         let store = open(&path, &clock).await;
         assert_eq!(store.id(), StoreId(*b"fixture of tests"));
         check(&store, &clock, trace).await;
+        // The parts of the index of ids that a migrated file has already.
+        append_all(&store, "long", LONG + 1..=LONGER).await;
+        check_ids(&store, "long").await;
         store.close().await;
         assert_sound(&path);
     }
@@ -148,6 +160,7 @@ async fn a_file_of_this_version_is_read() {
     clock.set(500);
     let store = open(&path, &clock).await;
     check(&store, &clock, TRACE).await;
+    check_ids(&store, "longer").await;
     store.close().await;
 }
 
@@ -193,15 +206,9 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
 
     clock.set(104);
     store.create_session(&call, creation("ada", "long", &[])).await.unwrap();
-    let event = |number: u64| {
-        let is_counted = number.is_multiple_of(10);
-        let count = number.to_string();
-        let set = [("n", count.as_str())];
-        event(&count, if is_counted { &set } else { &[] }, &[])
-    };
-    for half in [1..=LONG / 2, LONG / 2 + 1..=LONG] {
-        store.append(&call, append("long", "ada", half.map(event).collect())).await.unwrap();
-    }
+    append_all(store, "long", 1..=LONG).await;
+    store.create_session(&call, creation("ada", "longer", &[])).await.unwrap();
+    append_all(store, "longer", 1..=LONGER).await;
 
     clock.set(105);
     let expiration = Some(Expiration::At(time(1000)));
@@ -209,6 +216,30 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
     store.create_session(&call, expiring).await.unwrap();
     store.create_session(&call, creation("bob", "deleted", &[("k", "1")])).await.unwrap();
     store.delete_session(&call, key("bob", "deleted")).await.unwrap();
+}
+
+/// Appends to a session of Ada's; every tenth event changes the state.
+async fn append_all(store: &dyn Store, session: &str, numbers: RangeInclusive<u64>) {
+    let event = |number: u64| {
+        let count = number.to_string();
+        let set = [("n", count.as_str())];
+        event(&count, if number.is_multiple_of(10) { &set } else { &[] }, &[])
+    };
+    let events: Vec<_> = numbers.map(event).collect();
+    for batch in events.chunks(500) {
+        let batch = append(session, "ada", batch.to_vec());
+        store.append(&RequestContext::internal(), batch).await.unwrap();
+    }
+}
+
+/// Events of a session of [`LONGER`] events or more are found by their ids, wherever those are.
+async fn check_ids(store: &dyn Store, session: &str) {
+    for number in [1, 1024, 1030, 4095, 4096, 4097, 5120, 5121, LONGER] {
+        let again = append(session, "ada", vec![event(&number.to_string(), &[], &[])]);
+        let appended = store.append(&RequestContext::internal(), again).await.unwrap();
+        assert!(appended.events[0].replayed, "{session} {number}");
+        assert_eq!(appended.events[0].event.sequence, number);
+    }
 }
 
 async fn check(store: &dyn Store, clock: &TestClock, trace: Option<TraceId>) {
@@ -236,7 +267,8 @@ async fn check_sessions(store: &dyn Store) {
         max_bytes: usize::MAX,
         with_state: false,
     };
-    let page = store.list_sessions(list).await.unwrap();
+    let mut page = store.list_sessions(list).await.unwrap();
+    page.sessions.retain(|(info, _)| info.key.session_id.as_str() != "longer");
     let found = page.sessions.iter().map(|(info, _)| {
         let key = &info.key;
         format!(

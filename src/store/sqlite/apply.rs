@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use rusqlite::params;
 
 use super::{
-    load::{ID_BYTES, id_hash, indexed, names},
-    log::Log,
+    keys::id_hash,
+    load::names,
+    log::{Log, Unindexed},
     prelude::*,
-    schema::PURGED,
+    schema::{LOG_STEP, PURGED},
     writer::Writer,
 };
 use crate::{
@@ -16,29 +17,8 @@ use crate::{
         ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, KEY_BYTES, KeyRow, RequestRow,
         ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
     },
-    store::rows::{EVENT_BYTES, EVENT_COLUMNS, labels_text, removed_text},
+    store::rows::{EVENT_COLUMNS, labels_text, removed_text},
 };
-
-/// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds, for which writes wait.
-const PURGED_ROWS: usize = 128;
-const PURGED_BYTES: usize = 256 << 10;
-
-/// Removing the events of a session, and its snapshots, up to a version.
-const PURGE_EVENTS: [&str; 2] = [
-    "DELETE FROM event WHERE id IN (SELECT row FROM log_index WHERE node = ?1 AND version <= ?2)",
-    "DELETE FROM log_index WHERE node = ?1 AND version <= ?2",
-];
-const PURGE_SNAPSHOTS: [&str; 1] = ["DELETE FROM snapshot WHERE node = ?1 AND version <= ?2"];
-
-/// Tables with short rows of a session: with the column of its number, and with all columns of their key. The tombstone is the last
-/// to go.
-const SHORT_ROWS: [(&str, &str, &str); 5] = [
-    ("event_key", "session", "session, id_hash, sequence"),
-    ("state", "node", "node, name"),
-    ("removed", "node", "node, name"),
-    ("request", "node", "node, request_id"),
-    ("tombstone", "id", "id"),
-];
 
 static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -237,24 +217,8 @@ impl Writer {
             ];
             self.tables.execute(&INSERT_EVENT, row)?;
             self.note_row(Log::of_session(*incarnation), event.sequence, Some(hash))?;
-            self.index_ids(*incarnation, event.sequence - 1, event.sequence)?;
-            if let Some(known) = self.known.get_mut(incarnation) {
-                known.insert(hash, event.sequence);
-                self.grown += ID_BYTES;
-            }
+            self.note_id(*incarnation, event.sequence, hash)?;
         }
-        Ok(())
-    }
-
-    /// Indexes the ids of the steps of events that end in `(after, up_to]`.
-    fn index_ids(&self, session: Incarnation, after: u64, up_to: u64) -> Result<(), Error> {
-        if indexed(after) == indexed(up_to) {
-            return Ok(());
-        }
-        // Every error is followed by a rollback. With FAIL, SQLite keeps no copies of the pages to undo this statement alone.
-        let sql = "INSERT OR FAIL INTO event_key SELECT node, id_hash, version FROM log_index
-            WHERE node = ?1 AND version > ?2 AND version <= ?3 ORDER BY id_hash";
-        self.tables.run(sql, (session.0, indexed(after), indexed(up_to)))?;
         Ok(())
     }
 
@@ -313,7 +277,11 @@ impl Writer {
         tables.snapshot_if_due(log, *before, *version, *state_bytes)
     }
 
-    fn put_tombstone(&self, incarnation: Incarnation, lease_until: i64) -> Result<(), Error> {
+    pub(super) fn put_tombstone(
+        &self,
+        incarnation: Incarnation,
+        lease_until: i64,
+    ) -> Result<(), Error> {
         let put = "INSERT OR REPLACE INTO tombstone VALUES (?1, ?2)";
         self.tables.run(put, (incarnation.0, lease_until))?;
         Ok(())
@@ -332,20 +300,31 @@ impl Writer {
         self.tables.run(all_indexed, [from.0])?;
         let events = format!(
             "INSERT INTO event (session, id_hash, {EVENT_COLUMNS})
-             SELECT ?1, t.id_hash, {EVENT_COLUMNS} FROM log_index i JOIN event t ON t.id = i.row
-             WHERE i.node = ?2 AND i.version > ?3 AND i.version <= ?4 ORDER BY i.version"
+             SELECT ?1, t.id_hash, {EVENT_COLUMNS}
+             FROM log_index i JOIN json_each(i.rows) JOIN event t ON t.id = json_each.value
+             WHERE i.node = ?2 AND i.version > ?3 AND i.version < ?4 + {LOG_STEP}
+                 AND t.sequence > ?3 AND t.sequence <= ?4
+             ORDER BY t.sequence"
         );
         let last = self.tables.value("SELECT coalesce(max(id), 0) FROM event", ())?.unwrap_or(0);
         self.unlisted += self.tables.run(&events, (to.0, from.0, after, up_to))? as u64;
-        let index =
-            "INSERT INTO log_index SELECT session, sequence, id, id_hash FROM event WHERE id > ?1";
-        self.tables.run(index, [last])?;
+        let copied = "SELECT sequence, id, id_hash FROM event WHERE id > ?1 ORDER BY id";
+        let mut unindexed = Unindexed::default();
+        self.tables.each(copied, [last], |row| {
+            let (sequence, row, hash) = row.try_into()?;
+            unindexed.push(row, Some(hash));
+            if unindexed.len() == LOG_STEP {
+                self.tables.index_run(to.0, sequence, &mut unindexed)?;
+            }
+            Ok::<_, Error>(true)
+        })?;
+        self.tables.index_run(to.0, up_to, &mut unindexed)?;
         // The first piece also copies the state at creation, which is the snapshot of version 0.
         let snapshots = "INSERT INTO snapshot SELECT ?1, version, state FROM snapshot
             WHERE node = ?2 AND version >= ?3 AND version <= ?4";
         let first = if after == 0 { 0 } else { after + 1 };
         self.tables.run(snapshots, (to.0, from.0, first, up_to))?;
-        self.index_ids(to, after, up_to)
+        Ok(self.index_ids(to, after, up_to)?)
     }
 
     /// Writes the rest of a fork whose row and state are written.
@@ -359,40 +338,5 @@ impl Writer {
             }
         }
         Ok(())
-    }
-
-    /// Removes some rows of a session that is gone, and its tombstone when nothing else is left.
-    fn purge(&mut self, session: Incarnation) -> Result<(), Error> {
-        self.leftovers.has_swept();
-        // A fork cannot go on without these rows.
-        self.put_tombstone(session, PURGED)?;
-        let tables = &self.tables;
-        let events = format!(
-            "SELECT i.version, {EVENT_BYTES} FROM log_index i LEFT JOIN event t ON t.id = i.row
-             WHERE i.node = ?1 ORDER BY i.version LIMIT {PURGED_ROWS}"
-        );
-        let snapshots = format!(
-            "SELECT version, octet_length(state) FROM snapshot WHERE node = ?1
-             ORDER BY version LIMIT {PURGED_ROWS}"
-        );
-        for (sizes, deletions) in [(events, &PURGE_EVENTS[..]), (snapshots, &PURGE_SNAPSHOTS)] {
-            if let Some(end) = tables.end_of_piece(&sizes, [session.0], PURGED_BYTES)? {
-                for delete in deletions {
-                    tables.run(delete, (session.0, end))?;
-                }
-                tables.lower_listed()?;
-                return self.tables.free_pages();
-            }
-        }
-        for (table, node, key) in SHORT_ROWS {
-            let delete = format!(
-                "DELETE FROM {table} WHERE ({key}) IN
-                 (SELECT {key} FROM {table} WHERE {node} = ?1 LIMIT {PURGED_ROWS})"
-            );
-            if tables.run(&delete, [session.0])? == PURGED_ROWS {
-                break;
-            }
-        }
-        self.tables.free_pages()
     }
 }

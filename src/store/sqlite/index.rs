@@ -1,8 +1,9 @@
-//! Keeping the index of logs.
+//! Keeping the indexes: of logs, and of event ids.
 
 use hashbrown::hash_map::Entry;
 
 use super::{
+    keys::{ID_BYTES, KnownIds, PART_EVENTS, id_hash, is_indexed, part_at, part_of},
     log::{Log, Unindexed},
     prelude::*,
     schema::{KEY_STEP, LOG_STEP},
@@ -22,8 +23,9 @@ impl Writer {
                 let (_, rows) = self.tables.unindexed(log)?;
                 let sql = "SELECT id_hash FROM event WHERE id = ?1";
                 let hash = |row| match log.kind {
-                    ScopeKind::Session => self.tables.value(sql, [row]),
-                    ScopeKind::Application | ScopeKind::User => Ok(None),
+                    // The hashes of the others stay in their places if an event is lost.
+                    ScopeKind::Session => Ok(Some(self.tables.value(sql, [row])?.unwrap_or(0))),
+                    ScopeKind::Application | ScopeKind::User => Ok::<_, rusqlite::Error>(None),
                 };
                 let mut unindexed = Unindexed::default();
                 for row in rows {
@@ -39,7 +41,7 @@ impl Writer {
         let row = self.tables.0.last_insert_rowid();
         let unindexed = self.unindexed_of(log)?;
         unindexed.push(row, hash);
-        if unindexed.len() >= LOG_STEP || version.is_multiple_of(KEY_STEP) {
+        if unindexed.len() >= LOG_STEP {
             self.index_rows(log, version)?;
         }
         Ok(())
@@ -49,10 +51,88 @@ impl Writer {
     pub(super) fn index_rows(&mut self, log: Log, version: Version) -> Result<()> {
         self.unindexed_of(log)?;
         let Some(unindexed) = self.unindexed.get_mut(&log.node) else { return Ok(()) };
-        let first = version + 1 - unindexed.len() as u64;
-        let mut insert = self.tables.prepare("INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)")?;
-        for (version, (row, hash)) in (first..).zip(unindexed.drain()) {
-            insert.execute((log.node, version, row, hash))?;
+        self.tables.index_run(log.node, version, unindexed)
+    }
+
+    /// The ids of a session's newest events.
+    fn known_of(&mut self, session: Incarnation, last: Sequence) -> Result<&KnownIds> {
+        match self.known.entry(session) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let mut known = KnownIds::new(last);
+                let (_, unindexed) = self.tables.unindexed(Log::of_session(session))?;
+                self.tables.each_hash(session, (known.after, last), |sequence, hash| {
+                    if !is_indexed(sequence, hash, last) {
+                        known.insert(hash, sequence);
+                    }
+                })?;
+                let sql = "SELECT id_hash, sequence FROM event WHERE id = ?1";
+                for row in unindexed {
+                    let found = self.tables.one(sql, [row], |row| row.try_into())?;
+                    if let Some((hash, sequence)) = found {
+                        known.insert(hash, sequence);
+                    }
+                }
+                self.grown += ID_BYTES * known.len();
+                Ok(vacant.insert(known))
+            }
+        }
+    }
+
+    /// The events of a session whose ids may be this one: they have its hash, or half of it.
+    pub(super) fn alike(
+        &mut self,
+        session: Incarnation,
+        last: Sequence,
+        id: &EventId,
+    ) -> Result<Vec<Sequence>> {
+        let hash = id_hash(id);
+        let known = self.known_of(session, last)?;
+        let (mut alike, has_indexed) =
+            (known.with_hash(hash).collect::<Vec<_>>(), known.has_indexed);
+        if has_indexed {
+            let sql = "SELECT sequence FROM event_key WHERE session = ?1 AND id_hash = ?2";
+            alike.extend(self.tables.all(sql, (session.0, hash), |row| row.get::<_, Sequence>(0))?);
+        }
+        Ok(alike)
+    }
+
+    /// Notes the id of an event that was just inserted, and whose row was noted.
+    pub(super) fn note_id(
+        &mut self,
+        session: Incarnation,
+        sequence: Sequence,
+        hash: i64,
+    ) -> Result<()> {
+        if let Some(known) = self.known.get_mut(&session) {
+            known.insert(hash, sequence);
+            self.grown += ID_BYTES;
+        }
+        self.index_ids(session, sequence - 1, sequence)
+    }
+
+    /// Puts the parts into `event_key` that enter with the events in `(after, up_to]`.
+    pub(super) fn index_ids(
+        &self,
+        session: Incarnation,
+        after: Sequence,
+        up_to: Sequence,
+    ) -> Result<()> {
+        let due = after / PART_EVENTS + 1..=up_to / PART_EVENTS;
+        for (step, part) in due.filter_map(|at| part_at(at * PART_EVENTS)) {
+            let mut ids = Vec::new();
+            self.tables.each_hash(session, (step - KEY_STEP, step), |sequence, hash| {
+                if part_of(hash) == part {
+                    ids.push((hash, sequence));
+                }
+            })?;
+            ids.sort_unstable();
+            // A file that was migrated has some of them.
+            let sql = "INSERT OR IGNORE INTO event_key VALUES (?1, ?2, ?3)";
+            let mut insert = self.tables.prepare(sql)?;
+            for (hash, sequence) in ids {
+                insert.execute((session.0, hash, sequence))?;
+            }
         }
         Ok(())
     }

@@ -1,14 +1,9 @@
 //! Loading what decisions need, from the cache or from the tables.
 
-use hashbrown::hash_map::Entry;
-use rusqlite::Row;
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::{
     log::Log,
     prelude::*,
-    row::{self, Found, KnownIds},
-    schema::KEY_STEP,
+    row::{self, Found},
     writer::Writer,
 };
 use crate::{
@@ -25,21 +20,10 @@ const COPIED_BYTES: usize = 1 << 20;
 /// Keys of a scope that are looked up one by one. Where there are more, reading the whole scope, a MiB at most, is shorter.
 const SINGLE_KEYS: usize = 500;
 
-/// Bytes in memory, about: of an application or a user, of a session, of an address, and of an event id.
+/// Bytes in memory, about: of an application or a user, of a session, and of an address.
 const SCOPE_BYTES: usize = 256;
 const SESSION_BYTES: usize = 512;
 const ADDRESS_BYTES: usize = 256;
-pub(super) const ID_BYTES: usize = 24;
-
-/// The hash of an event id, as it is stored.
-pub(super) fn id_hash(id: &EventId) -> i64 {
-    xxh3_64(id.as_str().as_bytes()).cast_signed()
-}
-
-/// The last sequence whose id is in `event_key`, of a session with `last_sequence` events.
-pub(super) fn indexed(last_sequence: Sequence) -> Sequence {
-    last_sequence - last_sequence % KEY_STEP
-}
 
 impl Writer {
     pub(super) fn load_needs(&mut self, needs: &Needs<'_>) -> Result<(), Error> {
@@ -232,8 +216,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Loads whether a session has an event of an id, and the event: by the hash in memory and in `event_key`. A hit is compared with
-    /// the whole id.
+    /// Loads whether a session has an event of an id, and the event. Of each event with the hash the whole id is compared.
     fn load_event(
         &mut self,
         incarnation: Incarnation,
@@ -244,35 +227,8 @@ impl Writer {
         if self.loaded.events.contains_key(&key) {
             return Ok(());
         }
-        let known = match self.known.entry(incarnation) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(vacant) => {
-                let sql = "SELECT id_hash, version FROM log_index WHERE node = ?1 AND version > ?2";
-                let after = indexed(last_sequence);
-                let (mut known, grown) = (KnownIds::new(after), &mut self.grown);
-                let mut insert = |row: &Row<'_>| {
-                    known.insert(row.get(0)?, row.get(1)?);
-                    *grown += ID_BYTES;
-                    Ok::<_, rusqlite::Error>(true)
-                };
-                self.tables.each(sql, (incarnation.0, after), &mut insert)?;
-                let (_, unindexed) = self.tables.unindexed(Log::of_session(incarnation))?;
-                let sql = "SELECT id_hash, sequence FROM event WHERE id = ?1";
-                for row in unindexed {
-                    self.tables.each(sql, [row], &mut insert)?;
-                }
-                vacant.insert(known)
-            }
-        };
-        let hash = id_hash(id);
-        let newest = known.with_hash(hash);
-        let sql = "SELECT sequence FROM event_key WHERE session = ?1 AND id_hash = ?2";
-        let indexed: Vec<Sequence> = match known.after {
-            0 => Vec::new(),
-            _ => self.tables.all(sql, (incarnation.0, hash), |row| row.get(0))?,
-        };
         let mut stored = None;
-        for sequence in newest.chain(indexed) {
+        for sequence in self.alike(incarnation, last_sequence, id)? {
             // Hashes are equal as often as a caller likes, so the id alone is read first: bodies are long.
             if self.tables.has_id(incarnation, sequence, id)? {
                 stored = self.tables.event(incarnation, sequence)?;

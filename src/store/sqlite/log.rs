@@ -1,10 +1,12 @@
 //! Where the rows of a log lie: the events of a session, or the changes of an application or a user.
 //!
-//! Rows of all logs lie in commit order. `log_index` finds those of a log. It is written [`LOG_STEP`](super::schema::LOG_STEP) rows of
-//! a log at a time, so that a commit to many logs does not change a page of the index for each of them. The rows that follow are
-//! *unindexed*: their numbers stand in the head of the node.
+//! Rows of all logs lie in commit order. `log_index` finds those of a log: each of its rows is a *run*, the numbers of up to
+//! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
+//! are *unindexed*: their numbers stand in the head of the node.
 
-use super::{connection::Tables, prelude::*, row};
+use rusqlite::types::FromSqlError;
+
+use super::{connection::Tables, prelude::*, row, schema::LOG_STEP};
 
 /// A log, whose changes add up to the state of a scope.
 #[derive(Clone, Copy, Debug)]
@@ -13,34 +15,41 @@ pub(super) struct Log {
     pub(super) kind: ScopeKind,
 }
 
-/// The rows that `log_index` does not have yet, oldest first: their numbers, and the hashes of the ids of events.
+/// The rows that `log_index` does not have yet, oldest first.
 #[derive(Default)]
 pub(super) struct Unindexed {
-    rows: Vec<(i64, Option<i64>)>,
-    /// The numbers as they are stored, without the bracket at the end.
-    text: String,
+    len: usize,
+    /// Their numbers as they are stored, without the bracket at the end.
+    rows: String,
+    /// The hashes of the ids of events, as they are stored.
+    hashes: Vec<u8>,
 }
 
 impl Unindexed {
     pub(super) fn push(&mut self, row: i64, hash: Option<i64>) {
-        self.text.push(if self.rows.is_empty() { '[' } else { ',' });
-        self.text.push_str(&row.to_string());
-        self.rows.push((row, hash));
+        self.rows.push(if self.len == 0 { '[' } else { ',' });
+        self.rows.push_str(&row.to_string());
+        self.hashes.extend(hash.into_iter().flat_map(i64::to_be_bytes));
+        self.len += 1;
     }
 
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (i64, Option<i64>)> {
-        self.text.clear();
-        self.rows.drain(..)
+        self.len
     }
 
     /// The numbers as they are stored, an array in JSON: the views read them as well.
     pub(super) fn stored(&self) -> String {
-        if self.rows.is_empty() { "[]".to_owned() } else { [&self.text, "]"].concat() }
+        if self.len == 0 { "[]".to_owned() } else { [&self.rows, "]"].concat() }
     }
+}
+
+/// Runs that may hold versions in `(after, up_to]`. The parameters are those of [`runs_of`].
+const RUNS: &str =
+    "SELECT version, rows, hashes FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
+
+fn runs_of(node: NodeId, after: Version, up_to: Version) -> (NodeId, Version, Version) {
+    // The version in a damaged head may be any number that SQLite has.
+    (node, after, (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned()))
 }
 
 impl Log {
@@ -84,7 +93,6 @@ impl Tables {
     ) -> Result<bool, Error> {
         let (last, unindexed) = self.unindexed(log)?;
         let indexed = last.saturating_sub(unindexed.len() as u64);
-        let table = log.table();
         let mut expected = Dense { after, up_to: up_to.min(last), descending };
         let mut take = |row: &Row<'_>| {
             expected.next(row.get(0)?)?;
@@ -100,12 +108,16 @@ impl Tables {
             }
             let is_whole = if in_index {
                 let order = if descending { "DESC" } else { "ASC" };
-                let sql = format!(
-                    "SELECT {columns} FROM log_index i JOIN {table} t ON t.id = i.row
-                     WHERE i.node = ?1 AND i.version > ?2 AND i.version <= ?3
-                     ORDER BY i.version {order}"
-                );
-                self.each(&sql, (log.node, after, up_to), &mut take)?
+                let sql = format!("{RUNS} ORDER BY version {order}");
+                self.each(&sql, runs_of(log.node, after, up_to), |run| {
+                    let (last, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+                    let before = last.saturating_sub(rows.len() as u64);
+                    // Of the first and the last run a part may be meant.
+                    let start = after.saturating_sub(before) as usize;
+                    let end = rows.len().saturating_sub(last.saturating_sub(up_to) as usize);
+                    let rows = rows.get(start..end).unwrap_or_default();
+                    self.each_of(log, columns, rows, descending, &mut take)
+                })?
             } else {
                 let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
                 self.each_of(log, columns, rows, descending, &mut take)?
@@ -149,13 +161,54 @@ impl Tables {
         columns: &str,
         take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let sql = format!(
-            "SELECT {columns} FROM log_index i JOIN {} t ON t.id = i.row
-             WHERE i.node = ?1 ORDER BY i.version",
-            log.table()
-        );
-        self.each(&sql, [log.node], &mut *take)?;
+        let sql = "SELECT rows FROM log_index WHERE node = ?1 ORDER BY version";
+        self.each(sql, [log.node], |run| {
+            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut *take)
+        })?;
         self.each_of(log, columns, &self.unindexed(log)?.1, false, take)?;
+        Ok(())
+    }
+
+    /// Goes through the indexed events of a session in `(after, up_to]`: their sequences, and the hashes of their ids.
+    pub(super) fn each_hash(
+        &self,
+        session: Incarnation,
+        (after, up_to): (Sequence, Sequence),
+        mut take: impl FnMut(Sequence, i64),
+    ) -> Result<()> {
+        self.each(RUNS, runs_of(session.0, after, up_to), |run| {
+            let last: Sequence = run.get(0)?;
+            let (hashes, rest) = run.get_ref(2)?.as_blob()?.as_chunks();
+            if !rest.is_empty() {
+                return Err(FromSqlError::InvalidType.into());
+            }
+            let first = (last + 1).saturating_sub(hashes.len() as u64);
+            for (sequence, hash) in (first..).zip(hashes) {
+                if sequence > after && sequence <= up_to {
+                    take(sequence, i64::from_be_bytes(*hash));
+                }
+            }
+            Ok::<_, rusqlite::Error>(true)
+        })?;
+        Ok(())
+    }
+
+    /// Puts the unindexed rows of a log, the last of which has this version, into the index.
+    pub(super) fn index_run(
+        &self,
+        node: NodeId,
+        version: Version,
+        unindexed: &mut Unindexed,
+    ) -> Result<()> {
+        if unindexed.len == 0 {
+            return Ok(());
+        }
+        let hashes = (!unindexed.hashes.is_empty()).then_some(&unindexed.hashes);
+        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)";
+        self.run(insert, (node, version, unindexed.stored(), hashes))?;
+        unindexed.len = 0;
+        unindexed.rows.clear();
+        unindexed.hashes.clear();
         Ok(())
     }
 }

@@ -53,15 +53,15 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         from: 5,
         title: "keep the trace of an event",
-        // Rows stay as they are: what they lack at their end is null. The next step makes the view that shows it.
+        // Rows stay as they are: what they lack at their end is null. The last step makes the view that shows it.
         apply: |connection| connection.execute_batch("ALTER TABLE event ADD COLUMN trace_id BLOB"),
     },
     Migration {
         from: 6,
         title: "keep what an append changes of a session beside its keys",
-        // The table as version 7 has it, whatever later versions make of it.
+        // The table as version 7 has it, whatever later versions make of it. The last step makes the views.
         apply: |connection| {
-            connection.execute_batch(&format!(
+            connection.execute_batch(
                 "DROP VIEW event_view; DROP VIEW session_view; DROP VIEW state_view;
                  CREATE TABLE heads_and_keys (
                      node INTEGER NOT NULL, name ANY NOT NULL, value TEXT, version INTEGER NOT NULL,
@@ -88,7 +88,29 @@ pub(super) const MIGRATIONS: &[Migration] = &[
                  ALTER TABLE session DROP COLUMN last_event_nanos;
                  ALTER TABLE session DROP COLUMN update_secs;
                  ALTER TABLE session DROP COLUMN update_nanos;
-                 ALTER TABLE session DROP COLUMN unindexed;
+                 ALTER TABLE session DROP COLUMN unindexed;",
+            )
+        },
+    },
+    Migration {
+        from: 7,
+        title: "keep the rows of a log that are indexed together in one row of the index",
+        // `event_key` has more ids than it needs, which it may.
+        apply: |connection| {
+            connection.execute_batch(&format!(
+                "DROP VIEW IF EXISTS event_view;
+                 DROP VIEW IF EXISTS session_view;
+                 DROP VIEW IF EXISTS state_view;
+                 CREATE TABLE runs (
+                     node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL, hashes BLOB,
+                     PRIMARY KEY (node, version)
+                 ) STRICT;
+                 INSERT INTO runs SELECT node, max(version), json_group_array(row ORDER BY version),
+                     CASE WHEN count(id_hash) > 0 THEN
+                         unhex(group_concat(printf('%016x', id_hash), '' ORDER BY version)) END
+                     FROM log_index GROUP BY node, (version - 1) / 32;
+                 DROP TABLE log_index;
+                 ALTER TABLE runs RENAME TO log_index;
                  {VIEWS}"
             ))
         },

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hashbrown::HashTable;
 use rusqlite::{
     ToSql,
     types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
@@ -93,31 +92,6 @@ pub(super) fn passes(row: &Row<'_>, filter: &EventFilter) -> Result<bool> {
 
 /// The nodes that are visible from a scope, by kind, as far as they have rows.
 pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
-
-/// The ids of a session's newest events by hash.
-#[derive(Debug)]
-pub(super) struct KnownIds {
-    /// The ids of all events after this one; `event_key` has the others.
-    pub(super) after: Sequence,
-    ids: HashTable<(i64, Sequence)>,
-}
-
-impl KnownIds {
-    pub(super) fn new(after: Sequence) -> Self {
-        Self { after, ids: HashTable::new() }
-    }
-
-    pub(super) fn insert(&mut self, hash: i64, sequence: Sequence) {
-        // The hashes are uniform already.
-        self.ids.insert_unique(hash.cast_unsigned(), (hash, sequence), |it| it.0.cast_unsigned());
-    }
-
-    /// The events whose ids have a hash.
-    pub(super) fn with_hash(&self, hash: i64) -> impl Iterator<Item = Sequence> {
-        let ids = self.ids.iter_hash(hash.cast_unsigned());
-        ids.filter(move |it| it.0 == hash).map(|it| it.1)
-    }
-}
 
 /// A session's row and head.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 //! * Applications, users and sessions have numbers from one counter in `meta`, which are never used again: `scope.id`, `session.id`.
 //!   A *node* is any of them.
 //! * Events, and changes of applications and users, lie in commit order at the end of their tables, so that a commit fills whole pages
-//!   however many sessions it touches. `log_index` finds those of a node. It is written [`LOG_STEP`] rows of a node at a time; the
+//!   however many sessions it touches. `log_index` finds those of a node: one row of it holds the numbers of up to [`LOG_STEP`] rows. The
 //!   numbers of the rows that follow are in `unindexed` of the node's head.
 //! * What the last commit left of a node is its *head*, a row of `state` beside its keys: an append changes both, in one page.
-//! * `event_key` finds an event by its id's hash. It is written [`KEY_STEP`] events at a time; the hashes of what follows are read when
-//!   a session is opened for writing.
+//! * `event_key` finds an event by its id's hash. It follows the events (see `keys`); the hashes that it does not have yet are read from
+//!   `log_index` when a session is opened for writing.
 //! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
@@ -19,16 +19,17 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 7;
+pub(super) const SCHEMA_VERSION: i32 = 8;
 
 /// The first version that a release wrote, and that is migrated to later ones.
 pub(super) const FIRST_RELEASED: i32 = 4;
 
-/// Events whose ids are indexed together: opening a session reads at most this many hashes, in less than a millisecond.
-pub(super) const KEY_STEP: Sequence = 1024;
+/// Events of a session whose ids enter `event_key` in the order of their hashes. Opening a session for writing reads at most a quarter
+/// more hashes than these, in about a millisecond, and keeps in memory those that `event_key` does not have. To change it, or
+/// [`LOG_STEP`], is a change of the tables.
+pub(super) const KEY_STEP: Sequence = 4096;
 
-/// Rows of a log that enter its index together, so that the index costs one page for that many rows. Until then the head of the node
-/// grows by about seven bytes with each.
+/// Rows of a log in one row of its index, at most. Until they are indexed, the head of the node grows by about seven bytes with each.
 pub(super) const LOG_STEP: usize = 32;
 
 /// `tombstone.lease_until` of rows that may be removed at once.
@@ -106,11 +107,12 @@ CREATE TABLE event (
 ) STRICT;
 CREATE INDEX marker ON event (session, sequence, rewind_to) WHERE rewind_to IS NOT NULL;
 
--- The rows of `event` and `scope_log` by node and version, but for those that `unindexed` of the node's head lists. Events have the hash of their id.
+-- Runs: the numbers of successive rows of a log in `event` or `scope_log`, an array, and the version of the last of them. Those that
+-- follow are in `unindexed` of the node's head. Of events also the hashes of their ids, eight bytes each, big-endian.
 CREATE TABLE log_index (
-    node INTEGER NOT NULL, version INTEGER NOT NULL, row INTEGER NOT NULL, id_hash INTEGER,
+    node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL, hashes BLOB,
     PRIMARY KEY (node, version)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE event_key (
     session INTEGER NOT NULL, id_hash INTEGER NOT NULL, sequence INTEGER NOT NULL,
@@ -169,7 +171,7 @@ CREATE VIEW event_view AS SELECT
     e.rewind_to, e.set_json AS state_set, e.removed AS state_removed, e.body,
     nullif(lower(hex(e.trace_id)), '') AS trace_id, e.session AS session
 FROM session s JOIN scope a ON a.id = s.app_scope
-    JOIN log_index i ON i.node = s.id JOIN event e ON e.id = i.row
+    JOIN log_index i ON i.node = s.id JOIN json_each(i.rows) t JOIN event e ON e.id = t.value
 UNION ALL SELECT
     a.app AS app_name, s.user_id, s.session_id, e.sequence, e.event_id, e.invocation_id, e.author, e.branch,
     strftime('%Y-%m-%dT%H:%M:%SZ', e.event_secs, 'unixepoch') AS event_time,

@@ -1,10 +1,13 @@
 //! Tests of what is special to this store: the file, its failures, and shortcuts that the suite for every store cannot reach.
 
 mod damage;
+mod damaged_file;
 mod deadlines;
+mod forks;
 mod groups;
 mod heads;
 mod held;
+mod ids;
 mod leftovers;
 mod listed;
 mod lists;

@@ -16,12 +16,12 @@ use super::{
     connection::Tables,
     disk::Disk,
     file::{Crash, CrashPoint, SqliteOptions},
+    keys::KnownIds,
     leftovers::Leftovers,
     listed::UNLISTED_EVENTS,
     log::Unindexed,
     prelude::*,
     prepared::WriterTables,
-    row::KnownIds,
 };
 use crate::{
     commit::{ChangeSet, Loaded, Needs, Request},

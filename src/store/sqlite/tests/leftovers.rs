@@ -1,4 +1,4 @@
-//! Rows that are removed, and events that are copied, a piece at a time.
+//! Rows that are removed, a piece at a time.
 
 use super::*;
 
@@ -16,7 +16,7 @@ const TABLES: [(&str, &str); 9] = [
 ];
 
 /// Rows that are left in these tables once every session is gone; those of wider scopes stay.
-fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
+pub(super) fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
     let count = |table: &str, column: &str| {
         let sql =
             format!("SELECT count(*) FROM {table} WHERE {column} NOT IN (SELECT id FROM scope)");
@@ -26,12 +26,12 @@ fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Events and keys for several pieces, two snapshots and more, removed keys, a marker, a request.
-async fn fill(fixture: &Fixture, session: &str) {
+/// Events and keys for several pieces, a step of the index of ids, two snapshots and more, removed keys, a marker, a request.
+pub(super) async fn fill(fixture: &Fixture, session: &str) {
     let state = vec![(key("initial"), json("0"))];
     let create = CreateSession { state, ..creation("u", session) };
     fixture.store().create_session(&call(), create).await.unwrap();
-    for part in 0..3 {
+    for part in 0..13 {
         let events = (0..400).map(|at| {
             let number = part * 400 + at;
             let mut delta = delta(&[(&format!("key-{number}"), "1"), ("app:k", "1")]);
@@ -107,13 +107,45 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
 }
 
 #[tokio::test]
+async fn a_sweep_spares_the_rows_of_others_that_a_damaged_run_names() {
+    let fixture = Fixture::new().await;
+    fixture.create("u", "r").await;
+    fixture.create("u", "s").await;
+    fixture.append("r", "1", &[]).await;
+    let events = (0..40).map(|at| event(&at.to_string(), &[]));
+    fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    let of_r = "SELECT json_group_array(id) FROM event WHERE event_id = '1' AND sequence = 1";
+    let damage = format!("UPDATE log_index SET rows = ({of_r})");
+    assert_eq!(fixture.tables().execute(&damage, ()).unwrap(), 1);
+    assert!(fixture.delete("s").await);
+    fixture.sweep().await;
+    assert_eq!(fixture.events("r").await.events.len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_does_not_stop_the_sweep() {
+    let fixture = Fixture::new().await;
+    for session in ["r", "s"] {
+        fixture.create("u", session).await;
+        let events = (0..40).map(|at| event(&at.to_string(), &[]));
+        fixture.store().append(&call(), batch(session, events)).await.unwrap();
+    }
+    let damage = "UPDATE log_index SET rows = '[' WHERE version = 32 AND node =
+        (SELECT id FROM session WHERE session_id = 'r')";
+    assert_eq!(fixture.tables().execute(damage, ()).unwrap(), 1);
+    assert!(fixture.delete("r").await && fixture.delete("s").await);
+    fixture.sweep().await;
+    assert_eq!(rows_left(&fixture.tables()), [("event", 32)]);
+}
+
+#[tokio::test]
 async fn a_sweep_never_takes_rows_of_a_later_session() {
     for pieces in 0..2 {
         let fixture = Fixture::new().await;
         fixture.create("u", "r").await;
         fixture.create("u", "s").await;
-        // A whole step of the index.
-        let step = (0..schema::KEY_STEP).map(|at| event(&format!("{at:04}"), &[]));
+        // A whole step of the index of ids.
+        let step = (0..schema::KEY_STEP + 1024).map(|at| event(&format!("{at:04}"), &[]));
         let mut step: Vec<_> = step.collect();
         for half in [step.split_off(512), step] {
             fixture.store().append(&call(), batch("s", half)).await.unwrap();
@@ -197,194 +229,7 @@ async fn the_wal_is_emptied_once_a_minute_and_not_while_it_is_read() {
     assert_eq!(wal(), 0);
 }
 
-#[tokio::test]
-async fn a_fork_takes_over_what_its_own_group_appended() {
-    let mut fixture = Fixture::new().await;
-    fixture.create("u", "s").await;
-    fixture.append("s", "1", &[("k", "1")]).await;
-    fixture.store.close().await;
-    {
-        let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
-        let mut writer = direct.writer();
-        let group = vec![
-            Request::Append(one("s", "2", &[("k", "2")])),
-            Request::Fork(fork_of("s", "t", None)),
-        ];
-        let fork = fork_begun(execute(&mut writer, group).0.remove(1));
-        assert_eq!(fork.up_to, 2);
-        copy_all(&mut writer, &fork);
-        // Another append of the last group is not the fork's.
-        let group = vec![Request::Append(one("s", "3", &[("k", "3")])), Request::FinishFork(fork)];
-        let (info, state) = forked(execute(&mut writer, group).0.remove(1)).unwrap();
-        assert_eq!(info.last_sequence, 2);
-        assert_eq!(shown(&state), ["k=2@2"]);
-    }
-    fixture.reopen().await;
-    assert_eq!(fixture.state("t", Some(1)).await, ["k=1@1"]);
-    assert_eq!(fixture.state("t", None).await, ["k=2@2"]);
-}
-
-#[tokio::test]
-async fn a_fork_of_a_long_log_is_its_equal() {
-    let mut fixture = Fixture::new().await;
-    fill(&fixture, "s").await;
-    let (info, _) = fixture.store().fork_session(&call(), fork_of("s", "t", None)).await.unwrap();
-    assert_eq!(info.last_sequence, 1201);
-    for _ in 0..2 {
-        for sequence in [0, 1, 63, 64, 255, 256, 257, 700, 1023, 1024, 1184, 1185, 1200, 1201] {
-            let of_s = fixture.state("s", Some(sequence)).await;
-            let of_t = fixture.state("t", Some(sequence)).await;
-            assert_eq!(of_s, of_t, "as of {sequence}");
-        }
-        assert_eq!(fixture.state("s", None).await, fixture.state("t", None).await);
-        let (of_s, of_t) = (fixture.events("s").await, fixture.events("t").await);
-        assert_eq!(of_s.events.len(), 700);
-        assert_eq!(of_s, of_t);
-        fixture.reopen().await;
-    }
-    for id in ["00000", "00600", "01023", "01024", "01190"] {
-        let replay = fixture.append("t", id, &[]).await;
-        assert!(replay.events[0].replayed, "{id}");
-    }
-    assert_eq!(fixture.append("t", "z", &[]).await.info.last_sequence, 1202);
-}
-
-#[tokio::test]
-async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
-    let fixture = Fixture::new().await;
-    fill(&fixture, "s").await;
-    fixture.store.close().await;
-    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
-    let mut writer = direct.writer();
-    let fork = begin(&mut writer, "s", "t");
-    let after = copy(&mut writer, &fork, 0).unwrap();
-    // The sweep spares what is being copied.
-    assert!(matches!(execute_one(&mut writer, Request::Sweep), Ok(Answer::Swept(false))));
-    let delete = Request::Delete(address("s"));
-    assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(Some(_)))));
-    assert_eq!(copy(&mut writer, &fork, after), Err(Error::not_found(&address("s"))));
-    let finish = Request::FinishFork(fork);
-    let refused = forked(execute_one(&mut writer, finish));
-    assert_eq!(refused.unwrap_err(), Error::not_found(&address("s")));
-    fixture.clock.set(5000);
-    sweep(&mut writer);
-    assert_eq!(rows_left(&direct.connection), []);
-}
-
-#[tokio::test]
-async fn a_fork_that_a_crash_cut_off_is_swept_after_its_lease() {
-    let mut fixture = Fixture::new().await;
-    fill(&fixture, "s").await;
-    fixture.store.close().await;
-    fixture.clock.set(100);
-    {
-        let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
-        let mut writer = direct.writer();
-        let fork = begin(&mut writer, "s", "t");
-        assert_eq!(copy(&mut writer, &fork, 0), Ok(256));
-    }
-    let copied = "SELECT count(*) FROM event WHERE session IN (SELECT id FROM tombstone)";
-    assert_eq!(fixture.count(copied), 256);
-    fixture.reopen().await;
-    assert!(fixture.store.read_session(query("t")).await.is_err());
-    fixture.clock.set(159);
-    assert!(!fixture.store().sweep().await.unwrap());
-    assert_eq!(fixture.count(copied), 256);
-    fixture.clock.set(160);
-    fixture.sweep().await;
-    assert_eq!(fixture.count("SELECT count(*) FROM tombstone"), 0);
-    fixture.delete("s").await;
-    fixture.sweep().await;
-    fixture.store.close().await;
-    assert_eq!(rows_left(&fixture.tables()), []);
-}
-
-/// Between two pieces the process may have been suspended for longer than the lease.
-#[tokio::test]
-async fn a_fork_that_the_sweep_has_touched_is_refused() {
-    let fixture = Fixture::new().await;
-    fill(&fixture, "s").await;
-    fixture.store.close().await;
-    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
-    let mut writer = direct.writer();
-    let lost = Err(Error::StoreUnavailable(Cause::new("any")));
-    for is_swept_whole in [false, true] {
-        let fork = begin(&mut writer, "s", "t");
-        let after = copy(&mut writer, &fork, 0).unwrap();
-        fixture.clock.set(fixture.clock.now().secs() + 61);
-        execute_one(&mut writer, Request::Sweep).unwrap();
-        if is_swept_whole {
-            sweep(&mut writer);
-        }
-        assert_eq!(copy(&mut writer, &fork, after), lost);
-        let finish = Request::FinishFork(fork);
-        let refused = forked(execute_one(&mut writer, finish));
-        assert_eq!(refused.map(|_| 0), lost.clone().map(|_: u64| 0));
-    }
-    // One that paused for longer is refused also where no sweep has come yet, and with the sweep in its group.
-    let fork = begin(&mut writer, "s", "t");
-    copy_all(&mut writer, &fork);
-    fixture.clock.set(fixture.clock.now().secs() + 61);
-    let group = vec![Request::FinishFork(fork), Request::Sweep];
-    let refused = forked(execute(&mut writer, group).0.remove(0));
-    assert_eq!(refused.map(|_| 0), lost.map(|_: u64| 0));
-    sweep(&mut writer);
-    let of_t = "SELECT count(*) FROM event WHERE session NOT IN (SELECT id FROM session)";
-    let events: i64 = direct.connection.query_row(of_t, (), |row| row.get(0)).unwrap();
-    assert_eq!(events, 0);
-}
-
-#[tokio::test]
-async fn a_fork_that_is_deleted_by_the_group_that_finishes_it_leaves_nothing() {
-    let fixture = Fixture::new().await;
-    fill(&fixture, "s").await;
-    fixture.store.close().await;
-    let direct = DirectWriter::open(fixture.folder.path(), &fixture.clock);
-    let mut writer = direct.writer();
-    let fork = begin(&mut writer, "s", "t");
-    copy_all(&mut writer, &fork);
-    let delete = |session| Request::Delete(address(session));
-    let group = vec![Request::FinishFork(fork), delete("t"), delete("s")];
-    let answers = execute(&mut writer, group).0;
-    assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))), "{:?}", answers[1]);
-    sweep(&mut writer);
-    assert_eq!(rows_left(&direct.connection), []);
-}
-
-fn begin(writer: &mut Writer, source: &str, target: &str) -> Fork {
-    fork_begun(execute_one(writer, Request::Fork(fork_of(source, target, None))))
-}
-
-fn fork_begun(answer: Result<Answer, Error>) -> Fork {
-    match answer {
-        Ok(Answer::ForkBegun(fork)) => fork,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Copies one piece. The last event that is copied then.
-fn copy(writer: &mut Writer, fork: &Fork, after: u64) -> Result<u64, Error> {
-    match execute_one(writer, Request::CopyEvents(fork.clone(), after))? {
-        Answer::Copied(up_to) => Ok(up_to),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn copy_all(writer: &mut Writer, fork: &Fork) {
-    let mut after = 0;
-    while after < fork.up_to {
-        after = copy(writer, fork, after).unwrap();
-    }
-}
-
-fn forked(answer: Result<Answer, Error>) -> Result<(SessionInfo, State), Error> {
-    match answer? {
-        Answer::Forked(forked) => Ok(forked),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn sweep(writer: &mut Writer) {
+pub(super) fn sweep(writer: &mut Writer) {
     for _ in 0..200 {
         if let Answer::Swept(false) = execute_one(writer, Request::Sweep).unwrap() {
             return;

@@ -91,9 +91,9 @@ async fn all_steps_are_applied_after_a_copy() {
         .unwrap();
     assert_eq!(added, (1, 2));
     drop(connection);
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v7.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
     // The copy is a store as it was.
-    let copy = fixture.folder.path().join("test.db.v7.bak");
+    let copy = fixture.folder.path().join("test.db.v8.bak");
     assert_eq!(version(&copy), SCHEMA_VERSION);
     let store = open(SqliteOptions::new(&copy, StoreId([8; 16]))).await.unwrap();
     assert_eq!(store.id(), NEW_ID);
@@ -152,8 +152,8 @@ async fn an_interrupted_migration_starts_again() {
     drop(connection);
     assert_eq!(version(&path), SCHEMA_VERSION);
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v7.bak"]);
-    assert_eq!(version(&fixture.folder.path().join("test.db.v7.bak")), SCHEMA_VERSION);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
+    assert_eq!(version(&fixture.folder.path().join("test.db.v8.bak")), SCHEMA_VERSION);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
     for mode in [0o600, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[..1]).unwrap();
-        let copy = fixture.folder.path().join("test.db.v7.bak");
+        let copy = fixture.folder.path().join("test.db.v8.bak");
         let found = fs::metadata(&copy).unwrap().permissions().mode();
         assert_eq!(found & 0o777, mode, "{found:o}");
         fs::rename(copy, &path).unwrap();
@@ -172,7 +172,7 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
 #[tokio::test]
 async fn an_earlier_copy_is_not_overwritten() {
     let (fixture, path) = filled().await;
-    let copy = fixture.folder.path().join("test.db.v7.bak");
+    let copy = fixture.folder.path().join("test.db.v8.bak");
     fs::write(&copy, "an earlier copy").unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert_eq!(refused, OpenError::CopyExists(copy.clone()));
@@ -180,16 +180,16 @@ async fn an_earlier_copy_is_not_overwritten() {
     assert_eq!(version(&path), SCHEMA_VERSION);
     // What an interrupted copy left is no copy.
     fs::remove_file(&copy).unwrap();
-    fs::write(fixture.folder.path().join("test.db.v7.bak.partial"), "a part").unwrap();
+    fs::write(fixture.folder.path().join("test.db.v8.bak.partial"), "a part").unwrap();
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v7.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
 }
 
 #[tokio::test]
 async fn a_copy_that_cannot_be_made_stops_the_migration() {
     let (fixture, path) = filled().await;
     // A folder in the place of the copy's first name.
-    fs::create_dir(fixture.folder.path().join("test.db.v7.bak.partial")).unwrap();
+    fs::create_dir(fixture.folder.path().join("test.db.v8.bak.partial")).unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert!(matches!(refused, OpenError::CopyFailed { .. }), "{refused}");
     assert_eq!(version(&path), SCHEMA_VERSION);

@@ -110,9 +110,9 @@ async fn other_files_are_left_alone() {
 async fn a_file_of_a_newer_version_is_refused() {
     let fixture = Fixture::new().await;
     fixture.store.close().await;
-    fixture.tables().execute_batch("PRAGMA user_version = 8").unwrap();
+    fixture.tables().execute_batch("PRAGMA user_version = 9").unwrap();
     let error = refused(&fixture.options.path).await;
-    assert!(matches!(error, OpenError::Newer { version: 8, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { version: 9, .. }), "{error}");
 }
 
 #[tokio::test]

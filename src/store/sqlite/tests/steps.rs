@@ -1,6 +1,6 @@
 //! Indexes and snapshots that follow in steps, and a cache that forgets: neither shows.
 
-use super::{schema::KEY_STEP, *};
+use super::*;
 use crate::{
     domain::{event::ScopeVersions, session::Incarnation, token::Position},
     store::past::SNAPSHOT_STEP,
@@ -116,78 +116,6 @@ async fn a_writer_that_remembers_nothing_does_the_same() {
     let fixture = Fixture::with(|options| SqliteOptions { cache_bytes: 0, ..options }).await;
     fill(&fixture).await;
     check_all(&fixture).await;
-}
-
-/// Ids and keys across a step of the index, in batches that end before it, on it and behind it.
-#[tokio::test]
-async fn ids_are_found_on_both_sides_of_a_step() {
-    for cache_bytes in [0, 64 << 20] {
-        let with = |options| SqliteOptions { cache_bytes, ..options };
-        let mut fixture = Fixture::with(with).await;
-        fixture.create("u", "s").await;
-        let events = |from: u64, to: u64| {
-            (from..=to).map(|number| event(&format!("{number:05}"), &[("k", &number.to_string())]))
-        };
-        let (first, second) = (KEY_STEP, 2 * KEY_STEP);
-        let ends = [first - 100, first - 1, first, first + 1, second - 124, second + 3];
-        let mut last = 0;
-        for end in ends {
-            let batch = batch("s", events(last + 1, end));
-            fixture.store().append(&call(), batch).await.unwrap();
-            last = end;
-            let indexed = i64::try_from(load::indexed(end)).unwrap();
-            assert_eq!(fixture.count("SELECT count(*) FROM event_key"), indexed);
-        }
-        for _ in 0..2 {
-            for number in [1, first - 100, first - 1, first, first + 1, second, second + 1, last] {
-                let replay = fixture.append("s", &format!("{number:05}"), &[]).await;
-                assert!(replay.events[0].replayed, "{number}");
-                assert_eq!(replay.events[0].event.sequence, number);
-                assert_eq!(
-                    fixture.state("s", Some(number)).await,
-                    [format!("k={number}@{number}")]
-                );
-            }
-            assert_eq!(fixture.append("s", "new", &[]).await.info.last_sequence, last + 1);
-            fixture.reopen().await;
-        }
-    }
-}
-
-/// A caller can choose ids with equal hashes. The events that have the hash of an id and not the id have bodies that cannot be read.
-#[tokio::test]
-async fn of_events_with_equal_hashes_only_the_ids_are_read() {
-    let mut fixture = Fixture::new().await;
-    fixture.create("u", "s").await;
-    for half in 0..2 {
-        let events = (0..KEY_STEP / 2).map(|at| event(&format!("{half}-{at}"), &[]));
-        fixture.store().append(&call(), batch("s", events)).await.unwrap();
-    }
-    fixture.append("s", "late", &[]).await;
-    assert_eq!(fixture.count("SELECT count(*) FROM event_key"), i64::try_from(KEY_STEP).unwrap());
-    // One event of a hash is in `event_key`, the other is not yet.
-    let [known, fresh] = ["0-7", "new"].map(|id| load::id_hash(&EventId::new(id).unwrap()));
-    let alike = |hash: i64, sequence: u64| {
-        format!(
-            "UPDATE event SET id_hash = {hash}, body = CAST(x'ff' AS TEXT) WHERE sequence = {sequence};
-             UPDATE event_key SET id_hash = {hash} WHERE sequence = {sequence};"
-        )
-    };
-    let changes = [alike(known, 5), alike(fresh, 6), alike(known, KEY_STEP + 1)].concat();
-    fixture.tables().execute_batch(&changes).unwrap();
-    fixture.reopen().await;
-    let replay = fixture.append("s", "0-7", &[]).await;
-    assert!(replay.events[0].replayed);
-    assert_eq!(replay.events[0].event.sequence, 8);
-    assert!(!fixture.append("s", "new", &[]).await.events[0].replayed);
-    // The bodies would have been noticed.
-    for sequence in [5, KEY_STEP + 1] {
-        let unreadable = fixture.store.readers.read(move |tables| {
-            let session = tables.value("SELECT id FROM session", ())?.map(Incarnation);
-            tables.event(session.unwrap(), sequence)
-        });
-        assert!(unreadable.await.is_err(), "{sequence}");
-    }
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ fn the_queries_of_the_document_find_something() {
             "1|1970-01-01T00:01:41Z|a|[1]",
         ],
         &["3|shop|NULL|NULL|8", "2|a|cart|2|7"],
-        &["shop|ada|long|1030|"],
+        &["shop|ada|longer|5130|", "shop|ada|long|1030|"],
         &["4|1970-01-01T00:01:43Z|a|{\"text\": \"4\"}"],
         &["shop|bob|expiring|1970-01-01T00:16:40Z"],
     ];
@@ -96,6 +96,7 @@ fn views_show_what_clients_see() {
             "ada|cart|4|A cart|{\"kind\":\"cart\"}|1970-01-01T00:01:40Z|NULL|NULL|NULL",
             "ada|fork|2||{\"kind\":\"cart\"}|1970-01-01T00:01:42Z|NULL|cart|2",
             "ada|long|1030||NULL|1970-01-01T00:01:44Z|NULL|NULL|NULL",
+            "ada|longer|5130||NULL|1970-01-01T00:01:44Z|NULL|NULL|NULL",
             "bob|expiring|0||NULL|1970-01-01T00:01:45Z|1970-01-01T00:16:40Z|NULL|NULL",
         ]
     );

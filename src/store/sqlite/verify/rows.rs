@@ -35,7 +35,7 @@ const OF_NODES: [(&str, &str, bool); 7] = [
 
 /// Tables of logs, with what tells their rows in `log_index`, and the table of their nodes.
 const LOGS: [(&str, &str, &str); 2] =
-    [("event", "id_hash IS NOT NULL", "session"), ("scope_log", "id_hash IS NULL", "scope")];
+    [("event", "hashes IS NOT NULL", "session"), ("scope_log", "hashes IS NULL", "scope")];
 
 /// Rows of nodes that are not there, rows of no log, and numbers that were not given out.
 pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
@@ -62,7 +62,8 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
     for (table, in_index, nodes) in LOGS {
         let lost = format!(
             "SELECT (SELECT count(*) FROM {table})
-                 - (SELECT count(*) FROM log_index WHERE {in_index})
+                 - (SELECT coalesce(sum(CASE WHEN json_valid(rows) THEN json_array_length(rows) END), 0)
+                    FROM log_index WHERE {in_index})
                  - (SELECT coalesce(sum(json_array_length(unindexed)), 0)
                     FROM {nodes} t JOIN state h ON h.node = t.id AND h.name = 0)"
         );

@@ -3,7 +3,7 @@
 use super::{
     super::{
         connection::Tables,
-        load::{id_hash, indexed},
+        keys::{id_hash, is_indexed},
         log::Log,
         prelude::*,
         row,
@@ -44,6 +44,9 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
         if let Err(error) = subject.check_ids(tables, report, &place) {
             report.unreadable(Some(&place), &error);
         }
+        if let Err(error) = subject.check_runs(tables, report, &place) {
+            report.unreadable(Some(&place), &error);
+        }
     }
     Ok(())
 }
@@ -66,7 +69,7 @@ pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(
         let place = Place { app_name, user_id: is_user.then_some(user), session_id: None };
         let subject = Subject { log: Log { node, kind }, last, state_bytes };
         let checked = subject.check(tables, report, &place);
-        if let Err(error) = checked {
+        if let Err(error) = checked.and_then(|()| subject.check_runs(tables, report, &place)) {
             report.unreadable(Some(&place), &error);
         }
     }
@@ -207,12 +210,11 @@ impl Subject {
             if hash != id_hash(&event.event_id) {
                 report.add(Check::Index, Some(place), Some(at), "The id's hash is wrong.");
             }
-            if at <= indexed(last) {
+            if tables.value::<u8>(key, (node, hash, at))?.is_some() {
                 keys += 1;
-                if tables.value::<u8>(key, (node, hash, at))?.is_none() {
-                    let message = "The index of event ids lacks the event.";
-                    report.add(Check::Index, Some(place), Some(at), message);
-                }
+            } else if is_indexed(at, hash, last) {
+                let message = "The index of event ids lacks the event.";
+                report.add(Check::Index, Some(place), Some(at), message);
             }
             Ok::<_, Error>(true)
         })?;
@@ -221,6 +223,45 @@ impl Subject {
             let message = "The index of event ids has events that are not there.";
             report.add(Check::Index, Some(place), None, message);
         }
+        Ok(())
+    }
+
+    /// Compares the runs of the index with the rows that they name.
+    fn check_runs(
+        &self,
+        tables: &Tables,
+        report: &mut Report<'_>,
+        place: &Place,
+    ) -> Result<(), Error> {
+        let row = match self.log.kind {
+            ScopeKind::Session => "SELECT sequence, id_hash FROM event WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => {
+                "SELECT version, NULL FROM scope_log WHERE id = ?1"
+            }
+        };
+        let runs = "SELECT version, rows, hashes FROM log_index WHERE node = ?1 ORDER BY version";
+        tables.each(runs, [self.log.node], |run| {
+            let (version, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
+            let (mut last, mut hashes) = (None, Vec::new());
+            for number in rows {
+                // A row that is missing is found where the log is read.
+                let Some(found) = tables.one(row, [number], |row| row.try_into())? else {
+                    return Ok(true);
+                };
+                let (version, hash): (Version, Option<i64>) = found;
+                last = Some(version);
+                hashes.extend(hash.into_iter().flat_map(i64::to_be_bytes));
+            }
+            if last != Some(version) {
+                let message = "The index of the log has another version.";
+                report.add(Check::Index, Some(place), Some(version), message);
+            }
+            if run.get::<_, Option<Vec<u8>>>(2)?.unwrap_or_default() != hashes {
+                let message = "The index of the log has other hashes of event ids.";
+                report.add(Check::Index, Some(place), Some(version), message);
+            }
+            Ok::<_, Error>(true)
+        })?;
         Ok(())
     }
 }
