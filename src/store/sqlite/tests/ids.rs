@@ -50,6 +50,9 @@ async fn ids_are_found_on_both_sides_of_a_step() {
             assert!(found == indexed.collect::<Vec<_>>(), "as of {end}: {}", found.len());
         }
         for _ in 0..2 {
+            let all =
+                fixture.store().append(&call(), batch("s", events(1, second + 500))).await.unwrap();
+            assert!(all.events.iter().all(|event| event.replayed));
             let numbers =
                 [1, first - 1, first, first + 1, first + 33, second, second + 1, last - 33, last];
             for number in numbers {
