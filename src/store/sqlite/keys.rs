@@ -21,7 +21,8 @@ const PART_BITS: u32 = 5;
 /// is.
 pub(super) const PART_EVENTS: Sequence = LOG_STEP as Sequence;
 
-const _: () = assert!(PARTS * PART_EVENTS < KEY_STEP, "a step is whole before the next one begins");
+const _: () =
+    assert!(PARTS * PART_EVENTS < KEY_STEP, "the parts of a step are in before the next step ends");
 
 /// Bytes in memory, about, of an event id.
 pub(super) const ID_BYTES: usize = 16;
