@@ -3,7 +3,7 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    keys::{ID_BYTES, KnownIds, PART_EVENTS, id_hash, is_indexed, part_at, part_of},
+    keys::{ID_BYTES, KnownIds, id_hash, is_indexed, part_of, parts_due},
     log::{Log, Unindexed},
     prelude::*,
     schema::{KEY_STEP, LOG_STEP},
@@ -118,8 +118,7 @@ impl Writer {
         after: Sequence,
         up_to: Sequence,
     ) -> Result<()> {
-        let due = after / PART_EVENTS + 1..=up_to / PART_EVENTS;
-        for (step, part) in due.filter_map(|at| part_at(at * PART_EVENTS)) {
+        for (step, part) in parts_due(after, up_to) {
             let mut ids = Vec::new();
             self.tables.each_hash(session, (step - KEY_STEP, step), |sequence, hash| {
                 if part_of(hash) == part {

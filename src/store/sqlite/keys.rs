@@ -19,7 +19,7 @@ const PART_BITS: u32 = 5;
 
 /// Events after which the next part is inserted. Fewer than these are unindexed, so `log_index` has the whole step when its first part
 /// is.
-pub(super) const PART_EVENTS: Sequence = LOG_STEP as Sequence;
+const PART_EVENTS: Sequence = LOG_STEP as Sequence;
 
 const _: () =
     assert!(PARTS * PART_EVENTS < KEY_STEP, "the parts of a step are in before the next step ends");
@@ -47,12 +47,13 @@ fn indexed(last: Sequence) -> Sequence {
     last.saturating_sub(PARTS * PART_EVENTS) / KEY_STEP * KEY_STEP
 }
 
-/// The part that is inserted with an event: the last sequence of its step, and its number.
-pub(super) fn part_at(sequence: Sequence) -> Option<(Sequence, u64)> {
-    let since = sequence % KEY_STEP;
-    let is_due = sequence > KEY_STEP && since > 0 && since.is_multiple_of(PART_EVENTS);
-    let part = (since / PART_EVENTS).checked_sub(1).filter(|part| is_due && *part < PARTS)?;
-    Some((sequence - since, part))
+/// The parts that are inserted with the events in `(after, up_to]`: the last sequence of their step, and their number.
+pub(super) fn parts_due(after: Sequence, up_to: Sequence) -> impl Iterator<Item = (Sequence, u64)> {
+    (after / PART_EVENTS + 1..=up_to / PART_EVENTS).filter_map(|at| {
+        let since = at % (KEY_STEP / PART_EVENTS);
+        let step = (at - since) * PART_EVENTS;
+        (step > 0 && (1..=PARTS).contains(&since)).then(|| (step, since - 1))
+    })
 }
 
 /// The ids of a session's newest events, by half of their hashes: more would take more memory, and they differ.

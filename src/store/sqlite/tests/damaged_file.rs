@@ -27,6 +27,7 @@ async fn a_read_that_meets_damage_says_so_and_is_counted() {
     let past = SessionQuery { as_of: Some(510), with_state: true, ..query("s") };
     assert!(matches!(fixture.store.read_session(past).await, Err(Error::Damaged(..))));
     // What is not damaged can be read.
+    assert_eq!(list("s", 500).await, Ok((2000, Some(2500))));
     assert_eq!(list("s", EVENTS - 600).await, Ok((600, None)));
     assert_eq!(list("t", 0).await, Ok((2, None)));
     let now = SessionQuery { with_state: true, ..query("s") };

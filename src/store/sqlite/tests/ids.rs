@@ -53,8 +53,18 @@ async fn ids_are_found_on_both_sides_of_a_step() {
             let all =
                 fixture.store().append(&call(), batch("s", events(1, second + 500))).await.unwrap();
             assert!(all.events.iter().all(|event| event.replayed));
-            let numbers =
-                [1, first - 1, first, first + 1, first + 33, second, second + 1, last - 33, last];
+            let numbers = [
+                1,
+                first - 100,
+                first - 1,
+                first,
+                first + 1,
+                first + 33,
+                second,
+                second + 1,
+                last - 33,
+                last,
+            ];
             for number in numbers {
                 let replay = fixture.append("s", &format!("{number:05}"), &[]).await;
                 assert!(replay.events[0].replayed, "{number}");
@@ -148,4 +158,20 @@ async fn a_lost_event_does_not_move_the_ids_of_others() {
         assert!(replay.events[0].replayed, "{number}");
         assert_eq!(replay.events[0].event.sequence, number);
     }
+}
+
+/// Where a run has lost a part of its hashes, nobody can tell which ids the session has.
+#[tokio::test]
+async fn an_append_that_reads_a_cut_run_is_refused() {
+    let mut fixture = Fixture::new().await;
+    fixture.create("u", "s").await;
+    let events = (1..=40).map(|at| event(&format!("id-{at}"), &[]));
+    fixture.store().append(&call(), batch("s", events)).await.unwrap();
+    let cut = "UPDATE log_index SET hashes = substr(hashes, 2)";
+    assert_eq!(fixture.tables().execute(cut, ()).unwrap(), 1);
+    fixture.reopen().await;
+    let refused = fixture.store().append(&call(), one("s", "id-7", &[])).await.unwrap_err();
+    assert!(matches!(refused, Error::Damaged(..)), "{refused:?}");
+    let read = fixture.store.read_session(query("s")).await.unwrap();
+    assert_eq!(read.info.last_sequence, 40);
 }

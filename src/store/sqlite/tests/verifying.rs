@@ -320,6 +320,8 @@ async fn compact_makes_the_file_small_and_loses_nothing() {
     assert_eq!(fixture.count("PRAGMA auto_vacuum"), 2);
     fixture.store = open(fixture.options.clone()).await.unwrap();
     assert_eq!(fixture.store.id(), NEW_ID);
+    // A page, and all.
+    assert_eq!(fixture.events("s").await.events.len(), 2000);
     let events = "SELECT count(*) FROM event_view WHERE session_id = 's'";
     assert_eq!(fixture.count(events).cast_unsigned(), EVENTS);
 }
