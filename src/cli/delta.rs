@@ -187,7 +187,8 @@ impl PreconditionArgs {
         keys.extend(self.expect_version);
         keys.extend(self.expect_exists.into_iter().map(exists(true)));
         keys.extend(self.expect_absent.into_iter().map(exists(false)));
-        let precondition = v1::Precondition { expected_sequence: self.expect, keys };
+        let precondition =
+            v1::Precondition { expected_sequence: self.expect, keys, ..Default::default() };
         (precondition != v1::Precondition::default()).then_some(precondition)
     }
 }

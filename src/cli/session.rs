@@ -251,7 +251,11 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             output::print_answer(format, sessions().await?.update_session(request).await?)
         }
         Action::Delete { key, allow_missing } => {
-            let request = v1::DeleteSessionRequest { key: Some(key.key()), allow_missing };
+            let request = v1::DeleteSessionRequest {
+                key: Some(key.key()),
+                allow_missing,
+                ..Default::default()
+            };
             output::print_answer(format, sessions().await?.delete_session(request).await?)
         }
         Action::Fork { key, up_to, new_session } => {
@@ -260,6 +264,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 up_to_sequence: up_to,
                 session_id: new_session,
                 json_form: JSON_FORM,
+                ..Default::default()
             };
             output::print_answer(format, sessions().await?.fork_session(request).await?)
         }
@@ -343,6 +348,7 @@ fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure>
         key: Some(key.key()),
         session: Some(metadata.session()),
         update_mask: Some(FieldMask { paths }),
+        ..Default::default()
     })
 }
 

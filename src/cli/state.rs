@@ -127,6 +127,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 invocation_id: invocation,
                 include_versions: versions,
                 json_form: JSON_FORM,
+                ..Default::default()
             };
             let answer = state().await?.get_state(request).await?;
             match (format, &answer.get_ref().state_form) {

@@ -88,7 +88,8 @@ async fn a_bare_id_of_several_sessions_is_refused(service: &Service) {
         assert_eq!(detail(&status, "session_id"), "same");
     }
     // With one gone the other is the only one, until there is a third.
-    let delete = DeleteSessionRequest { key: Some(alices), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(alices), allow_missing: false, ..Default::default() };
     service.delete_session(delete).await.unwrap();
     assert_eq!(service.get_session(get_at(bare("same"))).await.unwrap().state()["of"], "bob");
     create_at(service, &elsewhere).await;
@@ -126,7 +127,11 @@ async fn a_bare_id_is_enough_for_these_calls_alone(service: &Service) {
             .await
             .map(drop),
         service
-            .delete_session(DeleteSessionRequest { key: key(), allow_missing: true })
+            .delete_session(DeleteSessionRequest {
+                key: key(),
+                allow_missing: true,
+                ..Default::default()
+            })
             .await
             .map(drop),
         service
@@ -150,6 +155,7 @@ fn masked() -> UpdateSessionRequest {
         key: None,
         session: Some(Default::default()),
         update_mask: Some(prost_types::FieldMask { paths: vec!["labels".into()] }),
+        ..Default::default()
     }
 }
 

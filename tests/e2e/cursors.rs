@@ -83,7 +83,8 @@ async fn a_cursor_belongs_to_its_incarnation(service: &Service) {
         Watching::open(service, watch(session_scope("s1"), WatchStart::Beginning)).await;
     watching.event().await;
     let old = watching.cursor;
-    let delete = DeleteSessionRequest { key: Some(key("s1")), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
     service.delete_session(delete).await.unwrap();
     let result = Watching::try_open(service, resume(session_scope("s1"), &old)).await;
     refused(result.map(|_| ()), Reason::SessionNotFound);

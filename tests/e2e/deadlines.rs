@@ -99,7 +99,8 @@ async fn a_write_whose_deadline_has_passed_is_not_applied(service: &Service) {
     let mut states = StateServiceClient::with_origin(untimed(), origin(service));
     expired(sessions.create_session(late(create("s2", r#"{"app:k":1}"#))).await);
     expired(sessions.rewind_session(late(rewind("s1", 0))).await);
-    let delete = DeleteSessionRequest { key: Some(key("s1")), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
     expired(sessions.delete_session(late(delete)).await);
     expired(events.append_events(late(append_all("s1", vec![change(), change()]))).await);
     expired(states.update_state(late(update(app_scope(), set(r#"{"app:k":1}"#)))).await);

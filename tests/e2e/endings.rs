@@ -40,7 +40,8 @@ owning_each_store! {
 }
 
 async fn delete(service: &Service, id: &str) {
-    let request = DeleteSessionRequest { key: Some(key(id)), allow_missing: false };
+    let request =
+        DeleteSessionRequest { key: Some(key(id)), allow_missing: false, ..Default::default() };
     service.delete_session(request).await.unwrap();
 }
 

@@ -239,7 +239,12 @@ async fn faults(service: &Service, reason: Reason) -> Row {
         }
         Reason::BadMask => {
             let update_mask = Some(FieldMask { paths: vec!["labels".into(), "state".into()] });
-            let request = UpdateSessionRequest { key: Some(key("s1")), session: None, update_mask };
+            let request = UpdateSessionRequest {
+                key: Some(key("s1")),
+                session: None,
+                update_mask,
+                ..Default::default()
+            };
             let parts = [("path", "state")];
             fault(service.update_session(request).await, "update_mask.paths[1]", &parts)
         }

@@ -50,6 +50,7 @@ pub async fn set_expiry(
         key: Some(key(id)),
         session: Some(Session { expiration, ..Default::default() }),
         update_mask: Some(FieldMask { paths: vec![path.into()] }),
+        ..Default::default()
     };
     service.update_session(request).await.unwrap().session.unwrap().expiration
 }
@@ -76,7 +77,8 @@ async fn an_expired_session_is_as_if_deleted(service: &Service) {
     refused(service.rewind_session(rewind("s1", 0)).await, not_found);
     let bare = GetSessionRequest { key: Some(bare("s1")), ..get("") };
     refused(service.get_session(bare).await, not_found);
-    let delete = DeleteSessionRequest { key: Some(key("s1")), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
     refused(service.delete_session(delete).await, not_found);
     let list = ListSessionsRequest { app_name: APP.into(), json_form: TEXT, ..Default::default() };
     let sessions = service.list_sessions(list).await.unwrap().sessions;

@@ -54,6 +54,7 @@ async fn everything_at_fault_is_reported_in_order(service: &Service) {
         precondition: Some(Precondition {
             expected_sequence: Some(-1),
             keys: vec![KeyCheck { key: "temp:k".into(), condition: None }],
+            ..Default::default()
         }),
         return_state: true,
         json_form: 77,
@@ -107,7 +108,8 @@ async fn every_request_is_read_to_its_end(service: &Service) {
     ];
     assert_eq!(violations(&status), named(&wanted));
 
-    let request = UpdateSessionRequest { key: None, session: None, update_mask: None };
+    let request =
+        UpdateSessionRequest { key: None, session: None, update_mask: None, ..Default::default() };
     let status = refused(service.update_session(request).await, Reason::MissingField);
     assert_eq!(violations(&status), named(&[("key", missing), ("update_mask", missing)]));
 
@@ -249,6 +251,7 @@ async fn what_is_quoted_is_cut_at_64_bytes(service: &Service) {
         key: Some(key("s1")),
         session: None,
         update_mask: Some(prost_types::FieldMask { paths: vec![path] }),
+        ..Default::default()
     };
     let status = refused(service.update_session(request).await, Reason::BadMask);
     assert!(status.message().contains(&format!("'{}…'", "p".repeat(64))));

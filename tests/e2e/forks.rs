@@ -37,6 +37,7 @@ fn fork(up_to_sequence: Option<i64>, session_id: &str) -> ForkSessionRequest {
         up_to_sequence,
         session_id: session_id.into(),
         json_form: TEXT,
+        ..Default::default()
     }
 }
 
@@ -170,8 +171,11 @@ async fn a_fork_outlives_its_source(service: &Service) {
     source(service).await;
     service.fork_session(fork(None, "s2")).await.unwrap();
     let before = service.get_session(get_with_events("s2")).await.unwrap();
-    let delete =
-        sessiond::proto::v1::DeleteSessionRequest { key: Some(key("s1")), allow_missing: false };
+    let delete = sessiond::proto::v1::DeleteSessionRequest {
+        key: Some(key("s1")),
+        allow_missing: false,
+        ..Default::default()
+    };
     service.delete_session(delete).await.unwrap();
     assert_eq!(service.get_session(get_with_events("s2")).await.unwrap(), before);
     assert_eq!(as_of(service, "s2", 1).await, json!({"n": 1, "user:u": 1, "app:a": 1}));

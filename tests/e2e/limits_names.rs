@@ -215,6 +215,7 @@ async fn labels_are_at_most_64_of_63_bytes(service: &Service) {
         key: created.key,
         session: with(many(65)).session,
         update_mask: Some(FieldMask { paths: vec!["labels".into()] }),
+        ..Default::default()
     };
     faulty(service.update_session(update).await, Reason::BadValue, "session.labels");
     let list = ListSessionsRequest {

@@ -200,7 +200,7 @@ pub fn merge_patch(key: &str, patch: &str) -> StateOperation {
 }
 
 pub fn expecting(sequence: i64) -> Option<Precondition> {
-    Some(Precondition { expected_sequence: Some(sequence), keys: Vec::new() })
+    Some(Precondition { expected_sequence: Some(sequence), keys: Vec::new(), ..Default::default() })
 }
 
 pub fn check(key: &str, condition: Condition) -> KeyCheck {
@@ -208,7 +208,11 @@ pub fn check(key: &str, condition: Condition) -> KeyCheck {
 }
 
 pub fn checking(keys: impl IntoIterator<Item = KeyCheck>) -> Option<Precondition> {
-    Some(Precondition { expected_sequence: None, keys: keys.into_iter().collect() })
+    Some(Precondition {
+        expected_sequence: None,
+        keys: keys.into_iter().collect(),
+        ..Default::default()
+    })
 }
 
 /// JSON text as a `Struct`.

@@ -186,7 +186,7 @@ async fn all_that_fail_is_reported_at_once(service: &Service) {
         check("a", Condition::Exists(true)),
         check("app:missing", Condition::ValueJson("1".into())),
     ];
-    let precondition = Precondition { expected_sequence: Some(7), keys };
+    let precondition = Precondition { expected_sequence: Some(7), keys, ..Default::default() };
     let status = refused(with(service, Some(precondition.clone())).await, Reason::SequenceConflict);
     assert_eq!((&*detail(&status, "expected"), &*detail(&status, "actual")), ("7", "0"));
     assert_eq!(list(&status, "keys"), ["a", "user:u", "app:missing"]);
@@ -241,7 +241,7 @@ async fn a_batch_is_checked_once_before_its_first(service: &Service) {
     service.create_session(create("s1", r#"{"a":0}"#)).await.unwrap();
     let keys = vec![check("a", Condition::ValueJson("0".into()))];
     let request = AppendEventsRequest {
-        precondition: Some(Precondition { expected_sequence: Some(0), keys }),
+        precondition: Some(Precondition { expected_sequence: Some(0), keys, ..Default::default() }),
         ..append_all("s1", vec![setting(r#"{"a":1}"#), setting(r#"{"a":2}"#), plain()])
     };
     let answer = service.append_events(request.clone()).await.unwrap();
@@ -261,8 +261,11 @@ async fn a_rewind_is_checked_as_well(service: &Service) {
     refused(stale, Reason::SequenceConflict);
     let wrong = checking([check("a", Condition::Version(0))]);
     refused(service.rewind_session(request(wrong)).await, Reason::KeyConflict);
-    let right =
-        Precondition { expected_sequence: Some(1), keys: vec![check("a", Condition::Version(1))] };
+    let right = Precondition {
+        expected_sequence: Some(1),
+        keys: vec![check("a", Condition::Version(1))],
+        ..Default::default()
+    };
     let answer = service.rewind_session(request(Some(right))).await.unwrap();
     assert_eq!(answer.event.unwrap().sequence, 2);
 }

@@ -92,6 +92,7 @@ async fn fill(service: &Service) {
         session_id: "s2".into(),
         up_to_sequence: Some(3),
         json_form: TEXT,
+        ..Default::default()
     };
     service.fork_session(fork).await.unwrap();
     let request = UpdateStateRequest {
@@ -110,6 +111,7 @@ async fn fill(service: &Service) {
             ..Default::default()
         }),
         update_mask: Some(FieldMask { paths }),
+        ..Default::default()
     };
     service.update_session(request).await.unwrap();
 }

@@ -215,8 +215,12 @@ async fn an_update_changes_what_its_mask_names(service: &Service) {
     let change = async |paths: &[&str], session: Session| {
         let update_mask =
             Some(FieldMask { paths: paths.iter().map(|&path| path.into()).collect() });
-        let request =
-            UpdateSessionRequest { key: Some(key("s1")), session: Some(session), update_mask };
+        let request = UpdateSessionRequest {
+            key: Some(key("s1")),
+            session: Some(session),
+            update_mask,
+            ..Default::default()
+        };
         let answer = service.update_session(request).await.unwrap().session.unwrap();
         assert_eq!(answer.state_form, None, "the answer has no state");
         let read = GetSessionRequest { without_state: true, ..get("s1") };
@@ -262,7 +266,8 @@ async fn a_deleted_session_is_gone_and_wider_state_stays(service: &Service) {
     let state = r#"{"own":1,"user:u":2,"app:a":3}"#;
     service.create_session(create("s1", state)).await.unwrap();
     service.append_event(append("s1", event("e1"))).await.unwrap();
-    let delete = DeleteSessionRequest { key: Some(key("s1")), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(key("s1")), allow_missing: false, ..Default::default() };
     service.delete_session(delete.clone()).await.unwrap();
     refused(service.get_session(get("s1")).await, Reason::SessionNotFound);
     refused(service.append_event(append("s1", plain())).await, Reason::SessionNotFound);

@@ -68,7 +68,7 @@ async fn state_is_read_from_every_scope_with_every_field(service: &Service) {
     let invocation_id = "turn".to_owned();
     let request =
         GetStateRequest { include_versions: true, invocation_id, ..get_state(session_scope("s1")) };
-    let GetStateResponse { versions, state_rounded, state_form } =
+    let GetStateResponse { versions, state_rounded, state_form, .. } =
         service.get_state(request.clone()).await.unwrap();
     assert!(matches!(state_form, Some(get_state_response::StateForm::StateJson(_))));
     assert!(!state_rounded);

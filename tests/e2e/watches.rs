@@ -42,7 +42,7 @@ async fn a_snapshot_is_followed_by_what_comes_after_it(service: &Service) {
     for start in [WatchStart::Snapshot, WatchStart::Unspecified] {
         let mut watching = Watching::open(service, watch(session_scope("s1"), start)).await;
         let Kind::Snapshot(snapshot) = watching.next().await else { panic!() };
-        let StateSnapshot { state_form, state_rounded, last_sequence } = &snapshot;
+        let StateSnapshot { state_form, state_rounded, last_sequence, .. } = &snapshot;
         assert!(matches!(state_form, Some(state_snapshot::StateForm::StateJson(_))));
         assert!(!state_rounded);
         let read = service.get_session(get("s1")).await.unwrap();

@@ -148,7 +148,11 @@ impl Fixture {
         wider.retain(|key| key.contains(':'));
         self.for_all(&sessions, async |server, key| {
             let scope = Some(shared_scope(&key));
-            let delete = v1::DeleteSessionRequest { key: Some(key), allow_missing: true };
+            let delete = v1::DeleteSessionRequest {
+                key: Some(key),
+                allow_missing: true,
+                ..Default::default()
+            };
             server.sessions().delete_session(delete).await?;
             let update = v1::UpdateStateRequest {
                 scope,

@@ -48,6 +48,7 @@ pub async fn run(args: DemoArgs) -> Result<(), Failure> {
             let request = v1::DeleteSessionRequest {
                 key: Some(key_of(&args.app, &session)),
                 allow_missing: true,
+                ..Default::default()
             };
             server.sessions().delete_session(request).await?;
             continue;

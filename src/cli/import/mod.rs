@@ -248,7 +248,11 @@ async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Resu
             state_delta: Some(to_send(delta)),
             ..Default::default()
         }),
-        precondition: Some(v1::Precondition { expected_sequence, keys: Vec::new() }),
+        precondition: Some(v1::Precondition {
+            expected_sequence,
+            keys: Vec::new(),
+            ..Default::default()
+        }),
         return_state: false,
         json_form: JSON_FORM,
         include_versions: false,

@@ -125,6 +125,7 @@ impl<'a> Sender<'a> {
             precondition: exact(&marker).map(|expected| v1::Precondition {
                 expected_sequence: Some(expected),
                 keys: Vec::new(),
+                ..Default::default()
             }),
             event_id: marker.event_id,
             author: marker.author,
@@ -153,7 +154,8 @@ impl<'a> Sender<'a> {
             for event in &mut events {
                 event.state_delta = event.state_delta.take().map(to_send);
             }
-            let precondition = v1::Precondition { expected_sequence, keys: keys.clone() };
+            let precondition =
+                v1::Precondition { expected_sequence, keys: keys.clone(), ..Default::default() };
             let request = v1::AppendEventsRequest {
                 key: Some(self.key.clone()),
                 precondition: (precondition != v1::Precondition::default()).then_some(precondition),

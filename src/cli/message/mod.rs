@@ -207,6 +207,7 @@ mod tests {
             state_form: Some(state_snapshot::StateForm::StateJson("{\"a\":1.0}".to_owned())),
             state_rounded: false,
             last_sequence: 2,
+            ..Default::default()
         };
         assert_eq!(
             print(WatchKind::Snapshot(snapshot)),
@@ -231,6 +232,7 @@ mod tests {
             state_form: Some(get_state_response::StateForm::State(state)),
             state_rounded: true,
             versions: [("b", 2), ("a", i64::MAX)].map(|(k, v)| (k.to_owned(), v)).into(),
+            ..Default::default()
         };
         assert_eq!(
             print(answer),

@@ -39,6 +39,7 @@ async fn a_session_lives() {
         key: Some(key("s")),
         session: Some(Session { display_name: "name".into(), ..Default::default() }),
         update_mask: Some(prost_types::FieldMask { paths: vec!["display_name".into()] }),
+        ..Default::default()
     };
     let updated = sessions.update_session(update).await.unwrap().into_inner().session.unwrap();
     assert_eq!((updated.display_name.as_str(), updated.state_form), ("name", None));
@@ -50,6 +51,7 @@ async fn a_session_lives() {
         up_to_sequence: Some(1),
         session_id: "f".into(),
         json_form: TEXT,
+        ..Default::default()
     };
     let forked = sessions.fork_session(fork).await.unwrap().into_inner().session.unwrap();
     assert_eq!(forked.forked_from.as_ref().unwrap().sequence, 1);
@@ -82,7 +84,8 @@ async fn a_session_lives() {
     let second = sessions.list_sessions(list).await.unwrap().into_inner();
     assert_eq!((second.sessions.len(), second.next_page_token.as_str()), (1, ""));
 
-    let delete = DeleteSessionRequest { key: Some(key("s")), allow_missing: false };
+    let delete =
+        DeleteSessionRequest { key: Some(key("s")), allow_missing: false, ..Default::default() };
     sessions.delete_session(delete.clone()).await.unwrap();
     assert!(sessions.delete_session(delete.clone()).await.is_err());
     let delete = DeleteSessionRequest { allow_missing: true, ..delete };

@@ -50,6 +50,7 @@ async fn a_conflict_tells_both_what_was_expected_and_which_keys_differ() {
     let precondition = Some(Precondition {
         expected_sequence: Some(3),
         keys: vec![check("a"), check("b"), check("a")],
+        ..Default::default()
     });
     let request = AppendEventRequest { precondition, ..append("e", "{}") };
     let status = server.events().append_event(request).await.unwrap_err();

@@ -100,8 +100,11 @@ async fn a_watch_of_a_session_that_goes_says_so_and_ends() {
     let start = WatchStart::Now.into();
     let mut stream = watch(&server, WatchRequest { start, ..Default::default() }).await;
     assert!(matches!(next(&mut stream).await.0, Kind::CaughtUp(_)));
-    let request =
-        crate::proto::v1::DeleteSessionRequest { key: Some(session), allow_missing: false };
+    let request = crate::proto::v1::DeleteSessionRequest {
+        key: Some(session),
+        allow_missing: false,
+        ..Default::default()
+    };
     server.sessions().delete_session(request).await.unwrap();
     assert!(matches!(next(&mut stream).await.0, Kind::SessionDeleted(_)));
     assert!(stream.next().await.is_none());

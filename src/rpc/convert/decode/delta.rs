@@ -88,7 +88,7 @@ impl Read<Precondition> for Option<v1::Precondition> {
     fn read(self, at: At<'_>) -> Decoded<Precondition> {
         let at = At { keys: at.keys.or(Some(ScopeKind::Session)), ..at };
         let precondition = self.unwrap_or_default();
-        read!(at: v1::Precondition { expected_sequence, keys } = precondition);
+        read!(at: v1::Precondition { expected_sequence, keys; uid } = precondition);
         Ok(Precondition { expected_sequence, keys })
     }
 }

@@ -88,7 +88,7 @@ pub fn list_sessions(
 
 /// UpdateSession. Settings that the mask does not name are not validated either.
 pub fn update_session(at: At<'_>, request: v1::UpdateSessionRequest) -> Decoded<SessionUpdate> {
-    let v1::UpdateSessionRequest { key, session, update_mask } = request;
+    let v1::UpdateSessionRequest { key, session, update_mask, precondition: _ } = request;
     let no_mask = update_mask.is_none();
     let FieldMask { paths } = update_mask.unwrap_or_default();
     let names = |path: &str| no_mask || paths.iter().any(|named| named == path);
@@ -139,12 +139,12 @@ pub fn delete_session(
     at: At<'_>,
     request: v1::DeleteSessionRequest,
 ) -> Decoded<(SessionKey, bool)> {
-    read!(at: v1::DeleteSessionRequest { key, allow_missing } = request);
+    read!(at: v1::DeleteSessionRequest { key, allow_missing; precondition } = request);
     Ok((key, allow_missing))
 }
 
 pub fn fork_session(at: At<'_>, request: v1::ForkSessionRequest) -> Asked<ForkSession> {
-    read!(at: v1::ForkSessionRequest { key, up_to_sequence, session_id, json_form } = request);
+    read!(at: v1::ForkSessionRequest { key, up_to_sequence, session_id, json_form; precondition } = request);
     let session_id = Option::unwrap_or_else(session_id, new_session_id);
     Ok((ForkSession { source: key, up_to: up_to_sequence, session_id }, json_form))
 }
@@ -201,7 +201,7 @@ pub fn get_state(
     request: v1::GetStateRequest,
 ) -> Asked<(StateQuery, Option<InvocationId>), Reply> {
     read!(at: v1::GetStateRequest {
-        scope, keys, invocation_id, include_versions, json_form
+        scope, keys, invocation_id, include_versions, json_form; page_size, page_token
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
     let reply = Reply { form: json_form, with_versions: include_versions };
@@ -322,7 +322,7 @@ impl Read<Settings> for v1::Session {
             display_name, labels;
             // What only answers hold, and state, which has its own requests.
             key, state_form, state_rounded, last_sequence, create_time, update_time,
-            last_event_time, forked_from, versions,
+            last_event_time, forked_from, versions, uid, state_omitted, damaged_keys,
         } = self);
         Ok(Settings { display_name, labels, expiration })
     }

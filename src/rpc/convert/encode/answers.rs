@@ -119,7 +119,8 @@ pub fn get_state(state: State, reply: Reply) -> Result<v1::GetStateResponse, Err
     let (state_form, state_rounded) =
         mode.encode(json, object, StateForm::State, StateForm::StateJson)?;
     let versions = versions(&state, mode);
-    fitting(v1::GetStateResponse { state_form: Some(state_form), state_rounded, versions })
+    let state_form = Some(state_form);
+    fitting(v1::GetStateResponse { state_form, state_rounded, versions, ..Default::default() })
 }
 
 /// The state as text if it does not fit in the form asked for, and no state if its text does not fit.
@@ -130,9 +131,15 @@ pub fn update_state(answer: StateUpdated, form: Form) -> v1::UpdateStateResponse
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
             Mode::write(form).encode(json, object, StateForm::State, StateForm::StateJson)?;
-        fitting(v1::UpdateStateResponse { state_form: Some(form), state_rounded, replayed })
+        let state_form = Some(form);
+        fitting(v1::UpdateStateResponse {
+            state_form,
+            state_rounded,
+            replayed,
+            ..Default::default()
+        })
     };
-    let without = v1::UpdateStateResponse { state_form: None, state_rounded: false, replayed };
+    let without = v1::UpdateStateResponse { replayed, ..Default::default() };
     response(form).or_else(|_| response(Form::Text)).unwrap_or(without)
 }
 
@@ -190,7 +197,12 @@ fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error>
             let (form, state_rounded) =
                 mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
             let (state_form, last_sequence) = (Some(form), signed(*last_sequence));
-            Kind::Snapshot(v1::StateSnapshot { state_form, state_rounded, last_sequence })
+            Kind::Snapshot(v1::StateSnapshot {
+                state_form,
+                state_rounded,
+                last_sequence,
+                ..Default::default()
+            })
         }
         WatchItem::Event(it) => Kind::Event(event(it, mode)?),
         WatchItem::StateChange { changes: it, commit_time } => {
@@ -202,7 +214,7 @@ fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error>
         WatchItem::Heartbeat(now) => {
             Kind::Heartbeat(v1::Heartbeat { server_time: Some(timestamp(*now)) })
         }
-        WatchItem::SessionDeleted => Kind::SessionDeleted(v1::SessionDeleted {}),
+        WatchItem::SessionDeleted => Kind::SessionDeleted(v1::SessionDeleted::default()),
     })
 }
 

@@ -132,6 +132,7 @@ pub fn session_envelope(info: &SessionInfo) -> v1::Session {
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
         versions: HashMap::new(),
+        ..Default::default()
     }
 }
 

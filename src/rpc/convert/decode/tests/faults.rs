@@ -195,6 +195,7 @@ fn faults_of_a_precondition_name_the_check() {
             check("a", Some(Condition::ValueJson(String::new()))),
             check("app:a", Some(Condition::Version(0))),
         ],
+        ..Default::default()
     });
     let request = AppendEventRequest { precondition, ..append(v1::Event::default()) };
     assert_faults(

@@ -47,6 +47,7 @@ fn a_mask_names_what_is_updated_and_nothing_else() {
             key: key(),
             session: Some(session),
             update_mask: Some(FieldMask { paths: paths.iter().map(|it| (*it).into()).collect() }),
+            ..Default::default()
         })
     };
     let time = Some(session::Expiration::ExpireTime(Timestamp { seconds: 1, nanos: 2 }));

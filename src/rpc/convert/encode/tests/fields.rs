@@ -58,6 +58,7 @@ fn a_session_says_everything_about_itself() {
         labels: [("k".to_owned(), "v".to_owned())].into(),
         forked_from: Some(v1::ForkOrigin { key: Some(key), sequence: 3 }),
         versions: [("a".to_owned(), 3)].into(),
+        ..Default::default()
     };
     assert_eq!((response.session, response.created), (Some(expected), true));
 }
@@ -124,7 +125,10 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
     for (item, kind) in [
         (WatchItem::CaughtUp, Kind::CaughtUp(v1::CaughtUp {})),
         (WatchItem::Heartbeat(time(4)), Kind::Heartbeat(v1::Heartbeat { server_time: stamp(4) })),
-        (WatchItem::SessionDeleted, Kind::SessionDeleted(v1::SessionDeleted {})),
+        (
+            WatchItem::SessionDeleted,
+            Kind::SessionDeleted(v1::SessionDeleted { ..Default::default() }),
+        ),
         (
             WatchItem::StateChange { changes, commit_time: time(4) },
             Kind::StateChange(v1::StateChange {
