@@ -15,6 +15,7 @@ mod event;
 mod export;
 mod failure;
 mod health;
+mod hidden;
 mod import;
 mod lookup;
 mod message;

@@ -1,10 +1,12 @@
-//! The terminal: its width, its colours, and text that cannot control it.
+//! The terminal: its width, its colours, and text that is cut or wrapped to it.
 
 use std::{borrow::Cow, fmt::Display, io};
 
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+pub use super::hidden::{escape, escape_lines};
 
 /// Columns of text that is read in a pager or of which nobody knows the terminal.
 const DEFAULT_COLUMNS: usize = 80;
@@ -30,34 +32,6 @@ pub fn columns() -> usize {
     let sizes = [terminal_size_of(io::stdout()), terminal_size_of(io::stderr())];
     let known = sizes.into_iter().flatten().next();
     known.map_or(DEFAULT_COLUMNS, |(Width(columns), _)| usize::from(columns).max(20))
-}
-
-/// The text with control characters, and characters that reorder text, written as escapes. Line breaks are kept if
-/// `lines` says so.
-fn escape_with(text: &str, lines: bool) -> Cow<'_, str> {
-    let kept = |letter: char| (lines && letter == '\n') || !is_hidden(letter);
-    if text.chars().all(kept) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        if kept(letter) { shown.push(letter) } else { shown.extend(letter.escape_default()) }
-    }
-    Cow::Owned(shown)
-}
-
-/// One line without control characters.
-pub fn escape(text: &str) -> Cow<'_, str> {
-    escape_with(text, false)
-}
-
-/// Lines without other control characters.
-pub fn escape_lines(text: &str) -> Cow<'_, str> {
-    escape_with(text, true)
-}
-
-fn is_hidden(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The text in at most `columns` columns; `…` stands for what is missing.
@@ -93,14 +67,6 @@ pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_shown_as_escapes() {
-        assert_eq!(escape("a\u{1b}[31mb\r\n"), "a\\u{1b}[31mb\\r\\n");
-        assert_eq!(escape("\u{9b}\u{7f}\u{202e}"), "\\u{9b}\\u{7f}\\u{202e}");
-        assert_eq!(escape_lines("é\nb\tc"), "é\nb\\tc");
-        assert!(matches!(escape("plain é 😀"), Cow::Borrowed(_)));
-    }
 
     #[test]
     fn text_is_truncated_by_columns_and_not_by_bytes() {

@@ -20,6 +20,7 @@ mod drain;
 mod file_lost;
 mod files;
 mod harness;
+mod hidden;
 mod identity;
 #[path = "../jwt/mod.rs"]
 mod jwt;

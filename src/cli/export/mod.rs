@@ -6,7 +6,7 @@ mod name;
 mod shared;
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -21,7 +21,8 @@ use super::{
     calls::{for_each_event, get_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
-    output::{Lines, table::Column},
+    hidden::Form,
+    output::{Lines, Sink, table::Column},
     progress::Progress,
 };
 use crate::proto::v1;
@@ -91,7 +92,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             let text = format!("{} sessions need a directory. Pass --out DIR", keys.len());
             return Err(Failure::Usage(text));
         };
-        let mut to = BufWriter::new(io::stdout());
+        let mut to = Sink::stdout(Form::Json);
         let (_, losses) = export(&server, key, args.format, None, &mut to).await?;
         to.flush()?;
         warn(&key.session_id, &losses);
