@@ -66,6 +66,20 @@ impl Failure {
         status.get_details_error_info().is_some_and(|info| info.reason == reason)
     }
 
+    /// What the server says beside its reason.
+    pub fn metadata(&self, name: &str) -> Option<String> {
+        let Self::Refused(status) = self else { return None };
+        status.get_details_error_info()?.metadata.remove(name)
+    }
+
+    /// The position of the event in a batch that the server names.
+    pub fn event_index(&self) -> Option<usize> {
+        let Self::Refused(status) = self else { return None };
+        let violations = status.get_details_bad_request()?.field_violations;
+        let mut fields = violations.iter().map(|violation| violation.field.as_str());
+        fields.find_map(|field| field.strip_prefix("events[")?.split(']').next()?.parse().ok())
+    }
+
     /// Whether the connection broke: UNAVAILABLE that no server has said.
     pub fn is_lost(&self) -> bool {
         let Self::Refused(status) = self else { return matches!(self, Self::Unreachable(_)) };

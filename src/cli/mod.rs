@@ -32,6 +32,7 @@ mod time;
 mod tls;
 mod token;
 mod watch;
+mod whole_state;
 
 use std::process::ExitCode;
 

@@ -223,7 +223,7 @@ fn comparable(path: &Path) -> Value {
 #[test]
 fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session() {
     let shell = Shell::new();
-    let mut import = vec!["import", "--app", "my_app", "--user", "carol"];
+    let mut import = vec!["import", "--app", "my_app", "--user", "carol", "--as-named"];
     for (name, text) in FILES {
         shell.write(name, text);
         import.push(name);

@@ -22,6 +22,7 @@ mod files;
 mod harness;
 mod hidden;
 mod identity;
+mod imports;
 #[path = "../jwt/mod.rs"]
 mod jwt;
 mod leftovers;

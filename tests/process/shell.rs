@@ -36,6 +36,11 @@ impl Shell {
         self.folder.path()
     }
 
+    /// The server's address.
+    pub fn address(&self) -> &str {
+        self.server.address()
+    }
+
     /// A command that is not yet running.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
