@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt::Display, io};
 
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
+use textwrap::WordSplitter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 pub use super::hidden::{escape, escape_lines};
@@ -52,9 +53,11 @@ pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
 /// The text wrapped to `columns`, each line behind `indent`. Empty lines stay.
 pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
     let columns = columns.saturating_sub(indent.width()).max(20);
+    // An id such as `S-204` is one word.
+    let options = textwrap::Options::new(columns).word_splitter(WordSplitter::NoHyphenation);
     let mut wrapped = String::new();
     for line in text.lines() {
-        for part in textwrap::wrap(line, columns) {
+        for part in textwrap::wrap(line, &options) {
             wrapped.push_str(indent);
             wrapped.push_str(&part);
             wrapped.truncate(wrapped.trim_end_matches(' ').len());
@@ -62,6 +65,22 @@ pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
         }
     }
     wrapped
+}
+
+/// The lines of a message, wrapped between words. A line goes on deeper than it began; what has no blank, such as a path, stays whole.
+pub fn wrap_message(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.lines().all(|line| line.width() <= columns) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.lines().map(|line| {
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + 2);
+        let options = textwrap::Options::new(columns)
+            .subsequent_indent(&indent)
+            .word_splitter(WordSplitter::NoHyphenation)
+            .break_words(false);
+        textwrap::wrap(line, options).join("\n")
+    });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]
@@ -81,5 +100,16 @@ mod tests {
     fn wrapped_lines_stay_within_the_columns_and_keep_empty_ones() {
         let text = "one two three four five six\n\nend";
         assert_eq!(wrap(text, 24, "  "), "  one two three four\n  five six\n\n  end\n");
+        assert_eq!(wrap("a call of find(S-204)", 20, ""), "a call of\nfind(S-204)\n");
+    }
+
+    #[test]
+    fn a_message_is_wrapped_between_words() {
+        let text = "warning: one two three /a/long/path/that/stays\n  hint: four five six seven";
+        assert_eq!(
+            wrap_message(text, 24),
+            "warning: one two three\n  /a/long/path/that/stays\n  hint: four five six\n    seven"
+        );
+        assert!(matches!(wrap_message("short", 24), Cow::Borrowed(_)));
     }
 }

@@ -1,7 +1,6 @@
 //! State that does not fit into one answer: read page by page, and put together.
 
 use super::{
-    adk_file::state_of,
     args::JSON_FORM,
     calls::retry,
     connect::Server,
@@ -102,11 +101,6 @@ pub fn warn(omitted: bool, damaged_keys: &[String]) {
             "warning: the stored values of these keys are damaged and left out: {keys}. Run `sessiond verify` on the store"
         ));
     }
-}
-
-/// The state of a session that was asked for as text, as one object.
-pub fn object_of(session: &v1::Session) -> Json {
-    Json::from_stored(state_of(session).to_owned())
 }
 
 #[cfg(test)]

@@ -160,8 +160,7 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
 #[test]
 fn a_name_without_its_option_is_told_of_it() {
     let tips = [
-        (&["session", "get", "s1"][..], Some("--session <ID>")),
-        (&["session", "list", "my_app"], Some("--app <NAME>")),
+        (&["session", "list", "my_app"][..], Some("--app <NAME>")),
         (&["session", "delete", "s1"], Some("--app <NAME>, --user <ID>, --session <ID>")),
         (&["session", "delete", "--app", "a", "--user", "u", "s1"], Some("--session <ID>")),
         (&["show", "--session", "s1", "s2"], None),

@@ -64,6 +64,7 @@ fn show_prints_a_conversation() {
     assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
     assert!(raw.contains('\u{1b}'));
     let state = shown(&shell, &[&["state", "get"], &session[..]].concat(), 70).0;
+    let state = state.strip_prefix("State of demo / alice / rain-shoes\n").unwrap();
     assert!(text.ends_with(&format!("State\n{state}")), "{state}");
     // In a pipe: the same without colours, so that a pager shows it.
     let piped = shell.output(&show);

@@ -44,7 +44,7 @@ session. --state-only --out writes the application's state and that of each of
 its users. --out prints one line per file.")]
 pub struct ExportArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     #[command(flatten)]
     scope: ScopeArgs,
     /// Directory of the files, created if it is missing. Files of the same sessions are replaced.
@@ -64,8 +64,8 @@ pub struct ExportArgs {
 const FILES: [Column; 4] = [
     Column::new("FILE", "file"),
     Column::new("USER", "user_id"),
-    Column::new("SESSION", "session_id"),
-    Column::new("EVENTS", "events"),
+    Column::id("SESSION", "session_id"),
+    Column::new("EVENTS", "events").left_out(1),
 ];
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {

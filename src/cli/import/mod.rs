@@ -54,7 +54,7 @@ hold only such state. Prints one line per file. A file that fails does not stop
 the others; the exit code is then 1.")]
 pub struct ImportArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     /// Session files; - for standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -120,12 +120,12 @@ impl Where {
 const REPORTS: [Column; 8] = [
     Column::new("FILE", "file"),
     Column::new("USER", "user_id"),
-    Column::new("SESSION", "session_id"),
-    Column::new("CREATED", "created"),
-    Column::new("EVENTS NEW", "events_imported"),
-    Column::new("OLD", "events_already_there"),
-    Column::new("SHARED KEYS SET", "shared_keys_set"),
-    Column::new("KEPT", "shared_keys_kept"),
+    Column::id("SESSION", "session_id"),
+    Column::new("CREATED", "created").left_out(4),
+    Column::new("EVENTS NEW", "events_imported").left_out(1),
+    Column::new("OLD", "events_already_there").left_out(1),
+    Column::new("SHARED KEYS SET", "shared_keys_set").left_out(3),
+    Column::new("KEPT", "shared_keys_kept").left_out(3),
 ];
 
 pub async fn run(args: ImportArgs) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ use crate::{
         failure::{Failure, tell},
         progress::Progress,
         time,
+        whole_state::complete,
     },
     domain::json::Json,
     proto::v1::{self, create_session_request::StateForm, session},
@@ -145,7 +146,8 @@ fn create_request(
 async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Result<usize, Failure> {
     let request = get_request(key);
     let answer = retry(async || server.sessions().get_session(request.clone()).await).await?;
-    let session = answer.session.unwrap_or_default();
+    let mut session = answer.session.unwrap_or_default();
+    complete(server, &mut session, &request).await?;
     let changes = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
     let Some(delta) = changes.delta() else { return Ok(0) };
     let expected_sequence = Some(session.last_sequence);
