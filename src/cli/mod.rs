@@ -17,6 +17,7 @@ mod failure;
 mod find;
 mod health;
 mod hidden;
+mod hints;
 mod import;
 mod lookup;
 mod message;
@@ -41,6 +42,7 @@ use clap::Subcommand;
 
 use connect::{ConnectArgs, Group};
 pub(crate) use failure::{Failure, tell};
+pub use hints::with_hints;
 pub(crate) use output::print;
 pub use suggest::suggest;
 

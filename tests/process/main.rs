@@ -30,6 +30,7 @@ mod limits;
 mod metrics;
 mod migrate;
 mod mutual_tls;
+mod newcomer;
 mod policy;
 mod pty;
 mod refuse;

@@ -19,8 +19,13 @@ pub struct Shell {
 
 impl Shell {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// With more arguments of the server.
+    pub fn with(arguments: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        let server = Server::start(folder.path());
+        let server = Server::start_with(folder.path(), arguments);
         Self { folder, server }
     }
 

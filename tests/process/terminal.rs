@@ -293,6 +293,16 @@ fn completions_name_commands_and_flags() {
         for word in ["append-stream", "restore-shared", "end-invocation", "completions"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        // After an option for an id a shell has nothing to offer, least of all files.
+        let files = match shell {
+            "zsh" => script.contains("--session=[Session]:ID:_default"),
+            "bash" => {
+                let after = script.split("--session)\n").nth(1).unwrap();
+                after.lines().next().unwrap().contains("compgen")
+            }
+            _ => !script.contains("-l session -d 'Session' -r -f"),
+        };
+        assert!(!files, "{shell} offers files for an id");
     }
 }
 

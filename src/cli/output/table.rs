@@ -179,6 +179,9 @@ fn flatten(path: &str, json: &Json, now: Timestamp, to: &mut Vec<(String, String
     let mut members = json.members();
     if path.ends_with("labels") {
         members.retain(|(name, _)| !is_internal(name));
+        if members.is_empty() {
+            return;
+        }
     }
     if path.rsplit('.').next() == Some("state") && json.json_type() == JsonType::Object {
         // A dot may be part of a key, so that a value stays whole, as JSON.
