@@ -98,12 +98,12 @@ fn parse_address(text: &str) -> Result<String, String> {
     let uri =
         url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
     let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
-    match uri.map(|uri| {
-        (uri.port_u16(), uri.scheme_str() == Some("https"), uri.host().map(str::to_owned))
-    }) {
-        Some((Some(_), ..)) => Ok(url),
-        Some((None, tls, Some(host))) if !url.ends_with(':') => {
-            Ok(format!("{}://{host}:{DEFAULT_PORT}", if tls { "https" } else { "http" }))
+    let Some(uri) = uri else { return wrong("is not an address") };
+    match (uri.port_u16(), uri.scheme_str(), uri.host()) {
+        (Some(_), ..) => Ok(url),
+        // Not `h:` or `h:99999999`.
+        (None, Some(scheme), Some(host)) if uri.authority().is_some_and(|it| it == host) => {
+            Ok(format!("{scheme}://{host}:{DEFAULT_PORT}"))
         }
         _ => wrong("is not an address"),
     }

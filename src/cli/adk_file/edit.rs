@@ -71,6 +71,14 @@ impl<'a> Object<'a> {
         Ok(Self { text, members })
     }
 
+    /// An error if a key has half of a surrogate pair.
+    pub fn refuse_halves_in_keys(&self, name: &str) -> Result<(), String> {
+        match self.members.iter().find(|member| member.has_half) {
+            Some(Member { key, .. }) => Err(format!("{name}: the key `{key}` {FAULT}")),
+            None => Ok(()),
+        }
+    }
+
     /// Position of the last member with one of these keys, which is the one that counts.
     pub fn position(&self, keys: &[&str]) -> Option<usize> {
         self.members.iter().rposition(|member| keys.contains(&member.key.as_str()))

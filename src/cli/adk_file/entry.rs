@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{
     edit::Object,
     format::Note,
-    halves::{FAULT, has_half, mend, refuse_in_keys},
+    halves::{FAULT, has_half, mend},
 };
 use crate::{
     cli::time,
@@ -42,7 +42,7 @@ pub fn mended(text: &str) -> Result<Cow<'_, str>, String> {
         if let Some((name, delta)) =
             delta.and_then(|it| Some((&it.key, Object::read(it.value).ok()?)))
         {
-            refuse_in_keys(&format!("actions.{name}"), &delta)?;
+            delta.refuse_halves_in_keys(&format!("actions.{name}"))?;
         }
     }
     Ok(mended)

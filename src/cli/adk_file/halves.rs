@@ -5,8 +5,6 @@
 
 use std::borrow::Cow;
 
-use super::edit::{Member, Object};
-
 /// The JSON text with U+FFFD for each half.
 pub fn mend(text: &str) -> Cow<'_, str> {
     let mut mended = Cow::Borrowed(text);
@@ -34,29 +32,6 @@ pub fn has_half(text: &str) -> bool {
     matches!(mend(text), Cow::Owned(_))
 }
 
-/// The text of an object with its values mended. `each` gets the key of every value that was. A key with a half is an error.
-pub fn mend_values<'a>(
-    name: &str,
-    text: &'a str,
-    mut each: impl FnMut(&str),
-) -> Result<Cow<'a, str>, String> {
-    let mended = mend(text);
-    if let Cow::Owned(_) = mended {
-        let object = Object::read(text).map_err(|fault| format!("{name}: {fault}"))?;
-        refuse_in_keys(name, &object)?;
-        object.members.iter().filter(|member| has_half(member.value)).for_each(|it| each(&it.key));
-    }
-    Ok(mended)
-}
-
-/// An error if a key of the object has a half.
-pub fn refuse_in_keys(name: &str, object: &Object<'_>) -> Result<(), String> {
-    match object.members.iter().find(|member| member.has_half) {
-        Some(Member { key, .. }) => Err(format!("{name}: the key `{key}` {FAULT}")),
-        None => Ok(()),
-    }
-}
-
 /// What is wrong with an id or a key.
 pub const FAULT: &str = "has half of a surrogate pair. Correct it in the file";
 
@@ -77,16 +52,5 @@ mod tests {
         for whole in [r#""\ud83d\ude00""#, r#""\\ud83d""#, r#""é 😀 \u00e9""#, r#""\u"#, "\\"] {
             assert!(matches!(mend(whole), Cow::Borrowed(_)), "{whole}");
         }
-    }
-
-    #[test]
-    fn a_key_is_refused_and_a_value_named() {
-        let mut named = Vec::new();
-        let text = r#"{"a":"\ud83d","b":1,"c":{"\ud83d":["\ude00"]}}"#;
-        let mended = mend_values("state", text, |key| named.push(key.to_owned())).unwrap();
-        assert_eq!(mended, r#"{"a":"\ufffd","b":1,"c":{"\ufffd":["\ufffd"]}}"#);
-        assert_eq!(named, ["a", "c"]);
-        let error = mend_values("state", r#"{"k\ud83d":1}"#, |_| ()).unwrap_err();
-        assert!(error.starts_with("state: the key `k\u{fffd}` has half"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
     edit::{Object, members},
     entry,
     format::{Extra, FORMAT, Metadata},
-    halves::mend_values,
+    halves::{has_half, mend},
 };
 use crate::{
     domain::{
@@ -170,12 +170,16 @@ impl SessionFile {
 /// The keys and values of state.
 fn state_members(
     name: &str,
-    text: &str,
+    written: &str,
     mended: &mut IndexSet<String>,
 ) -> Result<Vec<(String, Json)>, String> {
-    let text = mend_values(name, text, |key| {
-        mended.insert(format!("key `{key}`"));
-    })?;
+    let text = mend(written);
+    if let Cow::Owned(_) = text {
+        let object = Object::read(written).map_err(|fault| format!("{name}: {fault}"))?;
+        object.refuse_halves_in_keys(name)?;
+        let halves = object.members.iter().filter(|member| has_half(member.value));
+        mended.extend(halves.map(|member| format!("key `{}`", member.key)));
+    }
     members(name, &text)
 }
 
@@ -254,8 +258,7 @@ mod tests {
     #[test]
     fn half_an_emoji_is_mended_in_values_and_bodies_and_refused_in_keys_and_ids() {
         let file = SessionFile::read(
-            r#"{"state":{"a":"x\ud83d","ok":"\ud83d\ude00"},"events":[{"id":"e","content":"\ud83d",
-            "actions":{"state_delta":{"a":"x\ud83d"}}},{"id":"f","text":"fine"},{"text":"\ude00"}]}"#,
+            r#"{"state":{"a":"x\ud83d","ok":"\ud83d\ude00"},"events":[{"id":"e","content":"\ud83d","actions":{"state_delta":{"a":"x\ud83d"}}},{"id":"f","text":"fine"},{"text":"\ude00"}]}"#,
         );
         let file = file.unwrap();
         let mended: Vec<_> = file.mended.iter().collect();

@@ -1,6 +1,8 @@
 //! `sessiond import`: creates sessions from files of ADK or of `export`.
 
 mod address;
+mod log;
+mod outcome;
 mod plan;
 mod same;
 mod send;
@@ -9,7 +11,7 @@ mod shared;
 mod writers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
@@ -18,9 +20,9 @@ use serde::Serialize;
 
 use self::{
     address::AddressArgs,
-    send::Counts,
+    outcome::{Imported, Where},
     session::Options,
-    shared::{Shared, SharedCounts},
+    shared::Shared,
     writers::{Mark, Writers},
 };
 use super::{
@@ -79,42 +81,6 @@ struct Report<'a> {
     key: AsJson<v1::SessionKey>,
     #[serde(flatten)]
     imported: Imported,
-}
-
-/// What became of a file's content.
-#[derive(Debug, Default, Serialize)]
-struct Imported {
-    created: bool,
-    #[serde(flatten)]
-    counts: Counts,
-    /// Of the session's own state.
-    state_keys_corrected: usize,
-    #[serde(flatten)]
-    shared: SharedCounts,
-    /// Shared keys that somebody else has written after this import did, and that stay.
-    #[serde(skip)]
-    changed: BTreeSet<String>,
-}
-
-/// How far the import of a file came, for the message about its failure.
-#[derive(Debug, Default)]
-struct Where {
-    key: v1::SessionKey,
-    /// Empty: at none.
-    event: String,
-}
-
-impl Where {
-    fn describe(&self) -> String {
-        let v1::SessionKey { app_name, user_id, session_id } = &self.key;
-        let ids = [app_name, user_id, session_id].map(String::as_str);
-        let ids: Vec<_> = ids.into_iter().filter(|id| !id.is_empty()).collect();
-        let address = if ids.is_empty() { String::new() } else { ids.join(" / ") + ": " };
-        match self.event.as_str() {
-            "" => address,
-            event => format!("{address}event `{event}`: "),
-        }
-    }
 }
 
 const REPORTS: [Column; 8] = [

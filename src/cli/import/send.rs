@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use prost::Message as _;
 use serde::Serialize;
 
-use super::{same::is_same, shared::Shared};
+use super::{log::Log, same::is_same, shared::Shared};
 use crate::{
     cli::{
         adk_file::to_send,
         args::JSON_FORM,
-        calls::{for_each_event, get_request, in_trace, retry},
+        calls::{in_trace, retry},
         connect::Server,
         failure::Failure,
         progress::Progress,
@@ -30,38 +30,6 @@ pub struct Counts {
     pub events_already_there: u64,
     /// Fragments of streamed answers.
     pub fragments_skipped: u64,
-}
-
-/// A session's log before the import.
-#[derive(Default)]
-pub struct Log {
-    /// By id.
-    pub events: HashMap<String, v1::Event>,
-    /// Id of the newest event; empty if there are no events.
-    newest: String,
-    last_sequence: i64,
-}
-
-impl Log {
-    /// `None`: there is no such session.
-    pub async fn read(server: &Server, key: &v1::SessionKey) -> Result<Option<Self>, Failure> {
-        let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
-        let request = v1::GetSessionRequest { events, without_state: true, ..get_request(key) };
-        let first = retry(async || server.sessions().get_session(request.clone()).await).await;
-        let first = match first {
-            Err(failure) if failure.has_reason("SESSION_NOT_FOUND") => return Ok(None),
-            first => first?,
-        };
-        let mut log = Self::default();
-        for_each_event(server, first, events, |event| {
-            log.newest.clone_from(&event.event_id);
-            log.last_sequence = event.sequence;
-            log.events.insert(event.event_id.clone(), event);
-            Ok(())
-        })
-        .await?;
-        Ok(Some(log))
-    }
 }
 
 /// Appends to one session.

@@ -1,9 +1,10 @@
-//! Imports one session: it exists afterwards with all events of the file, or as it was before.
+//! Imports one session. It is created for the file, goes on where an earlier run was cut, or stays as it is.
 
 use super::{
-    Imported, Where,
+    log::Log,
+    outcome::{Imported, Where},
     plan::Plan,
-    send::{Log, Sender},
+    send::Sender,
     shared::Shared,
     writers::{Mark, Writers},
 };

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::send::Log;
+use super::log::Log;
 use crate::{
     cli::{
         args::{JSON_FORM, MAX_PAGE},

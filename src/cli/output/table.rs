@@ -20,12 +20,12 @@ pub struct Column {
     /// Path of the value within an item: `key.session_id`.
     pub path: &'static str,
     pub cell: Cell,
-    room: Room,
+    overflow: Overflow,
 }
 
 /// What happens to a column in a table that is too wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Room {
+enum Overflow {
     /// It stays whole, so that its values can be copied.
     Whole,
     /// It is cut.
@@ -54,12 +54,12 @@ impl Column {
 
     /// Of ids, which are never cut.
     pub const fn id(heading: &'static str, path: &'static str) -> Self {
-        Self { room: Room::Whole, ..Self::new(heading, path) }
+        Self { overflow: Overflow::Whole, ..Self::new(heading, path) }
     }
 
     /// The column gives way to the others: of a table that is too wide, those with the greatest order are left out first.
     pub const fn left_out(self, order: u8) -> Self {
-        Self { room: Room::Left(order), ..self }
+        Self { overflow: Overflow::Left(order), ..self }
     }
 
     pub const fn ago(heading: &'static str, path: &'static str) -> Self {
@@ -67,7 +67,7 @@ impl Column {
     }
 
     pub const fn with(heading: &'static str, path: &'static str, cell: Cell) -> Self {
-        Self { heading, path, cell, room: Room::Cut }
+        Self { heading, path, cell, overflow: Overflow::Cut }
     }
 
     fn text(&self, item: &Json, now: Timestamp) -> String {
@@ -117,7 +117,7 @@ impl Filled<'_> {
 
     /// Columns of the terminal without which the column is not shown.
     fn least_width(&self) -> usize {
-        let most = if self.column.room == Room::Cut { LEAST_CUT } else { usize::MAX };
+        let most = if self.column.overflow == Overflow::Cut { LEAST_CUT } else { usize::MAX };
         self.width().min(most)
     }
 }
@@ -139,10 +139,10 @@ pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) ->
         filled.iter().map(|it| it.least_width() + GAP).sum::<usize>().saturating_sub(GAP)
     };
     while least(&filled) > width
-        && let Some(last) = filled.iter().map(|it| it.column.room).max()
-        && last > Room::Cut
+        && let Some(last) = filled.iter().map(|it| it.column.overflow).max()
+        && last > Overflow::Cut
     {
-        filled.retain(|it| it.column.room != last);
+        filled.retain(|it| it.column.overflow != last);
     }
     let mut table = new_table(width.max(least(&filled)));
     table.add_row(single_line(filled.iter().map(|it| it.column.heading.to_owned())));
@@ -150,7 +150,7 @@ pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) ->
         table.add_row(single_line(filled.iter().map(|it| it.texts[at].clone())));
     }
     for (column, it) in table.column_iter_mut().zip(&filled) {
-        if it.column.room != Room::Cut {
+        if it.column.overflow != Overflow::Cut {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }

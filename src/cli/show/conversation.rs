@@ -209,6 +209,8 @@ mod tests {
         let marker =
             v1::Event { rewind_to_sequence: Some(2), rewound: true, ..made("system", "{}", "{}") };
         let text = plain(&marker, &VIEW);
-        assert!(text.contains("« rewound to #2") && text.contains("hidden by a rewind"), "{text}");
+        assert!(text.contains("« rewound to #2") && !text.contains("hidden by a rewind"), "{text}");
+        let hidden = v1::Event { rewound: true, ..made("user", "{}", "{}") };
+        assert!(plain(&hidden, &VIEW).contains("hidden by a rewind"));
     }
 }
