@@ -104,35 +104,4 @@ pub fn warn(omitted: bool, damaged_keys: &[String]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_become_one_answer() {
-        let page = |text: &str, version: (&str, i64), damaged: &[&str]| v1::GetStateResponse {
-            state_form: Some(StateForm::StateJson(text.to_owned())),
-            versions: [(version.0.to_owned(), version.1)].into(),
-            damaged_keys: damaged.iter().map(|key| (*key).to_owned()).collect(),
-            uid: "u".to_owned(),
-            ..Default::default()
-        };
-        let state = joined(
-            page(r#"{"app:a":1.00}"#, ("app:a", 1), &["app:y"]),
-            v1::GetStateResponse {
-                state_omitted: true,
-                ..page(r#"{"k":2}"#, ("k", 7), &["app:x", "app:y"])
-            },
-        );
-        assert_eq!(
-            state,
-            v1::GetStateResponse {
-                state_form: Some(StateForm::StateJson(r#"{"app:a":1.00,"k":2}"#.to_owned())),
-                versions: [("app:a".to_owned(), 1), ("k".to_owned(), 7)].into(),
-                state_omitted: true,
-                damaged_keys: vec!["app:x".to_owned(), "app:y".to_owned()],
-                uid: "u".to_owned(),
-                ..Default::default()
-            }
-        );
-    }
-}
+mod tests;
