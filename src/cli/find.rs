@@ -78,7 +78,7 @@ pub async fn with_close_ids(connect: &ConnectArgs, failure: Failure) -> Failure 
     }
     let mut found = search.found;
     found.sort_by(|one, other| similarity(other).total_cmp(&similarity(one)));
-    let shown = found.iter().take(CLOSE_IDS).map(|key| match &key.user_id == &user_id {
+    let shown = found.iter().take(CLOSE_IDS).map(|key| match key.user_id == user_id {
         true => format!("`{}`", key.session_id),
         false => address(key),
     });
