@@ -87,7 +87,10 @@ async function readAll(
           id,
           appName,
           userId,
-          state: listedState(Number(stored.lastSequence)),
+          state: listedState({
+            sequence: Number(stored.lastSequence),
+            uid: stored.uid,
+          }),
           lastUpdateTime: millisOf(stored.lastEventTime),
         }),
       );

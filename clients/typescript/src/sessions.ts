@@ -2,6 +2,7 @@
 
 import {create} from '@bufbuild/protobuf';
 import type {Event, GetSessionConfig, Session} from '@google/adk';
+import {joinCompactions} from './compaction.js';
 import {decodeEvent} from './events.js';
 import {
   EventSelectionSchema,
@@ -64,6 +65,7 @@ export function decodeSession(
   storedEvents: readonly StoredEvent[] = [],
 ): Session {
   const events: Event[] = storedEvents.map(decodeEvent);
+  joinCompactions(events);
   const {lastSequence} = stored;
   const newest = events.at(-1);
   // An event has its time as the original number; the stored session has it rounded to the nanosecond.
@@ -77,7 +79,7 @@ export function decodeSession(
     userId: stored.key?.userId ?? '',
     state: decodeState(
       storedValuesOf(stored) ?? new Map(),
-      Number(lastSequence),
+      {sequence: Number(lastSequence), uid: stored.uid},
       events.map(({id}) => id),
     ),
     events,
