@@ -1,10 +1,10 @@
 /**
  * Compactions of other kits, as this one has them.
  *
- * The other kits keep the summary of a range of events in `actions.compaction`,
- * with a content of its own. This kit has members of the event instead
- * (`CompactedEvent`), gives the model the newest summary alone, and leaves out
- * every event up to its end.
+ * The other kits keep the summary of a range of events in `actions.compaction`.
+ * This kit has members of the event instead (`CompactedEvent`), gives the model
+ * the text of the newest summary alone, and leaves out every event up to its
+ * end.
  */
 
 import {isCompactedEvent, type CompactedEvent, type Event} from '@google/adk';
@@ -21,9 +21,10 @@ const RFC_3339 =
   /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
 /**
- * Reads `actions.compaction` into the members of a compacted event. A content of
- * the event stays, with the summary behind it. What cannot take the place of the
- * events that it summarizes is removed, and added to `omitted`.
+ * Reads `actions.compaction` into the members of a compacted event. The summary
+ * is also its content, as this kit writes it, unless it has another. What cannot
+ * take the place of the events that it summarizes is removed, and added to
+ * `omitted`.
  *
  * @param nanos the event's time, which tells the unit of the body's own.
  */
@@ -45,11 +46,11 @@ export function readCompaction(
     omitted.push('actions.compaction');
     return;
   }
-  const {summary, ...members} = found;
-  Object.assign(body, members);
-  const content = isObject(body['content']) ? body['content'] : {role: 'model'};
-  const parts = Array.isArray(content.parts) ? content.parts : [];
-  body['content'] = {...content, parts: [...parts, ...summary]};
+  Object.assign(body, found);
+  body['content'] ??= {
+    role: 'model',
+    parts: [{text: found.compactedContent}],
+  };
 }
 
 function membersOf(compaction: Json, written: unknown, nanos: bigint) {
@@ -57,26 +58,21 @@ function membersOf(compaction: Json, written: unknown, nanos: bigint) {
   const isMillis = unitOf(written, Number(nanos) / 1e9);
   const startTime = millisOf(startTimestamp, isMillis);
   const endTime = millisOf(endTimestamp, isMillis);
-  const parts = isObject(compactedContent) ? compactedContent['parts'] : [];
-  const summary = Array.isArray(parts) ? parts.filter(isObject) : [];
-  if (
-    startTime === undefined ||
-    endTime === undefined ||
-    summary.length === 0
-  ) {
+  const text = textOf(compactedContent);
+  if (startTime === undefined || endTime === undefined || !text) {
     return undefined;
   }
-  const texts = summary.map(({text, thought}) =>
-    typeof text === 'string' && thought !== true ? text : '',
-  );
-  const text = texts.join('');
-  return {
-    isCompacted: true,
-    startTime,
-    endTime,
-    compactedContent: text,
-    summary,
-  };
+  return {isCompacted: true, startTime, endTime, compactedContent: text};
+}
+
+/** The text of a content, without thoughts; '' if it has none. */
+function textOf(content: unknown): string {
+  const parts = isObject(content) ? content['parts'] : [];
+  const texts = (Array.isArray(parts) ? parts : [])
+    .filter(isObject)
+    .map(({text, thought}) => (thought === true ? '' : text))
+    .filter(text => typeof text === 'string');
+  return texts.join('');
 }
 
 /** Whether a number of a body is in milliseconds. The body's `timestamp` tells the unit; without it, the magnitude. */
@@ -129,9 +125,13 @@ export function joinCompactions(events: readonly Event[]): void {
       event.startTime > earlier.startTime
     ) {
       event.startTime = earlier.startTime;
-      event.compactedContent = `${earlier.compactedContent}\n${event.compactedContent}`;
-      const parts = event.content?.parts ?? [];
-      parts.unshift(...(earlier.content?.parts ?? []));
+      const both = `${earlier.compactedContent}\n${event.compactedContent}`;
+      // Compactors of this kit summarize the content.
+      const [part] = event.content?.parts ?? [];
+      if (part?.text === event.compactedContent) {
+        part.text = both;
+      }
+      event.compactedContent = both;
     }
     earlier = event;
   }
