@@ -8,6 +8,7 @@ import {
   stringifyContent,
 } from '@google/adk';
 import {expect, test, vi} from 'vitest';
+import {readForeignBody} from '../src/foreign.js';
 import {newKey, onEachStore, read} from './support/fixtures.js';
 import {said, ScriptedModel} from './support/model.js';
 import {RawClient} from './support/raw.js';
@@ -92,6 +93,30 @@ const SUMMARY = {
 
 /** What this kit writes before a summary. */
 const HEADING = '[Previous Context Summary]:\n';
+
+test.each([
+  [WRITTEN, 2.5, 2_500],
+  [WRITTEN * 1000, 2_500, 2_500],
+  [WRITTEN * 1000, 2.5, 2.5],
+  // Rounded to milliseconds, as ADK for Java has the times of others.
+  [WRITTEN + 0.001, 2.5, 2_500],
+  // Of another clock, or none: the magnitude tells.
+  [5, 2.5, 2_500],
+  [undefined, WRITTEN * 1000, WRITTEN * 1000],
+  ['2026-11-26T09:31:00Z', 2.5, 2_500],
+])('the time of the body, %j, tells the unit of %d', (timestamp, time, ms) => {
+  const compaction = {
+    startTimestamp: time,
+    endTimestamp: time,
+    compactedContent: SUMMARY,
+  };
+  const body = JSON.stringify({timestamp, actions: {compaction}});
+  const nanos = BigInt(WRITTEN) * 1_000_000_000n;
+  expect(readForeignBody('e1', body, nanos)).toMatchObject({
+    startTime: ms,
+    endTime: ms,
+  });
+});
 
 onEachStore('compactions', target => {
   async function setUp() {
