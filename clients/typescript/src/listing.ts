@@ -88,6 +88,7 @@ async function readAll(
           appName,
           userId,
           state: listedState({
+            address: {appName, userId, sessionId: id},
             sequence: Number(stored.lastSequence),
             uid: stored.uid,
           }),

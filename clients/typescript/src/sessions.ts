@@ -73,13 +73,15 @@ export function decodeSession(
     newest && storedEvents.at(-1)?.sequence === lastSequence
       ? newest.timestamp
       : millisOf(stored.lastEventTime);
+  const {appName = '', userId = '', sessionId = ''} = stored.key ?? {};
+  const address = {appName, userId, sessionId};
   return {
-    id: stored.key?.sessionId ?? '',
-    appName: stored.key?.appName ?? '',
-    userId: stored.key?.userId ?? '',
+    id: sessionId,
+    appName,
+    userId,
     state: decodeState(
       storedValuesOf(stored) ?? new Map(),
-      {sequence: Number(lastSequence), uid: stored.uid},
+      {address, sequence: Number(lastSequence), uid: stored.uid},
       events.map(({id}) => id),
     ),
     events,

@@ -7,6 +7,7 @@
  */
 
 import {State, type Session} from '@google/adk';
+import type {SessionAddress} from './client.js';
 import type {StateDelta} from './gen/sessiond/v1/types_pb.js';
 import {
   canonical,
@@ -31,6 +32,7 @@ export interface StoredValue {
 
 /** What this package knows about a state object that it has read, or has updated to what the server has. */
 export interface ReadState {
+  readonly address: SessionAddress;
   /** Sequence of the session's newest event at the read. */
   sequence: number;
   /** The life of the session id that was read; '' if the server has not sent it. */
@@ -43,9 +45,18 @@ export interface ReadState {
 
 const read = new WeakMap<object, ReadState>();
 
-/** What the server sent last for a state object; undefined for an object of others, such as a copy. */
+/**
+ * What the server sent last for a session object; undefined for an object of
+ * others, such as a copy, and for one that borrows the state of another session.
+ */
 export function readStateOf(session: Session): ReadState | undefined {
-  return read.get(session.state);
+  const known = read.get(session.state);
+  const {appName, userId, sessionId} = known?.address ?? {};
+  const isSame =
+    session.appName === appName &&
+    session.userId === userId &&
+    session.id === sessionId;
+  return isSame ? known : undefined;
 }
 
 export function isTemp(key: string): boolean {
@@ -67,6 +78,7 @@ export function storedValues(
 
 /** The session that a state object belongs to, as it was read. */
 interface ReadAt {
+  readonly address: SessionAddress;
   readonly sequence: number;
   readonly uid: string;
 }
@@ -74,7 +86,7 @@ interface ReadAt {
 /** A new state object of stored values. */
 export function decodeState(
   values: ReadonlyMap<string, StoredValue>,
-  {sequence, uid}: ReadAt,
+  readAt: ReadAt,
   eventIds: Iterable<string>,
 ): Values {
   const state: Values = {};
@@ -82,8 +94,7 @@ export function decodeState(
     setOwn(state, key, JSON.parse(text));
   }
   read.set(state, {
-    sequence,
-    uid,
+    ...readAt,
     values: withoutTemp(values),
     eventIds: new Set(eventIds),
   });
@@ -91,9 +102,9 @@ export function decodeState(
 }
 
 /** The empty state object of a listed session. */
-export function listedState({sequence, uid}: ReadAt): Values {
+export function listedState(readAt: ReadAt): Values {
   const state: Values = {};
-  read.set(state, {sequence, uid, values: undefined, eventIds: new Set()});
+  read.set(state, {...readAt, values: undefined, eventIds: new Set()});
   return state;
 }
 
@@ -145,7 +156,7 @@ export function encodeDelta(
 }
 
 /** The state of a session in an answer. */
-export interface StoredState extends ReadAt {
+export interface StoredState extends Omit<ReadAt, 'address'> {
   readonly values: ReadonlyMap<string, StoredValue>;
   /** Keys that the server has left out, since their stored values are damaged. */
   readonly damagedKeys: readonly string[];
@@ -172,7 +183,7 @@ export function applyStoredState(
   {values: stored, sequence, uid, damagedKeys}: StoredState,
   own: DeltaTexts,
 ): void {
-  const known = read.get(session.state);
+  const known = readStateOf(session);
   const seen = known?.values;
   const values = withoutTemp(stored);
   for (const [key, now] of stored) {
@@ -219,7 +230,10 @@ export function applyStoredState(
     known.values = values;
     known.uid ||= uid;
   } else {
-    read.set(session.state, {sequence, uid, values, eventIds: new Set()});
+    const {appName, userId, id: sessionId} = session;
+    const address = {appName, userId, sessionId};
+    const eventIds = new Set<string>();
+    read.set(session.state, {address, sequence, uid, values, eventIds});
   }
 }
 
@@ -230,7 +244,7 @@ export function applyOwnChanges(
   sequence: number,
   own: DeltaTexts,
 ): void {
-  const known = read.get(session.state);
+  const known = readStateOf(session);
   const set =
     changes?.setForm.case === 'setJson' ? changes.setForm.value : '{}';
   for (const [key, text] of withoutTemp(splitObject(set))) {

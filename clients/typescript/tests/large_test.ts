@@ -32,7 +32,11 @@ test("the event's own changes are applied", async () => {
   });
   const state = decodeState(
     storedValues('{"gone":0,"kept":0,"n":1}'),
-    {sequence: 7, uid: ''},
+    {
+      sequence: 7,
+      uid: '',
+      address: {appName: 'a', userId: 'u', sessionId: 's'},
+    },
     [],
   );
   const session = {

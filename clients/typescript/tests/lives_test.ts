@@ -304,6 +304,27 @@ onEachStore('lives of a session id', target => {
     },
   );
 
+  test.each(STALES)(
+    '%s: an object that borrows the state of another session',
+    async stale => {
+      const {server} = target();
+      const key = newKey();
+      await using service = connect(server.address, {stale});
+      const session = await service.createSession({...key, state: {a: 1}});
+      const other = {...key, sessionId: 'other'};
+      await service.createSession(other);
+      const borrower = {...session, id: 'other', events: []};
+      for (const id of ['e1', 'e2']) {
+        const event = deltaEvent({[id]: 1}, {id});
+        await service.appendEvent({session: borrower, event});
+      }
+      expect(await read(service, other)).toMatchObject({
+        state: {e1: 1, e2: 1},
+        events: [{id: 'e1'}, {id: 'e2'}],
+      });
+    },
+  );
+
   test('a session that is replaced between two pages is read anew', async () => {
     const {server} = target();
     const key = newKey();
