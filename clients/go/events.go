@@ -24,12 +24,15 @@ type encodedEvent struct {
 }
 
 // encodeEvent does not change event. `temp:` keys are sent only if withTemp.
-func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*encodedEvent, error) {
-	texts, err := encodeValues(event.Actions.StateDelta, withTemp)
+func encodeEvent(
+	event *session.Event, operations []Operation, withTemp bool, logger *slog.Logger,
+) (*encodedEvent, error) {
+	mended := &mendedKeys{}
+	texts, err := encodeValues(event.Actions.StateDelta, withTemp, mended)
 	if err != nil {
 		return nil, err
 	}
-	delta, err := encodeDelta(texts, operations)
+	delta, err := encodeDelta(texts, operations, mended)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +46,13 @@ func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*
 		// The ADK tells an empty map from nil, and so does the body.
 		bare.Actions.StateDelta = map[string]any{}
 	}
-	body, err := json.Marshal(&bare)
+	body, replaced, err := encodeJSON(&bare)
 	if err != nil {
 		return nil, fmt.Errorf("sessiond: event %q has no JSON form: %w", event.ID, err)
+	}
+	mended.warn(logger, "event", event.ID)
+	if replaced {
+		logger.Warn("sessiond: replaced text that is not UTF-8 in an event's body by U+FFFD", "event", event.ID)
 	}
 	return &encodedEvent{
 		texts: texts,
@@ -56,7 +63,7 @@ func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*
 			Branch:       event.Branch,
 			EventTime:    time,
 			StateDelta:   delta,
-			BodyForm:     &pb.Event_BodyJson{BodyJson: string(body)},
+			BodyForm:     &pb.Event_BodyJson{BodyJson: body},
 		},
 	}, nil
 }
