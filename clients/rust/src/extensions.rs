@@ -194,6 +194,7 @@ impl SessiondSessionService {
                 ..v1::Session::default()
             }),
             update_mask: Some(FieldMask { paths: vec!["ttl".into()] }),
+            precondition: None,
         };
         let response = self
             .caller

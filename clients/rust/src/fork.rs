@@ -44,6 +44,7 @@ impl SessiondSessionService {
             up_to_sequence: Some(up_to),
             session_id,
             json_form: JsonForm::Text.into(),
+            precondition: None,
         };
         let outcome = self
             .caller

@@ -144,7 +144,7 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
 
 /// Deletes one session. A missing one is not an error.
 pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> CallResult<()> {
-    let request = DeleteSessionRequest { key: Some(key), allow_missing: true };
+    let request = DeleteSessionRequest { key: Some(key), allow_missing: true, precondition: None };
     caller
         .call(&request, |channel, request| async move {
             SessionServiceClient::new(channel).delete_session(request).await

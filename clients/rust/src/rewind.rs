@@ -44,6 +44,7 @@ pub(crate) async fn rewind(
             precondition: Some(Precondition {
                 expected_sequence: Some(head.last_sequence),
                 keys: Vec::new(),
+                uid: String::new(),
             }),
             ..request(key.clone(), to_sequence)
         };
