@@ -8,7 +8,7 @@ use crate::{
     failure::Failure,
     json::{object_text, parse_object},
     proto::v1::{
-        self, AppendEventRequest, AppendEventResponse, JsonForm, SessionKey,
+        self, AppendEventRequest, AppendEventResponse, JsonForm, Precondition, SessionKey,
         event_service_client::EventServiceClient, state_delta::SetForm,
     },
 };
@@ -21,10 +21,15 @@ const TEMP_INVOCATIONS: &str = "temp_invocations";
 pub(crate) async fn append(
     caller: &Caller,
     key: SessionKey,
+    precondition: Option<Precondition>,
     event: v1::Event,
 ) -> Result<AppendEventResponse> {
-    let request =
-        AppendEventRequest { key: Some(key), event: Some(event), ..AppendEventRequest::default() };
+    let request = AppendEventRequest {
+        key: Some(key),
+        event: Some(event),
+        precondition,
+        ..AppendEventRequest::default()
+    };
     append_request(caller, request).await
 }
 
