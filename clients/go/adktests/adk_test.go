@@ -36,6 +36,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -43,17 +44,26 @@ import (
 	sessiond "github.com/sessiond/sessiond/clients/go"
 )
 
+// conns keep the servers alive: a connection that nothing refers to is closed.
+var conns struct {
+	sync.Mutex
+	open []net.Conn
+}
+
 func init() {
 	session.Hook = func() session.Service {
 		conn, err := net.Dial("unix", os.Getenv("` + serversVariable + `"))
 		if err != nil {
 			panic(err)
 		}
+		conns.Lock()
+		conns.open = append(conns.open, conn)
+		conns.Unlock()
 		address, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil {
 			panic(err)
 		}
-		return sessiond.MustNew(strings.TrimSpace(address), sessiond.WithTimeout(10*time.Minute))
+		return sessiond.MustNew(strings.TrimSpace(address), sessiond.WithTimeout(time.Minute))
 	}
 }
 `
@@ -77,7 +87,7 @@ func TestADK(t *testing.T) {
 		}
 	}
 	arguments := append([]string{
-		"test", "-json", "-race", "-count=1", "-timeout=10m", "-mod=mod", "-modfile=" + filepath.Join(work, "test.mod"),
+		"test", "-json", "-race", "-count=1", "-timeout=5m", "-mod=mod", "-modfile=" + filepath.Join(work, "test.mod"),
 	}, packages...)
 	command := exec.Command("go", arguments...)
 	command.Dir = ".."

@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status, transport::Channel};
 use crate::{
     failure::{Failure, Kind},
     metadata::CallMetadata,
+    observe::observe,
     policy::CallPolicy,
 };
 
@@ -36,13 +37,15 @@ pub(crate) struct Outage(Arc<AtomicBool>);
 impl Outage {
     pub fn retrying(&self, failure: &Failure) {
         if self.begins(failure) {
-            tracing::warn!(status = %failure.status, "sessiond is unavailable, retrying");
+            observe(
+                || tracing::warn!(status = %failure.status, "sessiond is unavailable, retrying"),
+            );
         }
     }
 
     pub fn succeeded(&self) {
         if self.ends() {
-            tracing::warn!("connected to sessiond again");
+            observe(|| tracing::warn!("connected to sessiond again"));
         }
     }
 
@@ -108,7 +111,9 @@ impl Caller {
                 return Err(failure);
             }
             self.outage.retrying(&failure);
-            tracing::debug!(attempts, ?pause, status = %failure.status, "call failed, retrying");
+            observe(
+                || tracing::debug!(attempts, ?pause, status = %failure.status, "call failed, retrying"),
+            );
             sleep(pause).await;
         }
     }

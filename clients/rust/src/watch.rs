@@ -16,6 +16,7 @@ use crate::{
     failure::Failure,
     history::StoredEvent,
     json::parse_object,
+    observe::observe,
     proto::v1::{
         GetStateRequest, JsonForm, WatchRequest, WatchResponse, WatchStart,
         state_snapshot::StateForm, watch_response::Kind, watch_service_client::WatchServiceClient,
@@ -229,7 +230,9 @@ impl Watch {
         }
         self.caller.outage.retrying(&failure);
         let pause = pause(&self.caller.policy, &failure);
-        tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting");
+        observe(
+            || tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting"),
+        );
         sleep(pause).await;
         Ok(())
     }
