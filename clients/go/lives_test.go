@@ -244,3 +244,41 @@ func TestRefreshOfReplacedSession(t *testing.T) {
 		t.Errorf("a session that was read has the UID %q", got)
 	}
 }
+
+// TestLateWriter writes from the object of a session that was deleted and created anew with as many events.
+func TestLateWriter(t *testing.T) {
+	for _, store := range stores {
+		server := startServer(t, store.uri)
+		for _, stale := range staleModes {
+			service := connect(t, server, sessiond.WithStaleness(stale))
+			for name, write := range writes(t) {
+				t.Run(store.name+" "+string(stale)+" "+name, func(t *testing.T) {
+					create(t, service, t.Name(), map[string]any{"k": "old"})
+					appendTo(t, service, get(t, service, t.Name()), deltaEvent(t, map[string]any{"k": "secret"}))
+					late := get(t, service, t.Name())
+					if sessiond.KeyOf(late).UID == "" {
+						t.Fatal("the session has no UID")
+					}
+					request := &session.DeleteRequest{AppName: app, UserID: user, SessionID: t.Name()}
+					if err := service.Delete(t.Context(), request); err != nil {
+						t.Fatal(err)
+					}
+					appendTo(t, service, create(t, service, t.Name(), map[string]any{"k": "new"}), textEvent(t, "new"))
+
+					err := write.call(t.Context(), service, late)
+					// A deletion of a session that is gone has nothing to do.
+					if isDeletion := name == "DeleteSession"; isDeletion != (err == nil) || err != nil && !errors.Is(err, sessiond.ErrStale) {
+						t.Errorf("%s = %v", name, err)
+					}
+					found := get(t, service, t.Name())
+					if stateOf(found)["k"] != "new" || found.Events().Len() != 1 {
+						t.Errorf("the new session has %v and %v", stateOf(found), ids(found))
+					}
+					if err := service.Refresh(t.Context(), late); !errors.Is(err, sessiond.ErrStale) {
+						t.Errorf("Refresh() = %v, want ErrStale", err)
+					}
+				})
+			}
+		}
+	}
+}

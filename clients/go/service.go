@@ -85,8 +85,12 @@ func (s *Service) Close() error { return s.client.close(s.closeGrace) }
 // Create creates a session. An empty id becomes a UUID. `temp:` keys of the state are dropped. A taken id is
 // [ErrAlreadyExists].
 func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*session.CreateResponse, error) {
-	if request == nil || request.AppName == "" || request.UserID == "" {
-		return nil, errors.New("sessiond: app_name and user_id are required")
+	if request == nil {
+		return nil, errors.New("sessiond: the request is nil")
+	}
+	if request.AppName == "" || request.UserID == "" {
+		return nil, fmt.Errorf("sessiond: app_name and user_id are required, got app_name: %q, user_id: %q",
+			request.AppName, request.UserID)
 	}
 	mended := &mendedKeys{}
 	texts, err := encodeValues(request.State, false, mended)

@@ -88,8 +88,9 @@ impl Caller {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let CallPolicy { deadline, retry } = self.policy;
-        let end = Instant::now() + deadline.min(LONGEST_DEADLINE);
+        let CallPolicy { deadline, absence, retry } = self.policy;
+        let begun = Instant::now();
+        let end = begun + deadline.min(LONGEST_DEADLINE);
         let time_left = || end.saturating_duration_since(Instant::now());
         let mut attempts = 0;
         loop {
@@ -106,7 +107,8 @@ impl Caller {
                 Err(_) => Failure::new(Status::deadline_exceeded("no answer in time"), attempts),
             };
             let pause = pause(&self.policy, &failure);
-            let is_last = attempts >= retry.attempts || pause >= time_left();
+            let is_away = failure.is_absent() && begun.elapsed() + pause >= absence;
+            let is_last = attempts >= retry.attempts || pause >= time_left() || is_away;
             if is_last || !failure.is_retryable() || handled(&failure) {
                 return Err(failure);
             }
