@@ -13,9 +13,9 @@ use serde_json::json;
 use sessiond_adk::{
     ChangeKind, Delta, Point, Scope, Since,
     proto::v1::{
-        AppendEventResponse, CreateSessionResponse, Event, GetSessionResponse, GetStateResponse,
-        ListSessionsResponse, Session, StateSnapshot, UpdateStateResponse, WatchResponse,
-        get_state_response::StateForm, watch_response::Kind,
+        AppendEventResponse, CreateSessionResponse, Event, ForkSessionResponse, GetSessionResponse,
+        GetStateResponse, ListSessionsResponse, RewindSessionResponse, Session, StateSnapshot,
+        UpdateStateResponse, WatchResponse, get_state_response::StateForm, watch_response::Kind,
     },
 };
 use sessiond_adk_testing::{ScriptedServer, builder};
@@ -38,6 +38,10 @@ async fn small_answers(pages_of: &'static str) -> ScriptedServer {
         Ok(match path.rsplit('/').next().unwrap() {
             "CreateSession" => {
                 CreateSessionResponse { session, ..Default::default() }.encode_to_vec()
+            }
+            "ForkSession" => ForkSessionResponse { session, ..Default::default() }.encode_to_vec(),
+            "RewindSession" => {
+                RewindSessionResponse { session, event, ..Default::default() }.encode_to_vec()
             }
             "GetSession" => GetSessionResponse { session, ..Default::default() }.encode_to_vec(),
             "ListSessions" => {
@@ -92,7 +96,7 @@ async fn pages_are_put_together_wherever_state_is_returned() {
     assert_eq!(s.state(&scope).await.unwrap(), wanted);
     assert_eq!(s.update_state(&scope, Delta::new()).await.unwrap(), wanted);
     assert_eq!(s.get_within(&identity, "turn-1").await.unwrap().state().all(), wanted);
-    assert_eq!(s.fork(&identity, None, None).await.err().map(|error| error.code), None);
+    assert_eq!(s.fork(&identity, None, None).await.unwrap().state().all(), wanted);
     let mut tracked = s.get_tracked(&identity).await.unwrap();
     assert_eq!(adk_session::Session::state(&tracked).all(), wanted);
     s.append_from(&mut tracked, named("e1"), Delta::new()).await.unwrap();
