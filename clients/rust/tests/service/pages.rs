@@ -39,7 +39,7 @@ async fn small_answers(pages_of: &'static str) -> ScriptedServer {
             "CreateSession" => {
                 CreateSessionResponse { session, ..Default::default() }.encode_to_vec()
             }
-            "ForkSession" => ForkSessionResponse { session, ..Default::default() }.encode_to_vec(),
+            "ForkSession" => ForkSessionResponse { session }.encode_to_vec(),
             "RewindSession" => {
                 RewindSessionResponse { session, event, ..Default::default() }.encode_to_vec()
             }
