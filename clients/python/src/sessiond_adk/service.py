@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,10 +28,11 @@ from .extensions import Extensions
 from .loop_thread import LoopThread
 from .metadata import CallMetadata, Metadata, MetadataSource
 from .operations import Operation
-from .reading import read_possibly_created, read_state
+from .reading import complete_state, read_possibly_created, read_state
 from .retry import RetryPolicy
-from .sessions import decode_session, trimmed
+from .sessions import decode_session, key_of, precondition_of
 from .state import encode_values, is_temp, join_object, without_prefix
+from .text import require_sendable
 
 # This label names the call that created a session, so that a retry recognizes the session of its first attempt.
 CREATION_LABEL = "sessiond-adk/creation"
@@ -139,11 +141,18 @@ class SessiondSessionService(Extensions, BaseSessionService):
     ) -> Session:
         """Creates a session. The id is trimmed; a blank id or None becomes a UUID. `temp:` keys are dropped.
 
+        This is the only call that trims an id, as ADK's in-memory and SQLite services do: the returned session has the
+        id that other calls need.
+
         Raises:
           AlreadyExistsError: the id is taken.
-          StateValueError: a value has no JSON form; nothing was sent.
+          StateValueError: a value has no JSON form, or a key cannot be sent; nothing was sent.
         """
-        key = session_key(app_name, user_id, trimmed(session_id) or platform_uuid.new_uuid())
+        return await self._create(app_name, user_id, (session_id or "").strip() or platform_uuid.new_uuid(), state)
+
+    async def _create(self, app_name: str, user_id: str, session_id: str, state: Mapping[str, Any] | None) -> Session:
+        """Creates a session with this very id."""
+        key = session_key(app_name, user_id, session_id)
         stored_keys = {name: value for name, value in (state or {}).items() if not is_temp(name)}
         creation = uuid.uuid4().hex
         request = session_service_pb2.CreateSessionRequest(
@@ -163,6 +172,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
             if found is None or found.labels.get(CREATION_LABEL) != creation:
                 raise
             created = found
+        await complete_state(self._client, created, include_versions=request.include_versions)
         return decode_session(created)
 
     @override
@@ -181,6 +191,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
 
         The least recently used session comes first. Ties are ordered by user id and session id.
         """
+        require_sendable(app_name=app_name, user_id=user_id)
         if not app_name or user_id == "":
             return ListSessionsResponse()
         request = session_service_pb2.ListSessionsRequest(
@@ -194,8 +205,11 @@ class SessiondSessionService(Extensions, BaseSessionService):
         while True:
             page = await self._client.call(lambda to: to.sessions.ListSessions, request)
             for stored in page.sessions:
-                # A session that is used between two pages is in both. The later one is newer.
-                found[(stored.key.user_id, stored.key.session_id)] = decode_session(stored)
+                # Deleted, or replaced by another session, after the page was made: as if before it.
+                with suppress(errors.SessiondNotFoundError, errors.SessiondStaleError):
+                    await complete_state(self._client, stored)
+                    # A session that is used between two pages is in both. The later one is newer.
+                    found[(stored.key.user_id, stored.key.session_id)] = decode_session(stored)
             if not page.next_page_token:
                 break
             request.page_token = page.next_page_token
@@ -203,13 +217,20 @@ class SessiondSessionService(Extensions, BaseSessionService):
         return ListSessionsResponse(sessions=ordered)
 
     @override
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes a session with its events and its own state. A missing session is no error."""
-        session_id = trimmed(session_id)
-        if not (app_name and user_id and session_id):
+    async def delete_session(
+        self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
+    ) -> None:
+        """Deletes a session with its events and its own state. A missing session is no error.
+
+        Pass a session object instead of its ids, and another session that was created under its id since then stays,
+        also if the call is repeated.
+        """
+        if session is None and not (app_name and user_id and session_id):
             return
         request = session_service_pb2.DeleteSessionRequest(
-            key=session_key(app_name, user_id, session_id), allow_missing=True
+            key=key_of(session, app_name, user_id, session_id),
+            allow_missing=True,
+            precondition=precondition_of(session),
         )
         await self._client.call(lambda to: to.sessions.DeleteSession, request)
 
@@ -275,9 +296,12 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """As `list_sessions`. Blocks the thread."""
         return self._loop_thread.run(self.list_sessions(app_name=app_name, user_id=user_id))
 
-    def delete_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    def delete_session_sync(
+        self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
+    ) -> None:
         """As `delete_session`. Blocks the thread."""
-        self._loop_thread.run(self.delete_session(app_name=app_name, user_id=user_id, session_id=session_id))
+        deletion = self.delete_session(session, app_name=app_name, user_id=user_id, session_id=session_id)
+        self._loop_thread.run(deletion)
 
     @property
     def stubs(self) -> Stubs:
