@@ -156,6 +156,14 @@ class StateValueError(ValueError):
         return type(self), (self.key, self._cause), self.__dict__
 
 
+# After these, a series of calls is not continued: the next one would not fare better.
+ENDS_A_SERIES = (
+    SessiondUnavailableError,
+    SessiondDeadlineError,
+    SessiondClosedError,
+    SessiondUnauthenticatedError,
+)
+
 _ERRORS_BY_CODE = {
     grpc.StatusCode.NOT_FOUND: SessiondNotFoundError,
     grpc.StatusCode.ALREADY_EXISTS: SessiondAlreadyExistsError,
