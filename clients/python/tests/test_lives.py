@@ -153,10 +153,21 @@ async def test_repeated_deletion_with_a_lost_response_leaves_the_next_session(se
         lambda on: copied(on, copy.deepcopy),
         lambda on: copied(on, lambda session: pickle.loads(pickle.dumps(session))),
     ],
-    ids=(
-        "created, read, read without events, past, listed, appended, refreshed, rewound, shallow model copy,"
-        " deep model copy, copy, deepcopy, pickle"
-    ).split(", "),
+    ids=[
+        "created",
+        "read",
+        "read without events",
+        "past",
+        "listed",
+        "appended",
+        "refreshed",
+        "rewound",
+        "shallow model copy",
+        "deep model copy",
+        "copy",
+        "deepcopy",
+        "pickle",
+    ],
 )
 async def test_every_object_of_this_service_and_every_copy_knows_its_session(
     server: Server, source: Callable[[SessiondSessionService], Awaitable[Session]]
