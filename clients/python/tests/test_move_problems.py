@@ -16,6 +16,7 @@ from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from support import delta_event, field_by_field, text_event
+from test_move import database, local_file
 
 from sessiond_adk import Delta, Remove, SessiondSessionService
 from sessiond_adk.moving import copy_application
@@ -349,3 +350,26 @@ async def test_ids_with_white_space_are_moved_as_they_are(server: Server, tmp_pa
         assert (moved.returncode, moved.stdout) == (0, f"app: 4 sessions, {new} new events\n")
         async with SessiondSessionService(server.address) as target:
             field_by_field(await content(target, "app"), expected)
+
+
+@pytest.mark.parametrize("kind", [database, local_file])
+async def test_state_of_users_and_applications_without_sessions_is_moved(
+    server: Server, tmp_path: Path, kind: Any
+) -> None:
+    source = kind(tmp_path)
+    for app_name in ("app", "empty"):
+        state = {"app:a": 1, "user:u": [None], "own": 1}
+        await source.create_session(app_name=app_name, user_id="gone", session_id="s", state=state)
+        await source.delete_session(app_name=app_name, user_id="gone", session_id="s")
+    await source.create_session(app_name="app", user_id="ann", session_id="s", state={"user:u": 2})
+    await source.close() if kind is database else None
+    moved = move(server, tmp_path, "sqlite:///adk.db", "--app", "empty")
+    assert (moved.returncode, moved.stdout) == (
+        0,
+        "app: 1 sessions, 0 new events\nempty: 0 sessions, 0 new events\n",
+    )
+    async with SessiondSessionService(server.address) as target:
+        for app_name in ("app", "empty"):
+            assert await target.get_app_state(app_name=app_name) == {"a": 1}
+            assert await target.get_user_state(app_name=app_name, user_id="gone") == {"u": [None]}
+        assert await target.get_user_state(app_name="app", user_id="ann") == {"u": 2}

@@ -32,13 +32,24 @@ class Client:
     """Calls the server at one target. Connects at the first call."""
 
     def __init__(
-        self, target: str, connect: Connect, *, timeout_seconds: float, retry: RetryPolicy, metadata: CallMetadata
+        self,
+        target: str,
+        connect: Connect,
+        *,
+        timeout_seconds: float,
+        retry: RetryPolicy,
+        metadata: CallMetadata,
+        absent_seconds: float = math.inf,
     ) -> None:
-        """`target` is the server's address in messages; `connect` makes the channel of an event loop."""
+        """`target` is the server's address in messages; `connect` makes the channel of an event loop.
+
+        `absent_seconds` is the timeout while the server has never responded.
+        """
         if not 0 < timeout_seconds < math.inf:
             raise ValueError(f"timeout is {timeout_seconds} seconds. It must be positive and finite.")
         self.target = target
         self.timeout_seconds = timeout_seconds
+        self.absent_seconds = absent_seconds
         self.retry = retry
         self.outage = Outage(target)
         self.metadata = metadata
@@ -64,6 +75,7 @@ class Client:
             policy=self.retry,
             target=self.target,
             outage=self.outage,
+            absent_seconds=self.absent_seconds,
         )
 
     def warn_of_damage(self, owner: types_pb2.SessionKey | types_pb2.Scope, keys: Iterable[str]) -> None:

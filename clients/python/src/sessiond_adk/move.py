@@ -6,59 +6,21 @@ The source is any URI that ADK's `--session_service_uri` takes. It is only read.
 ids and times. What cannot be copied is named, and the rest goes on. A run that was cut anywhere, or did not copy
 everything, is completed by the next one. Stop the agents first: what they write meanwhile is not copied.
 
-`moving.py` copies an application; `shared.py` gives the shared keys their last values.
+`sources.py` opens the source, `moving.py` copies an application, and `shared.py` gives the shared keys their last
+values.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import sqlite3
 import sys
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
-
-from google.adk.cli.utils.service_factory import create_session_service_from_options
-from google.adk.sessions.base_session_service import BaseSessionService
 
 from .errors import SessiondError
 from .moving import Copied, Stopped, copy_application
 from .service import SessiondSessionService
-
-_DATABASE_SCHEME = "sqlite+aiosqlite"
-
-
-def open_source(uri: str) -> BaseSessionService:
-    """The session service of a URI.
-
-    Raises:
-      ValueError: ADK does not take the URI, or its file does not exist.
-    """
-    parts = urlsplit(uri)
-    # As ADK's registry and SQLAlchemy: three slashes and a relative path, or four.
-    path = Path(unquote(parts.path[1:]))
-    if parts.scheme in ("sqlite", _DATABASE_SCHEME) and parts.path not in ("", "/:memory:"):
-        if not path.is_file():
-            # ADK would create it.
-            raise ValueError(f"There is no file {str(path)!r}.")
-        if parts.scheme == "sqlite" and _is_of_database_service(path):
-            uri = uri.replace("sqlite:", f"{_DATABASE_SCHEME}:", 1)
-    return create_session_service_from_options(base_dir=Path.cwd(), session_service_uri=uri)
-
-
-def _is_of_database_service(path: Path) -> bool:
-    """Whether `DatabaseSessionService` wrote the file. ADK takes `sqlite:` for a file of `SqliteSessionService`.
-
-    Both have a table of sessions, but only one stores times as numbers.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            columns = {row[1]: row[2] for row in connection.execute("PRAGMA table_info(sessions)")}
-    except sqlite3.Error as error:
-        raise ValueError(f"The file {str(path)!r} cannot be read: {error}") from error
-    return str(columns.get("update_time", "REAL")).upper() != "REAL"
+from .sources import open_source
 
 
 async def _move(arguments: argparse.Namespace) -> int:

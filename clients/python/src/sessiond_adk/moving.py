@@ -14,6 +14,7 @@ from google.adk.sessions.session import Session
 from . import errors
 from .service import SessiondSessionService
 from .shared import Own, restore_shared_state
+from .sources import read_shared_state
 from .state import encode_value, is_own, is_temp
 
 
@@ -58,7 +59,7 @@ async def copy_application(
     """Copies all sessions of an application, with the state of the application and its users.
 
     `app:` and `user:` keys that others have changed in the target keep their values. `copied` grows as the copy goes
-    on. A session of a user without sessions has no place in ADK's interface, and neither has the state of that user.
+    on.
 
     Raises:
       Stopped: with `stop_on_error`, at the first session that cannot be copied.
@@ -67,8 +68,9 @@ async def copy_application(
     copied = copied or Copied()
     try:
         listed = sorted((await source.list_sessions(app_name=app_name)).sessions, key=lambda one: one.last_update_time)
+        shared = await read_shared_state(source, app_name, listed)
     except Exception as error:
-        copied.problems.append(f"the source cannot list its sessions: {_reason(error)}")
+        copied.problems.append(f"the source cannot list its sessions and shared state: {_reason(error)}")
         return copied
     own = Own()
     for number, one in enumerate(listed, 1):
@@ -84,7 +86,7 @@ async def copy_application(
             copied.problems.append(f"session {one.id!r} of user {one.user_id!r}: {_reason(error)}")
             if stop_on_error:
                 raise Stopped from error
-    copied.problems += await restore_shared_state(listed, target, app_name, own)
+    copied.problems += await restore_shared_state(shared, target, app_name, own)
     return copied
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,9 @@ CREATION_LABEL = "sessiond-adk/creation"
 
 # Long enough for a server that restarts or is busy, short enough for a user who waits for a response.
 DEFAULT_TIMEOUT_SECONDS = 15.0
+
+# The same for a server on this machine that has never responded. One that starts together with the agent takes less.
+DEFAULT_ABSENT_SECONDS = 3.0
 
 
 class SessiondSessionService(Extensions, BaseSessionService):
@@ -79,7 +83,8 @@ class SessiondSessionService(Extensions, BaseSessionService):
             `http://HOST:PORT`, or `https://HOST:PORT` for TLS. A URI may set `timeout`, `stale`, `share_temp`,
             `attempts`, `first_delay` and `max_delay`: `sessiond://127.0.0.1:50051?timeout=5&stale=conflict`. Arguments
             take precedence.
-          timeout: deadline of a call in seconds, including its retries; 15 by default. A call is retried until then.
+          timeout: deadline of a call in seconds, including its retries; 15 by default, and 3 while a server at a
+            loopback address or a Unix socket has never responded. A call is retried until then.
           stale: the append from a session object that others have overtaken. "merge" (default): the server merges
             deltas key by key, and the object is updated. "conflict": merged as well, but ADK's StaleSessionError if
             others have changed a key that the event sets or removes since the object was read. "error": a
@@ -122,10 +127,14 @@ class SessiondSessionService(Extensions, BaseSessionService):
             if credentials is None:
                 credentials = files.channel_credentials(address)
             token = files.token_file(address, encrypted=credentials is not None)
+        if timeout is None:
+            timeout = settings.get("timeout")
+        by_default_and_local = timeout is None and channel is None and address.local
         self._client = Client(
             address.target,
             channel or connect_to(address.target, credentials, channel_options),
-            timeout_seconds=timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS),
+            timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout,
+            absent_seconds=DEFAULT_ABSENT_SECONDS if by_default_and_local else math.inf,
             retry=retry or _retry_policy(settings),
             metadata=CallMetadata(metadata, token),
         )

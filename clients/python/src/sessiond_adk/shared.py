@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
 from . import errors
@@ -21,6 +20,7 @@ from ._proto import state_service_pb2, types_pb2
 from .client import PAGE_SIZE, TEXT, scope_of
 from .reading import read_state
 from .service import SessiondSessionService
+from .sources import SharedState
 from .state import encode_value, join_object
 
 # The author of the moves' changes of shared keys.
@@ -61,9 +61,9 @@ class _Found:
 
 
 async def restore_shared_state(
-    listed: Sequence[Session], target: SessiondSessionService, app_name: str, own: Own
+    shared: SharedState, target: SessiondSessionService, app_name: str, own: Own
 ) -> list[str]:
-    """Gives the keys of the application and its users their values.
+    """Gives the keys of the application and its users their values in the source, `shared`.
 
     Returns a line for each key that has another value than in the source.
 
@@ -71,15 +71,8 @@ async def restore_shared_state(
       SessiondError: the target is unavailable.
     """
     problems: list[str] = []
-    for user in [None, *sorted({one.user_id for one in listed})]:
+    for user, last in shared.items():
         prefix = State.APP_PREFIX if user is None else State.USER_PREFIX
-        last = {
-            key: value
-            for session in listed
-            if user in (None, session.user_id)
-            for key, value in session.state.items()
-            if key.startswith(prefix)
-        }
         whose = "the application" if user is None else f"user {user!r}"
         texts: dict[str, str] = {}
         for key, value in last.items():
