@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
+use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*, watch::life};
 use crate::{
     domain::template::render,
     store::{
@@ -112,10 +112,10 @@ impl Engine {
         query: StateQuery,
         invocation: Option<InvocationId>,
     ) -> Result<(State, Option<Life>), Error> {
-        let (now, only) = (self.now(), query.keys.clone());
+        let (now, only, scope) = (self.now(), query.keys.clone(), query.scope.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
-        let life = view.info.as_ref().map(Life::of_session);
+        let life = life(&scope, view.info.as_ref(), view.bases, view.position);
         if let Some(info) = view.info {
             self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
             if let Some(only) = only {
