@@ -11,11 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from google.adk.cli.utils.service_factory import create_session_service_from_options
 from google.adk.sessions.base_session_service import BaseSessionService
-from google.adk.sessions.database_session_service import DatabaseSessionService
 from google.adk.sessions.session import Session
-from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.sessions.state import State
-from sqlalchemy import select
 
 from .state import with_prefix
 
@@ -71,20 +68,23 @@ async def read_shared_state(source: BaseSessionService, app_name: str, listed: S
             elif key.startswith(State.USER_PREFIX):
                 shared.setdefault(session.user_id, {})[key] = value
     users: list[str] = []
-    if isinstance(source, DatabaseSessionService):
-        await source.prepare_tables()
-        tables = source._get_schema_classes()
-        # The classes of two versions of the tables, which have the same columns.
-        app_table: Any = tables.StorageAppState
-        user_table: Any = tables.StorageUserState
-        async with source.database_session_factory() as database:
-            row = await database.get(app_table, app_name)
+    # By their names: their modules need packages that other sources do without.
+    kinds = {kind.__name__ for kind in type(source).__mro__}
+    service: Any = source
+    if "DatabaseSessionService" in kinds:
+        from sqlalchemy import select
+
+        await service.prepare_tables()
+        tables = service._get_schema_classes()
+        async with service.database_session_factory() as database:
+            row = await database.get(tables.StorageAppState, app_name)
             shared[None] |= with_prefix(row.state if row else {}, State.APP_PREFIX)
-            query = select(user_table.user_id).filter(user_table.app_name == app_name)
+            of_users = tables.StorageUserState
+            query = select(of_users.user_id).filter(of_users.app_name == app_name)
             users = list((await database.execute(query)).scalars().all())
-    elif isinstance(source, SqliteSessionService):
-        async with source._get_db_connection() as file:
-            shared[None] |= with_prefix(await source._get_app_state(file, app_name), State.APP_PREFIX)
+    elif "SqliteSessionService" in kinds:
+        async with service._get_db_connection() as file:
+            shared[None] |= with_prefix(await service._get_app_state(file, app_name), State.APP_PREFIX)
             rows = await file.execute_fetchall("SELECT user_id FROM user_states WHERE app_name = ?", (app_name,))
             users = [row["user_id"] for row in rows]
     for user in users:
