@@ -7,6 +7,7 @@ tests/together starts its counterparts in the other languages against the same s
     put KEY JSON    sets a key
     dump            prints the events and the state as this kit sees them
     bodies          prints what this kit reads in the bodies of the events
+    compactions     prints the compactions that this kit reads, in milliseconds, and what is beside them
 """
 
 import asyncio
@@ -84,6 +85,18 @@ def body_of(event: Event) -> dict[str, Any]:
     }
 
 
+def compaction_of(event: Event) -> dict[str, Any]:
+    """The compaction of an event, and what its actions have beside it."""
+    compaction = event.actions.compaction
+    return {
+        "start": round(compaction.start_timestamp * 1000) if compaction else None,
+        "end": round(compaction.end_timestamp * 1000) if compaction else None,
+        "text": text_of(compaction.compacted_content) if compaction else None,
+        "transfer": event.actions.transfer_to_agent,
+        "artifacts": event.actions.artifact_delta,
+    }
+
+
 async def main(address: str, app: str, user: str, session_id: str, command: str, *arguments: str) -> None:
     """Runs one command."""
     async with SessiondSessionService(address, timeout=120) as sessions:
@@ -102,6 +115,8 @@ async def main(address: str, app: str, user: str, session_id: str, command: str,
                 print(json.dumps({"events": [as_json(event) for event in session.events], "state": session.state}))
             case "bodies", []:
                 print(json.dumps([body_of(event) for event in session.events]))
+            case "compactions", []:
+                print(json.dumps([compaction_of(event) for event in session.events]))
             case _:
                 sys.exit(__doc__)
 

@@ -107,6 +107,7 @@ Serve = Callable[..., Server]
 def generous_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls may be slow on a busy machine, and no test measures them."""
     monkeypatch.setattr(service_module, "DEFAULT_TIMEOUT_SECONDS", 600.0)
+    monkeypatch.setattr(service_module, "DEFAULT_ABSENT_SECONDS", 600.0)
 
 
 @pytest.fixture(autouse=True)

@@ -220,14 +220,14 @@ async def test_forks(service: SessiondSessionService) -> None:
     for number in range(1, 4):
         await service.append_event(session, delta_event({"a": number}))
     fork = await service.fork_session(**KEY, up_to_sequence=2, new_session_id=" fork ")
-    assert (fork.id, fork.state, fork.events) == ("fork", {"a": 2}, [])
-    assert (await read(service, "fork")).events == session.events[:2]
+    assert (fork.id, fork.state, fork.events) == (" fork ", {"a": 2}, [])
+    assert (await read(service, " fork ")).events == session.events[:2]
     await service.append_event(fork, delta_event({"a": 9}))
     assert (await read(service)).state == {"a": 3}
     whole = await service.fork_session(**KEY)
     assert (await read(service, whole.id)).events == session.events
     with pytest.raises(AlreadyExistsError):
-        await service.fork_session(**KEY, new_session_id="fork")
+        await service.fork_session(**KEY, new_session_id=" fork ")
     with pytest.raises(SessionNotFoundError):
         await service.fork_session(app_name="app", user_id="user", session_id="none")
 
@@ -261,7 +261,7 @@ async def test_expiry_can_be_set_and_cleared(service: SessiondSessionService) ->
     await service.create_session(**KEY, state={"a": 1})
     assert await stored_expiry() is None
     for at in (4_102_444_800.0, 4_000_000_000.123456):
-        assert await service.expire_session(**{**KEY, "session_id": " s "}, at=at) == await stored_expiry() == at
+        assert await service.expire_session(**KEY, at=at) == await stored_expiry() == at
     soon = await expire(after_seconds=3600.5)
     later = await expire(after_seconds=7200)
     assert soon is not None

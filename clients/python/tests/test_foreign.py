@@ -219,6 +219,7 @@ def test_times_of_a_compaction_are_seconds(
             "content.parts.0.mime_type",
         ),
         ({"content": {"parts": [1]}, "actions": 3}, "actions"),
+        ({"content": {"parts": [{"text": "a"}, 1, {"text": "b"}]}}, "content.parts.1"),
     ],
 )
 def test_what_no_kit_converts_is_named_in_one_warning(
@@ -229,3 +230,137 @@ def test_what_no_kit_converts_is_named_in_one_warning(
     assert len(caplog.messages) == 1
     assert omitted in caplog.messages[0]
     assert "timestamp" not in caplog.messages[0]
+
+
+# What is beside the record that cannot be read, and has to stay.
+KEPT = {
+    "artifactDelta": {"refund.pdf": 2},
+    "transferToAgent": "billing",
+    "escalate": True,
+    "requestedToolConfirmations": {"c1": {"hint": "h", "confirmed": False}},
+}
+SUMMARY = {"role": "model", "parts": [{"text": "Summary"}]}
+AUTH = {"authScheme": {"type": "apiKey", "in": "header", "name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("actions", "omitted"),
+    [
+        pytest.param({"compaction": 5}, ["compaction"], id="no record"),
+        pytest.param({"compaction": {}}, ["compaction"], id="an empty record"),
+        pytest.param(
+            {"compaction": {"startTimestamp": [], "endTimestamp": "x", "compactedContent": 1, "other": 2}},
+            ["compaction.startTimestamp", "compaction"],
+            id="several errors in one record",
+        ),
+        pytest.param({"agentState": [1]}, ["agentState"], id="another record"),
+        pytest.param(
+            {"requestedToolConfirmations": {"c1": {"hint": "h", "confirmed": False}, "c2": 3}},
+            ["requestedToolConfirmations.c2"],
+            id="an entry",
+        ),
+        pytest.param(
+            {"requestedToolConfirmations": {"c1": {"hint": ["h"], "confirmed": False, "more": {"a": 1}}}},
+            ["requestedToolConfirmations.c1.hint", "requestedToolConfirmations.c1.more"],
+            id="members of an entry",
+        ),
+        pytest.param({"artifactDelta": {"refund.pdf": 2, "x": "y"}}, ["artifactDelta.x"], id="an entry of numbers"),
+        pytest.param(
+            {"requestedAuthConfigs": {"a": AUTH, "b": {"authScheme": {"type": 1}}}},
+            ["requestedAuthConfigs.b"],
+            id="auth",
+        ),
+    ],
+)
+def test_only_what_cannot_be_read_is_left_out_of_actions(
+    caplog: pytest.LogCaptureFixture, actions: dict[str, Any], omitted: list[str]
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        event = decode_event(stored_event({"actions": {**KEPT, **actions}}))
+    assert event.actions.transfer_to_agent == "billing"
+    assert event.actions.escalate is True
+    assert event.actions.artifact_delta == {"refund.pdf": 2}
+    assert list(event.actions.requested_tool_confirmations) == ["c1"]
+    assert list(event.actions.requested_auth_configs) == (["a"] if "requestedAuthConfigs" in actions else [])
+    assert event.actions.compaction is None
+    (message,) = caplog.messages
+    assert set(message.split(": ", 2)[2].split(", ")) >= {f"actions.{name}" for name in omitted}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(
+            {
+                "compaction": {
+                    "startTimestamp": 1_699_999_000.5,
+                    "endTimestamp": 1_699_999_999.25,
+                    "compactedContent": SUMMARY,
+                }
+            },
+            id="Python",
+        ),
+        pytest.param(
+            {
+                "compaction": {
+                    "startTimestamp": 1_699_999_000_500,
+                    "endTimestamp": 1_699_999_999_250,
+                    "compactedContent": SUMMARY,
+                },
+                "timestamp": 1_700_000_000_000,
+            },
+            id="Java",
+        ),
+        pytest.param(
+            {
+                "compaction": {
+                    "startTimestamp": "2023-11-14T23:56:40.5+02:00",
+                    "endTimestamp": "2023-11-14T22:13:19.25Z",
+                    "compactedContent": SUMMARY,
+                    "excludedEvents": ["e1"],
+                },
+                "timestamp": "2023-11-14T22:13:20Z",
+            },
+            id="Go",
+        ),
+        pytest.param(
+            {
+                "isCompacted": True,
+                "startTime": 1_699_999_000_500,
+                "endTime": 1_699_999_999_250,
+                "compactedContent": "Summary",
+                "isScratchpad": False,
+                "timestamp": 1_700_000_000_000,
+            },
+            id="TypeScript",
+        ),
+        pytest.param(
+            {
+                "compaction": {
+                    "start_timestamp": "2023-11-14T21:56:40.500000000Z",
+                    "end_timestamp": "2023-11-14T22:13:19.250Z",
+                    "compacted_content": {"role": "model", "parts": [{"thinking": "hm"}, {"text": "Summary"}]},
+                },
+                "timestamp": "2023-11-14T22:13:20Z",
+            },
+            id="Rust",
+        ),
+    ],
+)
+def test_compaction_of_every_kit_is_read(body: dict[str, Any]) -> None:
+    actions = {**KEPT, **({"compaction": body.pop("compaction")} if "compaction" in body else {})}
+    event = decode_event(stored_event({**body, "actions": actions}))
+    read = event.actions.compaction
+    assert read is not None
+    assert (read.start_timestamp, read.end_timestamp) == (1_699_999_000.5, 1_699_999_999.25)
+    assert [part.text for part in read.compacted_content.parts or [] if not part.thought] == ["Summary"]
+    assert (event.actions.transfer_to_agent, event.actions.artifact_delta) == ("billing", {"refund.pdf": 2})
+
+
+def test_text_times_of_a_compaction_are_not_taken_for_milliseconds() -> None:
+    """The body's own time is in milliseconds."""
+    compaction = {"startTimestamp": "2023-11-14T21:56:40Z", "endTimestamp": "2023-11-14T22:13:19Z"}
+    body = {"actions": {"compaction": {**compaction, "compactedContent": SUMMARY}}, "timestamp": 1_700_000_000_000}
+    read = decode_event(stored_event(body)).actions.compaction
+    assert read is not None
+    assert (read.start_timestamp, read.end_timestamp) == (1_699_999_000.0, 1_699_999_999.0)

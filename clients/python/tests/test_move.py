@@ -15,7 +15,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from support import delta_event, field_by_field, text_event
 
 from sessiond_adk import Delta, SessiondSessionService
-from sessiond_adk.move import copy_application
+from sessiond_adk.moving import copy_application
 
 
 def database(folder: Path) -> DatabaseSessionService:
@@ -59,12 +59,15 @@ async def test_sessions_events_and_state_are_copied(server: Server, tmp_path: Pa
     await fill(source)
     async with SessiondSessionService(server.address) as target:
         copied = await copy_application(source, target, "app")
-        assert (copied.sessions, copied.new_events, copied.different) == (4, 12, ())
+        assert (copied.sessions, copied.new_events, copied.problems) == (4, 12, [])
         field_by_field(await content(target), await content(source))
         # Again: nothing is new, and what agents have written since then stays.
         await target.update_app_state({"last": "newer"}, app_name="app")
         copied = await copy_application(source, target, "app")
         assert (copied.sessions, copied.new_events) == (4, 0)
+        assert copied.problems == [
+            'state of the application: \'app:last\' keeps the value "newer" of somebody else; the source has "bob-0"'
+        ]
         assert await target.get_app_state(app_name="app") == {"last": "newer"}
         # Interrupted in the middle of a session.
         key: dict[str, Any] = {"app_name": "app", "user_id": "bob", "session_id": "bob-1"}
@@ -75,7 +78,7 @@ async def test_sessions_events_and_state_are_copied(server: Server, tmp_path: Pa
         session = await target.create_session(**key)
         await target.append_event(session, found.events[0])
         copied = await copy_application(source, target, "app")
-        assert (copied.new_events, copied.different) == (2, ())
+        assert (copied.new_events, len(copied.problems)) == (2, 1)
         field_by_field(await content(target), complete)
 
 

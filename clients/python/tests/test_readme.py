@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Server, binary
+from conftest import Serve, Server, binary
 from support import delta_event, text_event
 
 import sessiond_adk
 from sessiond_adk import SessiondError, SessiondSessionService, address, credentials
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+PACKAGE = Path(__file__).resolve().parents[1]
+README = (PACKAGE / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -61,6 +62,23 @@ async def test_example_of_extensions(server: Server) -> None:
             "language": "en",
             "plan": "pro",
         }
+
+
+def test_example_of_an_agent_needs_no_key(serve: Serve) -> None:
+    """Twice: the second run finds the state of the first."""
+    server = serve()
+    (command,) = re.findall(r"^python clients/python/(examples/agent\.py --fake)", README, re.MULTILINE)
+    program, fake = command.split()
+    environment = {name: value for name, value in os.environ.items() if "KEY" not in name}
+    for turn in (1, 2):
+        ran = subprocess.run(
+            [sys.executable, PACKAGE / program, server.address, fake],
+            env=environment,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert (ran.returncode, ran.stdout) == (0, f"Take the ferry to the islands.\nturn {turn}\n"), ran.stderr
 
 
 def test_example_of_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

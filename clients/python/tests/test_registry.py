@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from conftest import Server
 
 from sessiond_adk import SessiondSessionService
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+PACKAGE = Path(__file__).resolve().parents[1]
+EXAMPLES = PACKAGE / "examples"
+README = (PACKAGE / "README.md").read_text()
 
 # In a process of its own: ADK's registry and the import of `services` last for the process.
 CREATE_SESSION = """
@@ -32,11 +35,16 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("name", ["services.py", "services.yaml"])
+@pytest.mark.parametrize("name", ["services.py", "services.yaml", "one line"])
 async def test_registry_creates_the_service(server: Server, tmp_path: Path, name: str) -> None:
     agents = tmp_path / "agents"
     agents.mkdir()
-    shutil.copy(EXAMPLES / name, agents)
+    if name == "one line":
+        # As the README says: without a checkout.
+        (line,) = re.findall(r"^echo '(import sessiond_adk\.services)' > agents/services\.py$", README, re.MULTILINE)
+        (agents / "services.py").write_text(f"{line}\n")
+    else:
+        shutil.copy(EXAMPLES / name, agents)
     uri = f"sessiond://{server.address}?timeout=10"
     subprocess.run([sys.executable, "-c", CREATE_SESSION, agents, uri], check=True)
     async with SessiondSessionService(uri) as service:

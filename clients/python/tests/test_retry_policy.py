@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from typing import Any
 
 import grpc
 import pytest
 from conftest import Serve
+from google.adk.sessions.session import Session
 from google.protobuf import any_pb2
 from google.rpc import status_pb2
 from grpc import aio
@@ -27,8 +29,10 @@ from sessiond_adk import (
     SessiondSessionService,
     SessiondUnavailableError,
 )
+from sessiond_adk import service as service_module
 from sessiond_adk.errors import parse_status
 from sessiond_adk.retry import Outage, call_with_retries
+from sessiond_adk.service import DEFAULT_ABSENT_SECONDS
 
 QUICK = RetryPolicy(attempts=5, first_delay_seconds=0.001, max_delay_seconds=0.002)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -67,6 +71,53 @@ async def test_timeout_and_not_attempts_ends_the_retries(unused_port: int, timeo
     # The longest delay before the deadline: 0.4 s after 0.4 s of delays, 1 s later.
     assert took >= timeout - (0.4 if timeout < 1 else 1.0)
     assert RetryPolicy().attempts is None
+
+
+async def test_default_timeout_is_short_for_a_server_that_is_not_there(
+    unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default of 600 seconds is that of the tests."""
+    assert (service_module.DEFAULT_TIMEOUT_SECONDS, DEFAULT_ABSENT_SECONDS) == (600.0, 3.0)
+    monkeypatch.setattr(service_module, "DEFAULT_ABSENT_SECONDS", 0.3)
+    for address in (f"127.0.0.1:{unused_port}", "unix:/nowhere/sessiond.sock"):
+        async with SessiondSessionService(address) as service:
+            with pytest.raises(SessiondUnavailableError, match="is unreachable"):
+                await service.list_sessions(app_name="app")
+
+
+async def test_server_that_restarts_has_the_whole_timeout(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "DEFAULT_ABSENT_SECONDS", 0.01)
+    server = serve("sqlite:test.db")
+    async with SessiondSessionService(server.address) as service:
+        # A refusal is a response, too.
+        with pytest.raises(SessiondNotFoundError):
+            await service.append_event(Session(id="s", app_name="a", user_id="u"), delta_event({}))
+        server.kill()
+        call = asyncio.create_task(service.list_sessions(app_name="app"))
+        await asyncio.sleep(0.5)
+        assert not call.done()
+        server.start_again()
+        assert (await call).sessions == []
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "seconds"),
+    [
+        ("127.0.0.1:1", {}, 600.0),
+        ("localhost:1", {}, 600.0),
+        ("[::1]:1", {}, 600.0),
+        ("unix:/s.sock", {}, 600.0),
+        ("sessions.example.com:1", {}, math.inf),
+        ("10.0.0.1:1", {}, math.inf),
+        ("127.0.0.1:1", {"timeout": 5.0}, math.inf),
+        ("sessiond://127.0.0.1:1?timeout=5", {}, math.inf),
+        ("127.0.0.1:1", {"channel": lambda: None}, math.inf),
+    ],
+)
+def test_timeout_that_is_given_or_another_machine_has_no_shorter_one(
+    address: str, settings: dict[str, Any], seconds: float
+) -> None:
+    assert SessiondSessionService(address, **settings)._client.absent_seconds == seconds
 
 
 async def test_more_attempts_than_ten_until_the_server_is_there() -> None:

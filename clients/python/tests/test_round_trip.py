@@ -65,7 +65,7 @@ async def test_every_field_round_trips(service: SessiondSessionService) -> None:
     assert stored == session
 
 
-async def test_lone_surrogates_of_a_body_are_replaced(service: SessiondSessionService) -> None:
+async def test_half_surrogate_pairs_of_a_body_are_replaced(service: SessiondSessionService) -> None:
     """As they come from a text that was cut between the halves of an emoji."""
     session = await service.create_session(**KEY)
     event = text_event(
@@ -80,7 +80,7 @@ async def test_lone_surrogates_of_a_body_are_replaced(service: SessiondSessionSe
     assert event.custom_metadata == {"k": {"\udc00": ["\ud83d"], "n": 0.5}}
 
 
-def test_body_with_a_lone_surrogate_is_written_as_any_other() -> None:
+def test_body_with_half_a_surrogate_pair_is_written_as_any_other() -> None:
     """pydantic cannot write it."""
     event, twin = full_event(), full_event()
     for one, text in ((event, "cut \ud83d"), (twin, "cut \ufffd")):
@@ -195,7 +195,7 @@ async def test_values_are_converted_as_in_the_database_service(service: Sessiond
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), [float("inf")], {"deep": float("-inf")}, object(), print, b"\xff", "\ud800", {"a": "\udfff"}],
+    [float("nan"), [float("inf")], {"deep": float("-inf")}, object(), print, b"\xff"],
     ids=repr,
 )
 async def test_values_without_a_json_form_are_refused_before_anything_is_sent(value: object) -> None:

@@ -104,6 +104,18 @@ fn body_of(event: &Event) -> Value {
     })
 }
 
+/// The compaction of an event, in milliseconds, and what its actions have beside it.
+fn compaction_of(event: &Event) -> Value {
+    let compaction = event.actions.compaction.as_ref();
+    json!({
+        "start": compaction.map(|found| found.start_timestamp.timestamp_millis()),
+        "end": compaction.map(|found| found.end_timestamp.timestamp_millis()),
+        "text": compaction.map(|found| text_of(Some(&found.compacted_content))),
+        "transfer": event.actions.transfer_to_agent,
+        "artifacts": event.actions.artifact_delta,
+    })
+}
+
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "an agent uses the default deadline")]
 async fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -145,6 +157,10 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
         }
         ("bodies", []) => {
             let events: Vec<Value> = session.events().all().iter().map(body_of).collect();
+            println!("{}", json!(events));
+        }
+        ("compactions", []) => {
+            let events: Vec<Value> = session.events().all().iter().map(compaction_of).collect();
             println!("{}", json!(events));
         }
         _ => return Err(format!("unknown command {command} {rest:?}").into()),

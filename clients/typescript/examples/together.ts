@@ -5,6 +5,7 @@
  * * `increment N`: increments `user:turns` N times.
  * * `dump`: prints the session as one JSON object.
  * * `bodies`: prints what this kit reads in the bodies of the events.
+ * * `compactions`: prints the compactions that this kit reads.
  * * `put KEY JSON`: sets a state key.
  */
 
@@ -13,6 +14,7 @@ import {
   Runner,
   getFunctionCalls,
   getFunctionResponses,
+  isCompactedEvent,
   isFinalResponse,
   stringifyContent,
   type Context,
@@ -23,7 +25,7 @@ import {ScriptedModel} from './scripted_model.js';
 
 const LANGUAGE = 'typescript';
 const USAGE =
-  'Usage: together ADDRESS APP USER SESSION turn TEXT | increment N | dump | bodies | put KEY JSON';
+  'Usage: together ADDRESS APP USER SESSION turn TEXT | increment N | dump | bodies | compactions | put KEY JSON';
 
 const [
   address = '',
@@ -109,6 +111,22 @@ async function bodies(service: SessiondSessionService): Promise<void> {
   console.log(JSON.stringify(found));
 }
 
+/** Prints the compactions that the kit's own functions read, in milliseconds, and what is beside them. */
+async function compactions(service: SessiondSessionService): Promise<void> {
+  const {events} = await read(service);
+  const found = events.map(event => {
+    const compaction = isCompactedEvent(event) ? event : undefined;
+    return {
+      start: compaction?.startTime ?? null,
+      end: compaction?.endTime ?? null,
+      text: compaction?.compactedContent ?? null,
+      transfer: event.actions.transferToAgent ?? null,
+      artifacts: event.actions.artifactDelta,
+    };
+  });
+  console.log(JSON.stringify(found));
+}
+
 async function put(
   service: SessiondSessionService,
   name: string,
@@ -134,6 +152,9 @@ switch (command) {
     break;
   case 'bodies':
     await bodies(service);
+    break;
+  case 'compactions':
+    await compactions(service);
     break;
   case 'put':
     await put(service, rest[0] ?? '', rest[1] ?? '');

@@ -5,6 +5,7 @@
 //	together ADDRESS APP USER SESSION put KEY JSON  sets a key to a JSON text
 //	together ADDRESS APP USER SESSION dump          prints events and state as JSON
 //	together ADDRESS APP USER SESSION bodies        prints what this ADK reads in the bodies of the events
+//	together ADDRESS APP USER SESSION compactions   prints what this ADK reads beside compactions, which it does not have
 package main
 
 import (
@@ -38,7 +39,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) < 5 {
-		return fmt.Errorf("usage: together ADDRESS APP USER SESSION turn|increment|put|dump|bodies [ARGUMENTS]")
+		return fmt.Errorf("usage: together ADDRESS APP USER SESSION turn|increment|put|dump|bodies|compactions [ARGUMENTS]")
 	}
 	sessions, err := sessiond.New(args[0])
 	if err != nil {
@@ -58,6 +59,8 @@ func run(ctx context.Context, args []string) error {
 		return dump(ctx, sessions, key)
 	case command == "bodies" && len(args) == 0:
 		return bodies(ctx, sessions, key)
+	case command == "compactions" && len(args) == 0:
+		return compactions(ctx, sessions, key)
 	}
 	return fmt.Errorf("unknown command %q with %d arguments", command, len(args))
 }
@@ -159,6 +162,22 @@ func bodies(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) e
 		read = append(read, map[string]any{
 			"author": event.Author, "role": event.Content.Role, "text": textOf(event), "calls": calls, "responses": responses,
 			"tokens": tokens, "artifacts": artifacts, "final": event.IsFinalResponse(),
+		})
+	}
+	return json.NewEncoder(os.Stdout).Encode(read)
+}
+
+// compactions prints the actions beside compactions. ADK for Go has no compactions.
+func compactions(ctx context.Context, sessions *sessiond.Service, key sessiond.Key) error {
+	found, err := get(ctx, sessions, key)
+	if err != nil {
+		return err
+	}
+	read := []map[string]any{}
+	for event := range found.Events().All() {
+		read = append(read, map[string]any{
+			"start": nil, "end": nil, "text": nil,
+			"transfer": event.Actions.TransferToAgent, "artifacts": event.Actions.ArtifactDelta,
 		})
 	}
 	return json.NewEncoder(os.Stdout).Encode(read)

@@ -16,6 +16,8 @@ from .events import EncodedEvent, decode_delta, decode_event, encode_event
 from .locks import ObjectLocks
 from .operations import Operation, Remove
 from .reading import read_stored_session
+from .rewind import values_before
+from .sessions import precondition_of
 from .state import SessionState, apply_stored_state, is_temp, split_object
 from .times import to_nanos, to_seconds
 
@@ -77,11 +79,16 @@ class Appender:
         if not event.id:
             # Every ADK event has an id unless it was removed. Retries need one.
             event.id = Event.new_id()
-        encoded = encode_event(event, operations, share_temp=self._share_temp)
         key = session_key(session.app_name, session.user_id, session.id)
+        restored = await values_before(self._client, key, event, session.state)
+        encoded = encode_event(event, operations, share_temp=self._share_temp, restored=restored)
         async with self.lock(session):
             request = event_service_pb2.AppendEventRequest(
-                key=key, event=encoded.message, return_state=True, json_form=TEXT
+                key=key,
+                event=encoded.message,
+                precondition=precondition_of(session),
+                return_state=True,
+                json_form=TEXT,
             )
             read_at: int | None = None
             if self._stale == "conflict" and isinstance(session.state, SessionState):
@@ -89,11 +96,12 @@ class Appender:
                 request.include_versions = True
             elif self._stale != "merge":
                 # The keys of a session that this package has not read are unknown, so it must be current.
-                read_at = await self._sequence_read(session, key, event)
+                read_at, request.precondition.uid = await self._position(session, key, event)
                 request.precondition.expected_sequence = max(read_at, 0)
             response = await self._commit(request, encoded)
+            self._client.warn_of_damage(key, response.session.damaged_keys)
             if operations:
-                _add_results(event, operations, decode_delta(response.event.state_delta))
+                _add_results(encoded.delta, operations, decode_delta(response.event.state_delta))
             _update_caller(session, event, encoded, response, read_at)
             return response
 
@@ -102,16 +110,20 @@ class Appender:
     ) -> event_service_pb2.AppendEventResponse:
         try:
             return await self._client.call(lambda to: to.events.AppendEvent, request)
-        except (errors.SessiondAlreadyExistsError, errors.SessiondStaleError):
-            # The server checks the sequence before the id: an event that is stored already can fail for either.
-            stored = await self._find_stored(request.key, encoded)
+        except (errors.SessiondAlreadyExistsError, errors.SessiondStaleError) as error:
+            # The server checks the sequence before the id: an event that is stored already can fail for either. What
+            # another session of this id holds is no answer.
+            replaced = error.reason == errors.SESSION_REPLACED
+            stored = None if replaced else await self._find_stored(request.key, encoded)
             if stored is None:
                 raise
-            session = await read_stored_session(self._client, request.key, include_versions=request.include_versions)
+            session = await read_stored_session(
+                self._client, request.key, include_versions=request.include_versions, uid=request.precondition.uid
+            )
             return event_service_pb2.AppendEventResponse(event=stored, replayed=True, session=session)
 
-    async def _sequence_read(self, session: Session, key: types_pb2.SessionKey, event: Event) -> int:
-        """The sequence that `session` was read at; -1 if it is behind by an unknown number of events.
+    async def _position(self, session: Session, key: types_pb2.SessionKey, event: Event) -> tuple[int, str]:
+        """The sequence that `session` was read at, and its uid; -1 if it is behind by an unknown number of events.
 
         A session that this package has not read does not hold its sequence. It counts as current if its newest event is
         the newest stored one, as in ADK's own services, or the one before `event` if that is stored already.
@@ -120,24 +132,24 @@ class Appender:
           SessiondStaleError: it has events, and the stored session has none.
         """
         if isinstance(session.state, SessionState):
-            return session.state.sequence
+            return session.state.sequence, session.state.uid
         request = session_service_pb2.GetSessionRequest(
             key=key, events=session_service_pb2.EventSelection(recent=2), without_state=True, json_form=TEXT
         )
         response = await self._client.call(lambda to: to.sessions.GetSession, request)
-        last_sequence = response.session.last_sequence
+        last_sequence, uid = response.session.last_sequence, response.session.uid
         newest_here = session.events[-1].id if session.events else None
         # Newest first. The pair (None, 0) is the position before the first event.
         stored = [*((one.event_id, one.sequence) for one in reversed(response.events)), (None, 0)]
         newest_stored = stored[0][0]
         if newest_stored == newest_here:
-            return last_sequence
+            return last_sequence, uid
         if newest_stored == event.id and stored[1][0] == newest_here:
-            return stored[0][1] - 1
+            return stored[0][1] - 1, uid
         if last_sequence == 0:
             raise errors.stale_session("of its own events", last_sequence)
         # The log has moved on. An expected sequence of 0 makes the server refuse every event that is not stored yet.
-        return 0 if newest_here is None else -1
+        return (0 if newest_here is None else -1), uid
 
     async def _find_stored(self, key: types_pb2.SessionKey, encoded: EncodedEvent) -> types_pb2.Event | None:
         """The stored event with the id of `encoded`, if the content is equal.
@@ -181,14 +193,14 @@ def _unchanged_keys(
             yield types_pb2.KeyCheck(key=key, value_json=seen.text)
 
 
-def _add_results(event: Event, operations: Sequence[Operation], stored_delta: Mapping[str, Any]) -> None:
-    """Makes the event's delta equal to the stored one for the keys of its operations."""
+def _add_results(delta: dict[str, Any], operations: Sequence[Operation], stored_delta: Mapping[str, Any]) -> None:
+    """Makes an event's delta equal to the stored one for the keys of its operations."""
     for operation in operations:
         if operation.key in stored_delta:
-            event.actions.state_delta[operation.key] = stored_delta[operation.key]
+            delta[operation.key] = stored_delta[operation.key]
         elif not is_temp(operation.key):
             # The operation removed a new key that the event itself had set.
-            event.actions.state_delta.pop(operation.key, None)
+            delta.pop(operation.key, None)
 
 
 def _update_caller(
@@ -203,7 +215,7 @@ def _update_caller(
     With `stale="error"`, `session` was read at `read_at` and advances no further than its own events. A replay can be
     answered long after others have appended, and must not hide their events from the next append.
     """
-    delta = event.actions.state_delta
+    delta = encoded.delta
     kept = {key: value for key, value in delta.items() if not is_temp(key)}
     # `temp:` keys move from the event into the caller's session, for the rest of the invocation.
     session.state.update({key: value for key, value in delta.items() if is_temp(key)})

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "sessiond"
+SESSION_REPLACED = "SESSION_REPLACED"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class SessiondAlreadyExistsError(SessiondError, AlreadyExistsError):
 class SessiondStaleError(SessiondError, StaleSessionError):
     """The session has been modified in storage since it was loaded. Nothing was written.
 
+    With the reason `SESSION_REPLACED`, in every mode: it was deleted, and another session has its id.
+
     Attributes:
       keys: with `stale="conflict"`, the keys that the event writes and that others have changed; otherwise empty.
     """
@@ -152,6 +155,14 @@ class StateValueError(ValueError):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.key, self._cause), self.__dict__
 
+
+# After these, a series of calls is not continued: the next one would not fare better.
+ENDS_A_SERIES = (
+    SessiondUnavailableError,
+    SessiondDeadlineError,
+    SessiondClosedError,
+    SessiondUnauthenticatedError,
+)
 
 _ERRORS_BY_CODE = {
     grpc.StatusCode.NOT_FOUND: SessiondNotFoundError,
@@ -226,6 +237,8 @@ def from_status(status: Status, attempts: int = 1) -> SessiondError:
         return stale_session(status.metadata.get("expected", "?"), status.metadata.get("actual", "?"), attempts)
     if status.reason == "KEY_CONFLICT":
         return _key_conflict(status, attempts)
+    if status.reason == SESSION_REPLACED:
+        return SessiondStaleError(replace(status, message=_REPLACED), attempts)
     return _ERRORS_BY_CODE.get(status.code, SessiondError)(status, attempts)
 
 
@@ -252,6 +265,18 @@ def stale_session(expected: object, actual: object, attempts: int = 1) -> Sessio
         {"expected": str(expected), "actual": str(actual)},
     )
     return SessiondStaleError(status, attempts)
+
+
+_REPLACED = (
+    "The session has been modified in storage since it was loaded: it was deleted, and another session has its id."
+    " This object cannot be used any more; get_session reads the other session."
+)
+
+
+def session_replaced(app_name: str, user_id: str, session_id: str) -> SessiondStaleError:
+    """The error of a read through a session object whose id belongs to another session now."""
+    address = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+    return SessiondStaleError(Status(grpc.StatusCode.ABORTED, _REPLACED, SESSION_REPLACED, address))
 
 
 def service_closed() -> SessiondClosedError:

@@ -20,9 +20,10 @@ from .append import Appender
 from .client import TEXT, Client, scope_of, session_key
 from .events import decode_event, rewind_of
 from .operations import Delta, Increment, ListAppend, MergePatch, Operation, Remove, SetIfAbsent, encode_delta
-from .reading import read_possibly_created, read_session, read_state, read_stored_session
-from .sessions import decode_session, trimmed
+from .reading import complete_state, read_possibly_created, read_session, read_state, read_stored_session
+from .sessions import decode_session, key_of, precondition_of
 from .state import SessionState, is_temp, split_object, values_of, with_prefix, without_prefix
+from .text import require_sendable
 from .times import to_nanos, to_seconds
 from .watch import Start, Watch
 
@@ -91,7 +92,9 @@ class Extensions:
         # The commit did not change the key. The state of a replay is that of now, so it is read as of the commit.
         committed = response.session
         if response.replayed or not committed.HasField("state_json"):
-            committed = await read_stored_session(self._client, committed.key, response.event.sequence)
+            committed = await read_stored_session(
+                self._client, committed.key, response.event.sequence, uid=committed.uid
+            )
         stored = split_object(committed.state_json).get(operation.key)
         return stored.value if stored is not None else None
 
@@ -127,12 +130,16 @@ class Extensions:
 
         Raises:
           SessionNotFoundError: the session does not exist any more.
+          StaleSessionError: it was deleted, and another session has its id.
         """
         # Without the lock, the session that is read could lack an event that an in-flight append adds to `session`.
         async with self._appender.lock(session):
             fresh = await self._read(session.app_name, session.user_id, session.id)
             if fresh is None:
                 raise errors.session_not_found(session.app_name, session.user_id, session.id)
+            known, found = precondition_of(session), precondition_of(fresh)
+            if known and known != found:
+                raise errors.session_replaced(session.app_name, session.user_id, session.id)
             temp = {key: value for key, value in session.state.items() if key.startswith(State.TEMP_PREFIX)}
             # In place if possible: an agent's contexts hold the dict, not the session.
             if isinstance(session.state, SessionState) and isinstance(fresh.state, SessionState):
@@ -169,19 +176,21 @@ class Extensions:
         """Changes state outside an invocation, and returns the merged state of the scope with prefixed keys.
 
         An application's scope accepts `app:` keys; a user's, `app:` and `user:` keys; a session's, all but `temp:`
-        keys. A change through a session is an event of its log. Retries within the call apply the delta once.
+        keys. A change through a session is an event of its log; `change` makes it through a session object. Retries
+        within the call apply the delta once.
 
         Raises:
           SessiondInvalidError: a key is outside the scope (KEY_OUTSIDE_SCOPE).
         """
+        require_sendable(author=author)
+        scope = scope_of(app_name, user_id, session_id)
         request = state_service_pb2.UpdateStateRequest(
-            scope=scope_of(app_name, user_id, session_id),
-            delta=encode_delta(delta),
-            author=author,
-            request_id=uuid.uuid4().hex,
-            json_form=TEXT,
+            scope=scope, delta=encode_delta(delta), author=author, request_id=uuid.uuid4().hex, json_form=TEXT
         )
         response = await self._client.call(lambda to: to.state.UpdateState, request)
+        if response.state_omitted:
+            return values_of(await read_state(self._client, scope))
+        self._client.warn_of_damage(scope, response.damaged_keys)
         return values_of(split_object(response.state_json))
 
     async def get_app_state(self, *, app_name: str) -> dict[str, Any]:
@@ -198,6 +207,7 @@ class Extensions:
 
     async def end_invocation(self, session: Session, invocation_id: str) -> None:
         """Drops the `temp:` keys that were shared in an invocation. Otherwise they expire after an hour without use."""
+        require_sendable(invocation_id=invocation_id)
         request = state_service_pb2.EndInvocationRequest(
             key=session_key(session.app_name, session.user_id, session.id), invocation_id=invocation_id
         )
@@ -230,7 +240,7 @@ class Extensions:
           SessionNotFoundError: the session does not exist.
         """
         request = event_service_pb2.ListEventsRequest(
-            key=session_key(app_name, user_id, trimmed(session_id)),
+            key=session_key(app_name, user_id, session_id),
             selection=session_service_pb2.EventSelection(
                 after_sequence=after_sequence, include_rewound=include_rewound
             ),
@@ -239,27 +249,37 @@ class Extensions:
             commit_time = to_seconds(stored.commit_time.ToNanoseconds())
             yield StoredEvent(decode_event(stored), stored.sequence, commit_time, stored.rewound, rewind_of(stored))
 
+    # Each takes a session object or its ids. With the object, another session that was created under its id since then
+    # is never written to.
+
     async def fork_session(
         self,
+        session: Session | None = None,
         *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
+        app_name: str = "",
+        user_id: str = "",
+        session_id: str = "",
         up_to_sequence: int | None = None,
         new_session_id: str | None = None,
     ) -> Session:
         """Creates a session with the events of another up to a sequence (None: all), and its state as of then.
 
-        Returns the new session without events; `get_session` reads them.
+        Returns the new session without events; `get_session` reads them. It has the display name, labels and expiry of
+        its source. Without `new_session_id` its id is a UUID.
 
         Raises:
           SessionNotFoundError: the session does not exist.
+          StaleSessionError: `session` was deleted, and another session has its id.
           AlreadyExistsError: the new id is taken.
         """
-        source = session_key(app_name, user_id, trimmed(session_id))
-        target = session_key(app_name, user_id, trimmed(new_session_id) or str(uuid.uuid4()))
+        source = key_of(session, app_name, user_id, session_id)
+        target = session_key(source.app_name, source.user_id, new_session_id or str(uuid.uuid4()))
         request = session_service_pb2.ForkSessionRequest(
-            key=source, up_to_sequence=up_to_sequence, session_id=target.session_id, json_form=TEXT
+            key=source,
+            up_to_sequence=up_to_sequence,
+            session_id=target.session_id,
+            json_form=TEXT,
+            precondition=precondition_of(session),
         )
         try:
             forked = (await self._client.call(lambda to: to.sessions.ForkSession, request)).session
@@ -271,39 +291,52 @@ class Extensions:
             if up_to_sequence is not None and found.forked_from.sequence != up_to_sequence:
                 raise
             forked = found
+        await complete_state(self._client, forked)
         return decode_session(forked)
 
     async def rewind_session(
-        self, *, app_name: str, user_id: str, session_id: str, to_sequence: int, author: str = ""
+        self,
+        session: Session | None = None,
+        *,
+        app_name: str = "",
+        user_id: str = "",
+        session_id: str = "",
+        to_sequence: int,
+        author: str = "",
     ) -> Session:
         """Rewinds a session to an event (0: as created), and reads it.
 
         `get_session` no longer shows the events after it; `list_events(include_rewound=True)` does, and a rewind can be
         rewound. Application and user state stay. Unlike ADK's own `Runner.rewind_async`, this removes keys that were
-        new instead of setting them to None.
+        new instead of setting them to None. A session object is not changed; `refresh` does that.
 
         Raises:
           SessionNotFoundError: the session does not exist.
+          StaleSessionError: `session` was deleted, and another session has its id.
         """
+        require_sendable(author=author)
+        key = key_of(session, app_name, user_id, session_id)
         request = session_service_pb2.RewindSessionRequest(
-            key=session_key(app_name, user_id, trimmed(session_id)),
+            key=key,
             to_sequence=to_sequence,
             event_id=str(uuid.uuid4()),
             author=author,
+            precondition=precondition_of(session),
             json_form=TEXT,
         )
         await self._client.call(lambda to: to.sessions.RewindSession, request)
-        session = await self._read(app_name, user_id, session_id)
-        if session is None:
-            raise errors.session_not_found(app_name, user_id, session_id)
-        return session
+        rewound = await self._read(key.app_name, key.user_id, key.session_id)
+        if rewound is None:
+            raise errors.session_not_found(key.app_name, key.user_id, key.session_id)
+        return rewound
 
     async def expire_session(
         self,
+        session: Session | None = None,
         *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
+        app_name: str = "",
+        user_id: str = "",
+        session_id: str = "",
         at: float | None = None,
         after_seconds: float | None = None,
     ) -> float | None:
@@ -315,13 +348,16 @@ class Extensions:
 
         Raises:
           SessionNotFoundError: the session does not exist.
+          StaleSessionError: `session` was deleted, and another session has its id.
           SessiondInvalidError: the time is not in the future.
           ValueError: both arguments are given, or one is not finite; nothing was sent.
         """
         if at is not None and after_seconds is not None:
             raise ValueError("Both at and after_seconds are given. Pass at most one.")
         request = session_service_pb2.UpdateSessionRequest(
-            key=session_key(app_name, user_id, trimmed(session_id)), session=types_pb2.Session()
+            key=key_of(session, app_name, user_id, session_id),
+            session=types_pb2.Session(),
+            precondition=precondition_of(session),
         )
         if at is not None:
             request.session.expire_time.FromNanoseconds(to_nanos(at))

@@ -10,18 +10,26 @@ import base64
 from typing import Any
 
 from google.adk.events.event import Event
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from .times import to_seconds
 
 Json = dict[str, Any]
 
 # Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since 1973.
 _LEAST_MILLIS = 1e11
 
+_TIMES = ("startTimestamp", "start_timestamp", "endTimestamp", "end_timestamp")
+
 # The kits round an event's time to their own precision.
 _ROUNDING_SECONDS = 0.002
 
 
-def convert_body(body: Json) -> None:
-    """Converts the members that the kits write differently, in place."""
+def convert_body(body: Json) -> bool:
+    """Converts the members that the kits write differently, in place.
+
+    Returns whether the times of a compaction are seconds now, because they were text or TypeScript's.
+    """
     # Text in Go and Rust. The envelope has the time as well.
     if not isinstance(body.get("timestamp"), int | float):
         body.pop("timestamp", None)
@@ -29,9 +37,50 @@ def convert_body(body: Json) -> None:
     metadata = body.get("customMetadata")
     if isinstance(metadata, list):
         body["customMetadata"] = {entry.get("key", ""): _metadata_value(entry) for entry in _objects(metadata)}
-    content = body.get("content")
+    _convert_content(body.get("content"))
+    if body.get("isCompacted") is True:
+        _move_compaction(body)
+        return True
+    actions = body.get("actions")
+    compaction = actions.get("compaction") if isinstance(actions, dict) else None
+    return isinstance(compaction, dict) and _convert_written_compaction(compaction)
+
+
+def _convert_content(content: Any) -> None:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         content["parts"] = [_convert_part(part) if isinstance(part, dict) else part for part in content["parts"]]
+
+
+def _move_compaction(body: Json) -> None:
+    """TypeScript's compaction is the event itself, with milliseconds and a text."""
+    written = {name: body.pop(name, None) for name in ("isCompacted", "startTime", "endTime", "compactedContent")}
+    body.pop("isScratchpad", None)
+    times = written["startTime"], written["endTime"]
+    if isinstance(written["compactedContent"], str) and all(isinstance(time, int | float) for time in times):
+        actions = body.get("actions")
+        if not isinstance(actions, dict):
+            actions = body["actions"] = {}
+        actions["compaction"] = {
+            "startTimestamp": times[0] / 1000,
+            "endTimestamp": times[1] / 1000,
+            "compactedContent": {"role": "model", "parts": [{"text": written["compactedContent"]}]},
+        }
+
+
+def _convert_written_compaction(compaction: Json) -> bool:
+    """Rust's parts, and times as text, which become seconds. Returns whether a time was text."""
+    for name in ("compactedContent", "compacted_content"):
+        _convert_content(compaction.get(name))
+    texts = {name: time for name, time in compaction.items() if name in _TIMES and isinstance(time, str)}
+    for name, text in texts.items():
+        time = Timestamp()
+        try:
+            time.FromJsonString(text)
+        except ValueError:
+            # Is left out, and the compaction with it.
+            continue
+        compaction[name] = to_seconds(time.ToNanoseconds())
+    return bool(texts)
 
 
 def convert_compaction(event: Event, seconds: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._proto import types_pb2
-from .state import encode_value, encode_values, join_object
+from .state import check_key, encode_value, encode_values, join_object
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,13 @@ def write_delta(message: types_pb2.StateDelta, texts: Mapping[str, str], operati
     """Writes values (as JSON texts) and operations into an empty `message`.
 
     Raises:
-      StateValueError: a value has no JSON form.
+      StateValueError: a value has no JSON form, or a key cannot be sent.
       ValueError: an increment is not a number of 64 bits.
     """
     if texts:
         message.set_json = join_object(texts)
     for operation in operations:
+        check_key(operation.key)
         if isinstance(operation, Remove):
             message.remove.append(operation.key)
             continue

@@ -63,6 +63,8 @@ class Outage:
     """
 
     def __init__(self, target: str) -> None:
+        # Whether the server has ever responded.
+        self.reached = False
         self._target = target
         self._guard = threading.Lock()
         self._since: float | None = None
@@ -79,6 +81,7 @@ class Outage:
 
     def succeeded(self) -> None:
         """Records that the server has responded to a call."""
+        self.reached = True
         if self._since is None:
             return
         with self._guard:
@@ -95,16 +98,19 @@ async def call_with_retries(
     policy: RetryPolicy,
     target: str,
     outage: Outage,
+    absent_seconds: float = math.inf,
 ) -> Response:
     """Calls `attempt(seconds left)` until it succeeds, fails for good, or no time or attempt is left.
 
-    `target` is the server's address in messages.
+    `target` is the server's address in messages. After `absent_seconds` the retries end if the server has never
+    responded: then it was not started, and does not just start again.
 
     Raises:
       SessiondError: of the last attempt.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_seconds
+    began = loop.time()
+    deadline = began + timeout_seconds
     attempts = 0
     while True:
         attempts += 1
@@ -117,10 +123,12 @@ async def call_with_retries(
         else:
             outage.succeeded()
             return response
+        outage.reached = outage.reached or bool(status.reason)
         delay = policy.delay_seconds(attempts, status.retry_after_seconds)
+        last = deadline if outage.reached else min(deadline, began + absent_seconds)
         exhausted = policy.attempts is not None and attempts >= policy.attempts
         # Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
-        if status.retryable == "no" or exhausted or loop.time() + delay >= deadline:
+        if status.retryable == "no" or exhausted or loop.time() + delay >= last:
             try:
                 raise error
             finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,16 +29,20 @@ from .extensions import Extensions
 from .loop_thread import LoopThread
 from .metadata import CallMetadata, Metadata, MetadataSource
 from .operations import Operation
-from .reading import read_possibly_created, read_state
+from .reading import complete_state, read_possibly_created, read_state
 from .retry import RetryPolicy
-from .sessions import decode_session, trimmed
+from .sessions import decode_session, key_of, precondition_of
 from .state import encode_values, is_temp, join_object, without_prefix
+from .text import require_sendable
 
 # This label names the call that created a session, so that a retry recognizes the session of its first attempt.
 CREATION_LABEL = "sessiond-adk/creation"
 
 # Long enough for a server that restarts or is busy, short enough for a user who waits for a response.
 DEFAULT_TIMEOUT_SECONDS = 15.0
+
+# The same for a server on this machine that has never responded. One that starts together with the agent takes less.
+DEFAULT_ABSENT_SECONDS = 3.0
 
 
 class SessiondSessionService(Extensions, BaseSessionService):
@@ -77,7 +83,8 @@ class SessiondSessionService(Extensions, BaseSessionService):
             `http://HOST:PORT`, or `https://HOST:PORT` for TLS. A URI may set `timeout`, `stale`, `share_temp`,
             `attempts`, `first_delay` and `max_delay`: `sessiond://127.0.0.1:50051?timeout=5&stale=conflict`. Arguments
             take precedence.
-          timeout: deadline of a call in seconds, including its retries; 15 by default. A call is retried until then.
+          timeout: deadline of a call in seconds, including its retries; 15 by default, and 3 while a server at a
+            loopback address or a Unix socket has never responded. A call is retried until then.
           stale: the append from a session object that others have overtaken. "merge" (default): the server merges
             deltas key by key, and the object is updated. "conflict": merged as well, but ADK's StaleSessionError if
             others have changed a key that the event sets or removes since the object was read. "error": a
@@ -120,10 +127,14 @@ class SessiondSessionService(Extensions, BaseSessionService):
             if credentials is None:
                 credentials = files.channel_credentials(address)
             token = files.token_file(address, encrypted=credentials is not None)
+        if timeout is None:
+            timeout = settings.get("timeout")
+        by_default_and_local = timeout is None and channel is None and address.local
         self._client = Client(
             address.target,
             channel or connect_to(address.target, credentials, channel_options),
-            timeout_seconds=timeout if timeout is not None else settings.get("timeout", DEFAULT_TIMEOUT_SECONDS),
+            timeout_seconds=DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout,
+            absent_seconds=DEFAULT_ABSENT_SECONDS if by_default_and_local else math.inf,
             retry=retry or _retry_policy(settings),
             metadata=CallMetadata(metadata, token),
         )
@@ -139,11 +150,18 @@ class SessiondSessionService(Extensions, BaseSessionService):
     ) -> Session:
         """Creates a session. The id is trimmed; a blank id or None becomes a UUID. `temp:` keys are dropped.
 
+        This is the only call that trims an id, as ADK's in-memory and SQLite services do: the returned session has the
+        id that other calls need.
+
         Raises:
           AlreadyExistsError: the id is taken.
-          StateValueError: a value has no JSON form; nothing was sent.
+          StateValueError: a value has no JSON form, or a key cannot be sent; nothing was sent.
         """
-        key = session_key(app_name, user_id, trimmed(session_id) or platform_uuid.new_uuid())
+        return await self._create(app_name, user_id, (session_id or "").strip() or platform_uuid.new_uuid(), state)
+
+    async def _create(self, app_name: str, user_id: str, session_id: str, state: Mapping[str, Any] | None) -> Session:
+        """Creates a session with this very id."""
+        key = session_key(app_name, user_id, session_id)
         stored_keys = {name: value for name, value in (state or {}).items() if not is_temp(name)}
         creation = uuid.uuid4().hex
         request = session_service_pb2.CreateSessionRequest(
@@ -163,6 +181,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
             if found is None or found.labels.get(CREATION_LABEL) != creation:
                 raise
             created = found
+        await complete_state(self._client, created, include_versions=request.include_versions)
         return decode_session(created)
 
     @override
@@ -181,6 +200,7 @@ class SessiondSessionService(Extensions, BaseSessionService):
 
         The least recently used session comes first. Ties are ordered by user id and session id.
         """
+        require_sendable(app_name=app_name, user_id=user_id)
         if not app_name or user_id == "":
             return ListSessionsResponse()
         request = session_service_pb2.ListSessionsRequest(
@@ -194,8 +214,11 @@ class SessiondSessionService(Extensions, BaseSessionService):
         while True:
             page = await self._client.call(lambda to: to.sessions.ListSessions, request)
             for stored in page.sessions:
-                # A session that is used between two pages is in both. The later one is newer.
-                found[(stored.key.user_id, stored.key.session_id)] = decode_session(stored)
+                # Deleted, or replaced by another session, after the page was made: as if before it.
+                with suppress(errors.SessiondNotFoundError, errors.SessiondStaleError):
+                    await complete_state(self._client, stored)
+                    # A session that is used between two pages is in both. The later one is newer.
+                    found[(stored.key.user_id, stored.key.session_id)] = decode_session(stored)
             if not page.next_page_token:
                 break
             request.page_token = page.next_page_token
@@ -203,13 +226,20 @@ class SessiondSessionService(Extensions, BaseSessionService):
         return ListSessionsResponse(sessions=ordered)
 
     @override
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Deletes a session with its events and its own state. A missing session is no error."""
-        session_id = trimmed(session_id)
-        if not (app_name and user_id and session_id):
+    async def delete_session(
+        self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
+    ) -> None:
+        """Deletes a session with its events and its own state. A missing session is no error.
+
+        Pass a session object instead of its ids, and another session that was created under its id since then stays,
+        also if the call is repeated.
+        """
+        if session is None and not (app_name and user_id and session_id):
             return
         request = session_service_pb2.DeleteSessionRequest(
-            key=session_key(app_name, user_id, session_id), allow_missing=True
+            key=key_of(session, app_name, user_id, session_id),
+            allow_missing=True,
+            precondition=precondition_of(session),
         )
         await self._client.call(lambda to: to.sessions.DeleteSession, request)
 
@@ -275,9 +305,12 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """As `list_sessions`. Blocks the thread."""
         return self._loop_thread.run(self.list_sessions(app_name=app_name, user_id=user_id))
 
-    def delete_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    def delete_session_sync(
+        self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
+    ) -> None:
         """As `delete_session`. Blocks the thread."""
-        self._loop_thread.run(self.delete_session(app_name=app_name, user_id=user_id, session_id=session_id))
+        deletion = self.delete_session(session, app_name=app_name, user_id=user_id, session_id=session_id)
+        self._loop_thread.run(deletion)
 
     @property
     def stubs(self) -> Stubs:

@@ -10,6 +10,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.session import Session
 
 from ._proto import session_service_pb2, types_pb2
+from .client import session_key
 from .events import decode_event
 from .state import SessionState, split_object
 from .times import EARLIEST_NANOS, LATEST_NANOS, NANOS, to_nanos, to_seconds
@@ -17,9 +18,27 @@ from .times import EARLIEST_NANOS, LATEST_NANOS, NANOS, to_nanos, to_seconds
 _INT32_MAX = 2**31 - 1
 
 
-def trimmed(session_id: str | None) -> str:
-    """The id without surrounding white space, as ADK's own services trim it; "" for None."""
-    return session_id.strip() if session_id else ""
+def key_of(session: Session | None, app_name: str, user_id: str, session_id: str) -> types_pb2.SessionKey:
+    """The key of `session`, or of these ids if there is none.
+
+    Raises:
+      ValueError: both are given, or none is; or as `session_key`.
+    """
+    if session is None:
+        return session_key(app_name, user_id, session_id)
+    if app_name or user_id or session_id:
+        raise ValueError("A session and ids are given. Pass one or the other.")
+    return session_key(session.app_name, session.user_id, session.id)
+
+
+def precondition_of(session: Session | None) -> types_pb2.Precondition | None:
+    """The condition that a write through `session` sends: its session was not deleted, and created anew under its id.
+
+    None for an object that this package has not read, because it does not hold the uid.
+    """
+    if session is None or not isinstance(session.state, SessionState) or not session.state.uid:
+        return None
+    return types_pb2.Precondition(uid=session.state.uid)
 
 
 def select_events(config: GetSessionConfig | None) -> session_service_pb2.EventSelection | None:
@@ -55,5 +74,6 @@ def decode_session(stored: types_pb2.Session, events: Sequence[types_pb2.Event] 
     if events and events[-1].sequence == stored.last_sequence:
         session.last_update_time = decoded[-1].timestamp
     # Assigned afterwards: the constructor would copy it into a plain dict.
-    session.state = SessionState(split_object(stored.state_json or "{}", stored.versions), stored.last_sequence)
+    values = split_object(stored.state_json or "{}", stored.versions)
+    session.state = SessionState(values, stored.last_sequence, stored.uid)
     return session

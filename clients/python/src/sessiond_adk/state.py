@@ -7,6 +7,7 @@ differ are a change, and no deep comparison is needed.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from .errors import StateValueError
+from .text import HALF_PAIR, is_sendable, mend
+
+logger = logging.getLogger(__name__)
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -35,22 +39,60 @@ def encode_value(key: object, value: object) -> str:
     """The JSON text of a value.
 
     Converts as ADK's `DatabaseSessionService` does: dates to ISO 8601, sets and tuples to lists, pydantic models to
-    objects, bytes to their UTF-8 text. Refuses what that service would store as a `repr`.
+    objects, bytes to their UTF-8 text. Refuses what that service would store as a `repr`. Half a surrogate pair in the
+    value becomes U+FFFD, with a warning.
 
     Raises:
-      StateValueError: the value has no JSON form (NaN, an infinity, a function, bytes that are not UTF-8, a lone
-        surrogate, a value that contains itself), or the key is not a string.
+      StateValueError: the value has no JSON form (NaN, an infinity, a function, bytes that are not UTF-8, a value that
+        contains itself), or the key is not a string or has half a surrogate pair.
+    """
+    return mend_and_encode(key, value)[0]
+
+
+def mend_and_encode(key: object, value: object) -> tuple[str, Any]:
+    """As `encode_value`, with the value that the text stands for: `value` itself, or the mended one."""
+    text, stored, paths = _encode(key, value)
+    if paths:
+        logger.warning("state key %s: replaced half a surrogate pair by U+FFFD in %s", key, ", ".join(paths))
+    return text, stored
+
+
+def _encode(key: object, value: object) -> tuple[str, Any, list[str]]:
+    """The text, the value that it stands for, and the paths of what was mended."""
+    check_key(key)
+    paths: list[str] = []
+    try:
+        try:
+            text = _write(to_jsonable_python(value))
+        except UnicodeEncodeError:
+            # Member names first, which the conversion refuses; then the texts that it makes.
+            value, paths = mend(value, str(key))
+            value, more = mend(to_jsonable_python(value), str(key))
+            paths += more
+            text = _write(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        # pydantic's PydanticSerializationError is a ValueError.
+        raise StateValueError(key, str(error)) from error
+    return text, value, paths
+
+
+def _write(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if not text.isascii():
+        text.encode()
+    return text
+
+
+def check_key(key: object) -> None:
+    """Checks a key before it is sent.
+
+    Raises:
+      StateValueError: it is not a string, or has half a surrogate pair.
     """
     if not isinstance(key, str):
         raise StateValueError(key, "the key is not a string")
-    try:
-        text = json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        if not text.isascii():
-            text.encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        # UnicodeEncodeError and pydantic's PydanticSerializationError are ValueErrors.
-        raise StateValueError(key, str(error)) from error
-    return text
+    if not is_sendable(key):
+        raise StateValueError(key, f"the key has {HALF_PAIR}")
 
 
 def encode_values(values: Mapping[str, Any]) -> dict[str, str]:
@@ -63,19 +105,8 @@ def encode_values(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def join_object(texts: Mapping[str, str]) -> str:
-    """A JSON object of values that are JSON texts already.
-
-    Raises:
-      StateValueError: a key cannot be encoded as UTF-8.
-    """
-    members = []
-    for key, text in texts.items():
-        try:
-            key.encode()
-        except UnicodeEncodeError as error:
-            raise StateValueError(key, str(error)) from error
-        members.append(f"{json.dumps(key, ensure_ascii=False)}:{text}")
-    return "{" + ",".join(members) + "}"
+    """A JSON object of values that are JSON texts already."""
+    return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in texts.items()) + "}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +170,25 @@ class SessionState(dict[str, Any]):
 
     Attributes:
       sequence: sequence of the session's newest event when the state was read.
+      uid: identity of this life of the session id, which every write sends; "" if the server has not said it.
       seen: the stored values, by key; no `temp:` keys. Of a key that the caller has set and not committed, the value
         that the caller saw before.
     """
 
     sequence: int
+    uid: str
     seen: dict[str, SeenValue]
 
-    def __init__(self, stored: Mapping[str, StoredValue] | None = None, sequence: int = 0) -> None:
+    def __init__(self, stored: Mapping[str, StoredValue] | None = None, sequence: int = 0, uid: str = "") -> None:
         # Copying and unpickling call this without arguments.
         stored = stored or {}
         super().__init__(values_of(stored))
-        self.sequence, self.seen = sequence, _seen_values(stored)
+        self.sequence, self.uid, self.seen = sequence, uid, _seen_values(stored)
 
     def replace_with(self, other: SessionState) -> None:
         self.clear()
         self.update(other)
-        self.sequence, self.seen = other.sequence, dict(other.seen)
+        self.sequence, self.uid, self.seen = other.sequence, other.uid, dict(other.seen)
 
     def record_written(self, written: Mapping[str, StoredValue], removed: Iterable[str], sequence: int) -> None:
         """Keeps what the caller's event of this `sequence` has written, after a response without state.
@@ -172,7 +205,7 @@ class SessionState(dict[str, Any]):
         if key not in self.seen or key not in self:
             return (key in self.seen) != (key in self)
         try:
-            return bool(json.loads(encode_value(key, self[key])) != json.loads(self.seen[key].text))
+            return bool(json.loads(_encode(key, self[key])[0]) != json.loads(self.seen[key].text))
         except StateValueError:
             return True
 

@@ -17,6 +17,8 @@ from . import errors
 from ._proto import types_pb2, watch_service_pb2
 from .client import TEXT, Client
 from .events import decode_event, rewind_of
+from .reading import read_state
+from .state import join_object
 from .times import to_seconds
 
 Start = Literal["snapshot", "beginning", "now"]
@@ -137,6 +139,8 @@ class Watch:
             self._received = True
             self._failed = 0
             self._client.outage.succeeded()
+            if message.HasField("snapshot"):
+                await self._complete(message.snapshot)
             # A message without a cursor leaves the position where it was.
             self._cursor = message.cursor or self._cursor
             item = _decode(message, self._cursor)
@@ -185,6 +189,22 @@ class Watch:
             return None
         # Only `Deleted` ends a watch. A proxy may end a stream without it.
         raise _connection_lost("The watch ended before its session did.")
+
+    async def _complete(self, snapshot: watch_service_pb2.StateSnapshot) -> None:
+        """Adds the state that did not fit into the message, and warns of damaged keys.
+
+        The state may be newer than the message. Changes that it has already come again.
+        """
+        self._client.warn_of_damage(self._scope, snapshot.damaged_keys)
+        if not snapshot.state_omitted:
+            return
+        try:
+            state = await read_state(self._client, self._scope)
+        except BaseException:
+            # The snapshot comes again with the next stream.
+            self._cancel_call()
+            raise
+        snapshot.state_json = join_object({key: item.text for key, item in state.items()})
 
     def _open(self) -> aio.UnaryStreamCall[Any, watch_service_pb2.WatchResponse]:
         self._received = False

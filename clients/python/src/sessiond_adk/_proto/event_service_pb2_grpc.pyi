@@ -46,10 +46,10 @@ class EventServiceStub:
     the state is left out if even that is too large, and after it the bodies and
     deltas of the last events.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-    KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-    (STATE_TOO_LARGE), INVALID_ARGUMENT.
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+    FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+    RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
     """
     AppendEvents: _grpc.UnaryUnaryMultiCallable[
         _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
@@ -92,10 +92,10 @@ class EventServiceAsyncStub(EventServiceStub):
     the state is left out if even that is too large, and after it the bodies and
     deltas of the last events.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-    KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-    (STATE_TOO_LARGE), INVALID_ARGUMENT.
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+    FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+    RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
     """
     AppendEvents: _aio.UnaryUnaryMultiCallable[
         _event_service_pb2.AppendEventsRequest, _event_service_pb2.AppendEventsResponse
@@ -139,10 +139,10 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         the state is left out if even that is too large, and after it the bodies and
         deltas of the last events.
 
-        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-        KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-        (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-        (STATE_TOO_LARGE), INVALID_ARGUMENT.
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+        FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+        RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
         """
 
     @_abc_1.abstractmethod

@@ -467,6 +467,7 @@ class UpdateSessionRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    PRECONDITION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
@@ -479,17 +480,24 @@ class UpdateSessionRequest(_message.Message):
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """Required: `display_name`, `labels`, `expire_time`, `ttl`."""
 
+    @_builtins.property
+    def precondition(self) -> _types_pb2.Precondition:
+        """Optional."""
+
     def __init__(
         self,
         *,
         key: _types_pb2.SessionKey | None = ...,
         session: _types_pb2.Session | None = ...,
         update_mask: _field_mask_pb2.FieldMask | None = ...,
+        precondition: _types_pb2.Precondition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "session", b"session", "update_mask", b"update_mask"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal[
+        "key", b"key", "precondition", b"precondition", "session", b"session", "update_mask", b"update_mask"
+    ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "key", b"key", "session", b"session", "update_mask", b"update_mask"
+        "key", b"key", "precondition", b"precondition", "session", b"session", "update_mask", b"update_mask"
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
@@ -528,21 +536,33 @@ class DeleteSessionRequest(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     ALLOW_MISSING_FIELD_NUMBER: _builtins.int
+    PRECONDITION_FIELD_NUMBER: _builtins.int
     allow_missing: _builtins.bool
-    """Succeed if there is no such session."""
+    """Succeed if there is no such session. With `precondition.uid` also if only
+    another life of the session id is there, which stays.
+    """
     @_builtins.property
     def key(self) -> _types_pb2.SessionKey:
         """Required."""
+
+    @_builtins.property
+    def precondition(self) -> _types_pb2.Precondition:
+        """Optional. An `uid` keeps a repeated call from deleting a session that was
+        created meanwhile.
+        """
 
     def __init__(
         self,
         *,
         key: _types_pb2.SessionKey | None = ...,
         allow_missing: _builtins.bool = ...,
+        precondition: _types_pb2.Precondition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "precondition", b"precondition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_missing", b"allow_missing", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "allow_missing", b"allow_missing", "key", b"key", "precondition", b"precondition"
+    ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -575,6 +595,7 @@ class ForkSessionRequest(_message.Message):
     UP_TO_SEQUENCE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    PRECONDITION_FIELD_NUMBER: _builtins.int
     up_to_sequence: _builtins.int
     """The last event to take over; 0: none; unset: all."""
     session_id: _builtins.str
@@ -585,6 +606,10 @@ class ForkSessionRequest(_message.Message):
     def key(self) -> _types_pb2.SessionKey:
         """Required: the source."""
 
+    @_builtins.property
+    def precondition(self) -> _types_pb2.Precondition:
+        """Optional; of the source."""
+
     def __init__(
         self,
         *,
@@ -592,9 +617,17 @@ class ForkSessionRequest(_message.Message):
         up_to_sequence: _builtins.int | None = ...,
         session_id: _builtins.str = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        precondition: _types_pb2.Precondition | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
-        "_up_to_sequence", b"_up_to_sequence", "key", b"key", "up_to_sequence", b"up_to_sequence"
+        "_up_to_sequence",
+        b"_up_to_sequence",
+        "key",
+        b"key",
+        "precondition",
+        b"precondition",
+        "up_to_sequence",
+        b"up_to_sequence",
     ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
@@ -604,6 +637,8 @@ class ForkSessionRequest(_message.Message):
         b"json_form",
         "key",
         b"key",
+        "precondition",
+        b"precondition",
         "session_id",
         b"session_id",
         "up_to_sequence",

@@ -140,7 +140,8 @@ class SessionServiceServicer(object):
         """Changes a session's display name, labels or expiration. State is changed by
         events and by StateService.UpdateState.
 
-        Errors: NOT_FOUND, INVALID_ARGUMENT.
+        Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -150,7 +151,8 @@ class SessionServiceServicer(object):
         """Deletes a session with its events and its own state. The application's and
         the user's state stay.
 
-        Errors: NOT_FOUND unless `allow_missing`.
+        Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -158,10 +160,12 @@ class SessionServiceServicer(object):
 
     def ForkSession(self, request, context):
         """Creates a session from another one's past: its events up to a sequence, with
-        their ids, sequences, times and rewinds, its own state as it was then, and
-        its labels. Application and user state are shared with it as with any session.
+        their ids, sequences, times and rewinds, its own state as it was then, its
+        display name, labels and expiration. Application and user state are shared
+        with it as with any session.
 
-        Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+        Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+        ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -174,7 +178,8 @@ class SessionServiceServicer(object):
         for. Application and user state stay as they are. A rewind can be rewound.
 
         Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-        (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+        (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+        (EVENT_ID_REUSED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")

@@ -74,7 +74,8 @@ class SessionServiceStub:
     """Changes a session's display name, labels or expiration. State is changed by
     events and by StateService.UpdateState.
 
-    Errors: NOT_FOUND, INVALID_ARGUMENT.
+    Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     DeleteSession: _grpc.UnaryUnaryMultiCallable[
         _session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse
@@ -82,16 +83,19 @@ class SessionServiceStub:
     """Deletes a session with its events and its own state. The application's and
     the user's state stay.
 
-    Errors: NOT_FOUND unless `allow_missing`.
+    Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     ForkSession: _grpc.UnaryUnaryMultiCallable[
         _session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse
     ]
     """Creates a session from another one's past: its events up to a sequence, with
-    their ids, sequences, times and rewinds, its own state as it was then, and
-    its labels. Application and user state are shared with it as with any session.
+    their ids, sequences, times and rewinds, its own state as it was then, its
+    display name, labels and expiration. Application and user state are shared
+    with it as with any session.
 
-    Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+    Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+    ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     RewindSession: _grpc.UnaryUnaryMultiCallable[
         _session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse
@@ -102,7 +106,8 @@ class SessionServiceStub:
     for. Application and user state stay as they are. A rewind can be rewound.
 
     Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-    (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+    (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+    (EVENT_ID_REUSED).
     """
 
 @_typing.type_check_only
@@ -152,7 +157,8 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Changes a session's display name, labels or expiration. State is changed by
     events and by StateService.UpdateState.
 
-    Errors: NOT_FOUND, INVALID_ARGUMENT.
+    Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     DeleteSession: _aio.UnaryUnaryMultiCallable[
         _session_service_pb2.DeleteSessionRequest, _session_service_pb2.DeleteSessionResponse
@@ -160,16 +166,19 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Deletes a session with its events and its own state. The application's and
     the user's state stay.
 
-    Errors: NOT_FOUND unless `allow_missing`.
+    Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     ForkSession: _aio.UnaryUnaryMultiCallable[
         _session_service_pb2.ForkSessionRequest, _session_service_pb2.ForkSessionResponse
     ]  # type: ignore[assignment]
     """Creates a session from another one's past: its events up to a sequence, with
-    their ids, sequences, times and rewinds, its own state as it was then, and
-    its labels. Application and user state are shared with it as with any session.
+    their ids, sequences, times and rewinds, its own state as it was then, its
+    display name, labels and expiration. Application and user state are shared
+    with it as with any session.
 
-    Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+    Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+    ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
     """
     RewindSession: _aio.UnaryUnaryMultiCallable[
         _session_service_pb2.RewindSessionRequest, _session_service_pb2.RewindSessionResponse
@@ -180,7 +189,8 @@ class SessionServiceAsyncStub(SessionServiceStub):
     for. Application and user state stay as they are. A rewind can be rewound.
 
     Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-    (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+    (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+    (EVENT_ID_REUSED).
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -251,7 +261,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Changes a session's display name, labels or expiration. State is changed by
         events and by StateService.UpdateState.
 
-        Errors: NOT_FOUND, INVALID_ARGUMENT.
+        Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
 
     @_abc_1.abstractmethod
@@ -265,7 +276,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes a session with its events and its own state. The application's and
         the user's state stay.
 
-        Errors: NOT_FOUND unless `allow_missing`.
+        Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
 
     @_abc_1.abstractmethod
@@ -277,10 +289,12 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         _session_service_pb2.ForkSessionResponse, _abc.Awaitable[_session_service_pb2.ForkSessionResponse]
     ]:
         """Creates a session from another one's past: its events up to a sequence, with
-        their ids, sequences, times and rewinds, its own state as it was then, and
-        its labels. Application and user state are shared with it as with any session.
+        their ids, sequences, times and rewinds, its own state as it was then, its
+        display name, labels and expiration. Application and user state are shared
+        with it as with any session.
 
-        Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+        Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+        ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
         """
 
     @_abc_1.abstractmethod
@@ -297,7 +311,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         for. Application and user state stay as they are. A rewind can be rewound.
 
         Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-        (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+        (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+        (EVENT_ID_REUSED).
         """
 
 def add_SessionServiceServicer_to_server(

@@ -25,7 +25,7 @@ from . import types_pb2 as sessiond_dot_v1_dot_types__pb2
 
 
 DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(
-    b'\n\x1fsessiond/v1/state_service.proto\x12\x0bsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto"\x9d\x01\n\x0fGetStateRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x15\n\rinvocation_id\x18\x03 \x01(\t\x12\x18\n\x10include_versions\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xe7\x01\n\x10GetStateResponse\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12=\n\x08versions\x18\x04 \x03(\x0b\x32+.sessiond.v1.GetStateResponse.VersionsEntry\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0c\n\nstate_form"\xde\x01\n\x12UpdateStateRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12&\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\x8c\x01\n\x13UpdateStateResponse\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12\x10\n\x08replayed\x18\x04 \x01(\x08\x42\x0c\n\nstate_form"\x98\x01\n\x15ListKeyChangesRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xe6\x01\n\tKeyChange\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x03 \x01(\tH\x00\x12/\n\x0b\x63ommit_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12(\n\x07session\x18\x06 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08sequence\x18\x07 \x01(\x03\x42\x0c\n\nvalue_form"Z\n\x16ListKeyChangesResponse\x12\'\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x16.sessiond.v1.KeyChange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"f\n\x15RenderTemplateRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08template\x18\x02 \x01(\t\x12\x15\n\rinvocation_id\x18\x03 \x01(\t"&\n\x16RenderTemplateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t"S\n\x14\x45ndInvocationRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x15\n\rinvocation_id\x18\x02 \x01(\t"\x17\n\x15\x45ndInvocationResponse2\xc6\x03\n\x0cStateService\x12L\n\x08GetState\x12\x1c.sessiond.v1.GetStateRequest\x1a\x1d.sessiond.v1.GetStateResponse"\x03\x90\x02\x01\x12P\n\x0bUpdateState\x12\x1f.sessiond.v1.UpdateStateRequest\x1a .sessiond.v1.UpdateStateResponse\x12^\n\x0eListKeyChanges\x12".sessiond.v1.ListKeyChangesRequest\x1a#.sessiond.v1.ListKeyChangesResponse"\x03\x90\x02\x01\x12^\n\x0eRenderTemplate\x12".sessiond.v1.RenderTemplateRequest\x1a#.sessiond.v1.RenderTemplateResponse"\x03\x90\x02\x01\x12V\n\rEndInvocation\x12!.sessiond.v1.EndInvocationRequest\x1a".sessiond.v1.EndInvocationResponseB`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
+    b'\n\x1fsessiond/v1/state_service.proto\x12\x0bsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto"\xc4\x01\n\x0fGetStateRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x15\n\rinvocation_id\x18\x03 \x01(\t\x12\x18\n\x10include_versions\x18\x04 \x01(\x08\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm\x12\x11\n\tpage_size\x18\x06 \x01(\x05\x12\x12\n\npage_token\x18\x07 \x01(\t"\xba\x02\n\x10GetStateResponse\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12=\n\x08versions\x18\x04 \x03(\x0b\x32+.sessiond.v1.GetStateResponse.VersionsEntry\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t\x12\x15\n\rstate_omitted\x18\x06 \x01(\x08\x12\x14\n\x0c\x64\x61maged_keys\x18\x07 \x03(\t\x12\x0b\n\x03uid\x18\x08 \x01(\t\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0c\n\nstate_form"\xde\x01\n\x12UpdateStateRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12&\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12/\n\x0cprecondition\x18\x03 \x01(\x0b\x32\x19.sessiond.v1.Precondition\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12(\n\tjson_form\x18\x06 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xc6\x01\n\x13UpdateStateResponse\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12\x10\n\x08replayed\x18\x04 \x01(\x08\x12\x15\n\rstate_omitted\x18\x05 \x01(\x08\x12\x14\n\x0c\x64\x61maged_keys\x18\x06 \x03(\t\x12\x0b\n\x03uid\x18\x07 \x01(\tB\x0c\n\nstate_form"\x98\x01\n\x15ListKeyChangesRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12(\n\tjson_form\x18\x05 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xe6\x01\n\tKeyChange\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x03 \x01(\tH\x00\x12/\n\x0b\x63ommit_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12(\n\x07session\x18\x06 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08sequence\x18\x07 \x01(\x03\x42\x0c\n\nvalue_form"Z\n\x16ListKeyChangesResponse\x12\'\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x16.sessiond.v1.KeyChange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t"f\n\x15RenderTemplateRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08template\x18\x02 \x01(\t\x12\x15\n\rinvocation_id\x18\x03 \x01(\t"&\n\x16RenderTemplateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t"S\n\x14\x45ndInvocationRequest\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x15\n\rinvocation_id\x18\x02 \x01(\t"\x17\n\x15\x45ndInvocationResponse2\xc6\x03\n\x0cStateService\x12L\n\x08GetState\x12\x1c.sessiond.v1.GetStateRequest\x1a\x1d.sessiond.v1.GetStateResponse"\x03\x90\x02\x01\x12P\n\x0bUpdateState\x12\x1f.sessiond.v1.UpdateStateRequest\x1a .sessiond.v1.UpdateStateResponse\x12^\n\x0eListKeyChanges\x12".sessiond.v1.ListKeyChangesRequest\x1a#.sessiond.v1.ListKeyChangesResponse"\x03\x90\x02\x01\x12^\n\x0eRenderTemplate\x12".sessiond.v1.RenderTemplateRequest\x1a#.sessiond.v1.RenderTemplateResponse"\x03\x90\x02\x01\x12V\n\rEndInvocation\x12!.sessiond.v1.EndInvocationRequest\x1a".sessiond.v1.EndInvocationResponseB`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
 )
 
 _globals = globals()
@@ -45,29 +45,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_STATESERVICE"].methods_by_name["RenderTemplate"]._loaded_options = None
     _globals["_STATESERVICE"].methods_by_name["RenderTemplate"]._serialized_options = b"\220\002\001"
     _globals["_GETSTATEREQUEST"]._serialized_start = 137
-    _globals["_GETSTATEREQUEST"]._serialized_end = 294
-    _globals["_GETSTATERESPONSE"]._serialized_start = 297
-    _globals["_GETSTATERESPONSE"]._serialized_end = 528
-    _globals["_GETSTATERESPONSE_VERSIONSENTRY"]._serialized_start = 467
-    _globals["_GETSTATERESPONSE_VERSIONSENTRY"]._serialized_end = 514
-    _globals["_UPDATESTATEREQUEST"]._serialized_start = 531
-    _globals["_UPDATESTATEREQUEST"]._serialized_end = 753
-    _globals["_UPDATESTATERESPONSE"]._serialized_start = 756
-    _globals["_UPDATESTATERESPONSE"]._serialized_end = 896
-    _globals["_LISTKEYCHANGESREQUEST"]._serialized_start = 899
-    _globals["_LISTKEYCHANGESREQUEST"]._serialized_end = 1051
-    _globals["_KEYCHANGE"]._serialized_start = 1054
-    _globals["_KEYCHANGE"]._serialized_end = 1284
-    _globals["_LISTKEYCHANGESRESPONSE"]._serialized_start = 1286
-    _globals["_LISTKEYCHANGESRESPONSE"]._serialized_end = 1376
-    _globals["_RENDERTEMPLATEREQUEST"]._serialized_start = 1378
-    _globals["_RENDERTEMPLATEREQUEST"]._serialized_end = 1480
-    _globals["_RENDERTEMPLATERESPONSE"]._serialized_start = 1482
-    _globals["_RENDERTEMPLATERESPONSE"]._serialized_end = 1520
-    _globals["_ENDINVOCATIONREQUEST"]._serialized_start = 1522
-    _globals["_ENDINVOCATIONREQUEST"]._serialized_end = 1605
-    _globals["_ENDINVOCATIONRESPONSE"]._serialized_start = 1607
-    _globals["_ENDINVOCATIONRESPONSE"]._serialized_end = 1630
-    _globals["_STATESERVICE"]._serialized_start = 1633
-    _globals["_STATESERVICE"]._serialized_end = 2087
+    _globals["_GETSTATEREQUEST"]._serialized_end = 333
+    _globals["_GETSTATERESPONSE"]._serialized_start = 336
+    _globals["_GETSTATERESPONSE"]._serialized_end = 650
+    _globals["_GETSTATERESPONSE_VERSIONSENTRY"]._serialized_start = 589
+    _globals["_GETSTATERESPONSE_VERSIONSENTRY"]._serialized_end = 636
+    _globals["_UPDATESTATEREQUEST"]._serialized_start = 653
+    _globals["_UPDATESTATEREQUEST"]._serialized_end = 875
+    _globals["_UPDATESTATERESPONSE"]._serialized_start = 878
+    _globals["_UPDATESTATERESPONSE"]._serialized_end = 1076
+    _globals["_LISTKEYCHANGESREQUEST"]._serialized_start = 1079
+    _globals["_LISTKEYCHANGESREQUEST"]._serialized_end = 1231
+    _globals["_KEYCHANGE"]._serialized_start = 1234
+    _globals["_KEYCHANGE"]._serialized_end = 1464
+    _globals["_LISTKEYCHANGESRESPONSE"]._serialized_start = 1466
+    _globals["_LISTKEYCHANGESRESPONSE"]._serialized_end = 1556
+    _globals["_RENDERTEMPLATEREQUEST"]._serialized_start = 1558
+    _globals["_RENDERTEMPLATEREQUEST"]._serialized_end = 1660
+    _globals["_RENDERTEMPLATERESPONSE"]._serialized_start = 1662
+    _globals["_RENDERTEMPLATERESPONSE"]._serialized_end = 1700
+    _globals["_ENDINVOCATIONREQUEST"]._serialized_start = 1702
+    _globals["_ENDINVOCATIONREQUEST"]._serialized_end = 1785
+    _globals["_ENDINVOCATIONRESPONSE"]._serialized_start = 1787
+    _globals["_ENDINVOCATIONRESPONSE"]._serialized_end = 1810
+    _globals["_STATESERVICE"]._serialized_start = 1813
+    _globals["_STATESERVICE"]._serialized_end = 2267
 # @@protoc_insertion_point(module_scope)

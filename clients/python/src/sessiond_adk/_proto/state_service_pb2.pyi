@@ -32,12 +32,24 @@ class GetStateRequest(_message.Message):
     INVOCATION_ID_FIELD_NUMBER: _builtins.int
     INCLUDE_VERSIONS_FIELD_NUMBER: _builtins.int
     JSON_FORM_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     invocation_id: _builtins.str
     """Show this invocation's `temp:` keys as well."""
     include_versions: _builtins.bool
     """Fill `versions`."""
     json_form: _types_pb2.JsonForm.ValueType
     """Form of the response."""
+    page_size: _builtins.int
+    """Keys of a page, in the order of the merged state: the application's, the
+    user's, the session's, `temp:`, each in byte order. 0: as many as fit into an
+    answer; more than 1000 counts as 1000. A page also ends before it grows too
+    large for a client to receive.
+    """
+    page_token: _builtins.str
+    """From the previous page, with the same scope, keys and invocation. A key that
+    changes between two pages may come as it was or as it is.
+    """
     @_builtins.property
     def scope(self) -> _types_pb2.Scope:
         """Required."""
@@ -54,6 +66,8 @@ class GetStateRequest(_message.Message):
         invocation_id: _builtins.str = ...,
         include_versions: _builtins.bool = ...,
         json_form: _types_pb2.JsonForm.ValueType = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -66,6 +80,10 @@ class GetStateRequest(_message.Message):
         b"json_form",
         "keys",
         b"keys",
+        "page_size",
+        b"page_size",
+        "page_token",
+        b"page_token",
         "scope",
         b"scope",
     ]  # noqa: Y015
@@ -104,10 +122,28 @@ class GetStateResponse(_message.Message):
     STATE_JSON_FIELD_NUMBER: _builtins.int
     STATE_ROUNDED_FIELD_NUMBER: _builtins.int
     VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATE_OMITTED_FIELD_NUMBER: _builtins.int
+    DAMAGED_KEYS_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
     state_json: _builtins.str
     """As JSON text: one object."""
     state_rounded: _builtins.bool
     """A number in `state` could not be written exactly."""
+    next_page_token: _builtins.str
+    """Empty on the last page. Without `page_size` and `page_token`, set only if the
+    state does not fit into one answer.
+    """
+    state_omitted: _builtins.bool
+    """The value of the only key of this page does not fit into an answer, even as
+    text: it is left out, and the next page goes on behind it.
+    """
+    uid: _builtins.str
+    """Identity of this life of the scope: Session.uid of a session's. That of a
+    user's or an application's scope changes if all that was in it was removed
+    and it is written to again; empty if nothing is in it. Send it as
+    Precondition.uid.
+    """
     @_builtins.property
     def state(self) -> _struct_pb2.Struct:
         """As a Struct."""
@@ -118,6 +154,10 @@ class GetStateResponse(_message.Message):
         session's own keys, a counter of the scope for the others.
         """
 
+    @_builtins.property
+    def damaged_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As Session.damaged_keys, of this page."""
+
     def __init__(
         self,
         *,
@@ -125,20 +165,32 @@ class GetStateResponse(_message.Message):
         state_json: _builtins.str = ...,
         state_rounded: _builtins.bool = ...,
         versions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        next_page_token: _builtins.str = ...,
+        state_omitted: _builtins.bool = ...,
+        damaged_keys: _abc.Iterable[_builtins.str] | None = ...,
+        uid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
     ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "damaged_keys",
+        b"damaged_keys",
+        "next_page_token",
+        b"next_page_token",
         "state",
         b"state",
         "state_form",
         b"state_form",
         "state_json",
         b"state_json",
+        "state_omitted",
+        b"state_omitted",
         "state_rounded",
         b"state_rounded",
+        "uid",
+        b"uid",
         "versions",
         b"versions",
     ]  # noqa: Y015
@@ -224,6 +276,9 @@ class UpdateStateResponse(_message.Message):
     STATE_JSON_FIELD_NUMBER: _builtins.int
     STATE_ROUNDED_FIELD_NUMBER: _builtins.int
     REPLAYED_FIELD_NUMBER: _builtins.int
+    STATE_OMITTED_FIELD_NUMBER: _builtins.int
+    DAMAGED_KEYS_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
     state_json: _builtins.str
     """As JSON text: one object."""
     state_rounded: _builtins.bool
@@ -232,9 +287,19 @@ class UpdateStateResponse(_message.Message):
     """The request had been carried out before: nothing changed, and `state` is
     what is visible now.
     """
+    state_omitted: _builtins.bool
+    """The state does not fit into the answer even as text: read it page by page
+    with GetState.
+    """
+    uid: _builtins.str
+    """As GetStateResponse.uid, after the change."""
     @_builtins.property
     def state(self) -> _struct_pb2.Struct:
         """As a Struct."""
+
+    @_builtins.property
+    def damaged_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As Session.damaged_keys."""
 
     def __init__(
         self,
@@ -243,12 +308,17 @@ class UpdateStateResponse(_message.Message):
         state_json: _builtins.str = ...,
         state_rounded: _builtins.bool = ...,
         replayed: _builtins.bool = ...,
+        state_omitted: _builtins.bool = ...,
+        damaged_keys: _abc.Iterable[_builtins.str] | None = ...,
+        uid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
     ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "damaged_keys",
+        b"damaged_keys",
         "replayed",
         b"replayed",
         "state",
@@ -257,8 +327,12 @@ class UpdateStateResponse(_message.Message):
         b"state_form",
         "state_json",
         b"state_json",
+        "state_omitted",
+        b"state_omitted",
         "state_rounded",
         b"state_rounded",
+        "uid",
+        b"uid",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015

@@ -73,10 +73,12 @@ class StateServiceServicer(object):
 
     def GetState(self, request, context):
         """Reads what is visible from a scope: the application's keys; with a user,
-        that user's as well; with a session, the session's too.
+        that user's as well; with a session, the session's too. State that does not
+        fit into an answer is read page by page.
 
-        Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-        never written to has empty state.
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+        DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+        was never written to has empty state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
@@ -87,10 +89,10 @@ class StateServiceServicer(object):
         `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         `temp:`. Through a session's scope it is recorded in its log as an event.
 
-        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-        KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-        (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-        (KEY_OUTSIDE_SCOPE and others).
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+        FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+        INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")

@@ -34,10 +34,12 @@ class StateServiceStub:
     def __new__(cls, channel: _aio.Channel) -> StateServiceAsyncStub: ...
     GetState: _grpc.UnaryUnaryMultiCallable[_state_service_pb2.GetStateRequest, _state_service_pb2.GetStateResponse]
     """Reads what is visible from a scope: the application's keys; with a user,
-    that user's as well; with a session, the session's too.
+    that user's as well; with a session, the session's too. State that does not
+    fit into an answer is read page by page.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-    never written to has empty state.
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+    DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+    was never written to has empty state.
     """
     UpdateState: _grpc.UnaryUnaryMultiCallable[
         _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
@@ -46,10 +48,10 @@ class StateServiceStub:
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-    KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-    (KEY_OUTSIDE_SCOPE and others).
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+    FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+    INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
     """
     ListKeyChanges: _grpc.UnaryUnaryMultiCallable[
         _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
@@ -85,10 +87,12 @@ class StateServiceAsyncStub(StateServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetState: _aio.UnaryUnaryMultiCallable[_state_service_pb2.GetStateRequest, _state_service_pb2.GetStateResponse]  # type: ignore[assignment]
     """Reads what is visible from a scope: the application's keys; with a user,
-    that user's as well; with a session, the session's too.
+    that user's as well; with a session, the session's too. State that does not
+    fit into an answer is read page by page.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-    never written to has empty state.
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+    DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+    was never written to has empty state.
     """
     UpdateState: _aio.UnaryUnaryMultiCallable[
         _state_service_pb2.UpdateStateRequest, _state_service_pb2.UpdateStateResponse
@@ -97,10 +101,10 @@ class StateServiceAsyncStub(StateServiceStub):
     `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
     `temp:`. Through a session's scope it is recorded in its log as an event.
 
-    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-    KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-    (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-    (KEY_OUTSIDE_SCOPE and others).
+    Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+    SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+    FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+    INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
     """
     ListKeyChanges: _aio.UnaryUnaryMultiCallable[
         _state_service_pb2.ListKeyChangesRequest, _state_service_pb2.ListKeyChangesResponse
@@ -139,10 +143,12 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_state_service_pb2.GetStateResponse, _abc.Awaitable[_state_service_pb2.GetStateResponse]]:
         """Reads what is visible from a scope: the application's keys; with a user,
-        that user's as well; with a session, the session's too.
+        that user's as well; with a session, the session's too. State that does not
+        fit into an answer is read page by page.
 
-        Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-        never written to has empty state.
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+        DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+        was never written to has empty state.
         """
 
     @_abc_1.abstractmethod
@@ -155,10 +161,10 @@ class StateServiceServicer(metaclass=_abc_1.ABCMeta):
         `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         `temp:`. Through a session's scope it is recorded in its log as an event.
 
-        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-        KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-        (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-        (KEY_OUTSIDE_SCOPE and others).
+        Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+        SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+        FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+        INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
         """
 
     @_abc_1.abstractmethod

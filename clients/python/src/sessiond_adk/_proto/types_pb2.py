@@ -23,7 +23,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 
 
 DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(
-    b'\n\x17sessiond/v1/types.proto\x12\x0bsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto"C\n\nSessionKey\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t">\n\x05Scope\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t"\xb9\x05\n\x07Session\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12(\n\x05state\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x03 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x04 \x01(\x08\x12\x15\n\rlast_sequence\x18\x05 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0flast_event_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x12(\n\x03ttl\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationH\x01\x12\x14\n\x0c\x64isplay_name\x18\x0b \x01(\t\x12\x30\n\x06labels\x18\x0c \x03(\x0b\x32 .sessiond.v1.Session.LabelsEntry\x12,\n\x0b\x66orked_from\x18\r \x01(\x0b\x32\x17.sessiond.v1.ForkOrigin\x12\x34\n\x08versions\x18\x0e \x03(\x0b\x32".sessiond.v1.Session.VersionsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0c\n\nstate_formB\x0c\n\nexpiration"D\n\nForkOrigin\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08sequence\x18\x02 \x01(\x03"\xb9\x03\n\x05\x45vent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x15\n\rinvocation_id\x18\x03 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x05 \x01(\t\x12.\n\nevent_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07partial\x18\x08 \x01(\x08\x12,\n\x0bstate_delta\x18\t \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12\'\n\x04\x62ody\x18\n \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x13\n\tbody_json\x18\x0b \x01(\tH\x00\x12\x0f\n\x07rounded\x18\x0c \x01(\x08\x12\x1f\n\x12rewind_to_sequence\x18\r \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07rewound\x18\x0e \x01(\x08\x12\x10\n\x08trace_id\x18\x0f \x01(\tB\x0b\n\tbody_formB\x15\n\x13_rewind_to_sequence"\x95\x01\n\nStateDelta\x12&\n\x03set\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x12\n\x08set_json\x18\x02 \x01(\tH\x00\x12\x0e\n\x06remove\x18\x03 \x03(\t\x12/\n\noperations\x18\x04 \x03(\x0b\x32\x1b.sessiond.v1.StateOperationB\n\n\x08set_form"\xea\x01\n\x0eStateOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\tincrement\x18\x02 \x01(\x0b\x32\x16.sessiond.v1.IncrementH\x00\x12.\n\x0blist_append\x18\x03 \x01(\x0b\x32\x17.sessiond.v1.ListAppendH\x00\x12\x31\n\rset_if_absent\x18\x04 \x01(\x0b\x32\x18.sessiond.v1.SetIfAbsentH\x00\x12.\n\x0bmerge_patch\x18\x05 \x01(\x0b\x32\x17.sessiond.v1.MergePatchH\x00\x42\x0b\n\toperation"8\n\tIncrement\x12\x0c\n\x02\x62y\x18\x01 \x01(\x03H\x00\x12\x13\n\tby_double\x18\x02 \x01(\x01H\x00\x42\x08\n\x06\x61mount"t\n\nListAppend\x12,\n\x06values\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.ListValueH\x00\x12\x15\n\x0bvalues_json\x18\x02 \x01(\tH\x00\x12\x12\n\nmax_length\x18\x03 \x01(\x05\x42\r\n\x0bvalues_form"Z\n\x0bSetIfAbsent\x12\'\n\x05value\x18\x01 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x02 \x01(\tH\x00\x42\x0c\n\nvalue_form"Z\n\nMergePatch\x12(\n\x05patch\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\npatch_json\x18\x02 \x01(\tH\x00\x42\x0c\n\npatch_form"i\n\x0cPrecondition\x12\x1e\n\x11\x65xpected_sequence\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12#\n\x04keys\x18\x02 \x03(\x0b\x32\x15.sessiond.v1.KeyCheckB\x14\n\x12_expected_sequence"\x88\x01\n\x08KeyCheck\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06\x65xists\x18\x02 \x01(\x08H\x00\x12\x11\n\x07version\x18\x03 \x01(\x03H\x00\x12\'\n\x05value\x18\x04 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x05 \x01(\tH\x00\x42\x0b\n\tcondition*O\n\x08JsonForm\x12\x19\n\x15JSON_FORM_UNSPECIFIED\x10\x00\x12\x14\n\x10JSON_FORM_STRUCT\x10\x01\x12\x12\n\x0eJSON_FORM_TEXT\x10\x02\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
+    b'\n\x17sessiond/v1/types.proto\x12\x0bsessiond.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto"C\n\nSessionKey\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t">\n\x05Scope\x12\x10\n\x08\x61pp_name\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t"\xf3\x05\n\x07Session\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12(\n\x05state\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x03 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x04 \x01(\x08\x12\x15\n\rlast_sequence\x18\x05 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0flast_event_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x12(\n\x03ttl\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationH\x01\x12\x14\n\x0c\x64isplay_name\x18\x0b \x01(\t\x12\x30\n\x06labels\x18\x0c \x03(\x0b\x32 .sessiond.v1.Session.LabelsEntry\x12,\n\x0b\x66orked_from\x18\r \x01(\x0b\x32\x17.sessiond.v1.ForkOrigin\x12\x34\n\x08versions\x18\x0e \x03(\x0b\x32".sessiond.v1.Session.VersionsEntry\x12\x0b\n\x03uid\x18\x0f \x01(\t\x12\x15\n\rstate_omitted\x18\x10 \x01(\x08\x12\x14\n\x0c\x64\x61maged_keys\x18\x11 \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0c\n\nstate_formB\x0c\n\nexpiration"D\n\nForkOrigin\x12$\n\x03key\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.SessionKey\x12\x10\n\x08sequence\x18\x02 \x01(\x03"\xb9\x03\n\x05\x45vent\x12\x10\n\x08\x65vent_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12\x15\n\rinvocation_id\x18\x03 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x04 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x05 \x01(\t\x12.\n\nevent_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07partial\x18\x08 \x01(\x08\x12,\n\x0bstate_delta\x18\t \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12\'\n\x04\x62ody\x18\n \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x13\n\tbody_json\x18\x0b \x01(\tH\x00\x12\x0f\n\x07rounded\x18\x0c \x01(\x08\x12\x1f\n\x12rewind_to_sequence\x18\r \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07rewound\x18\x0e \x01(\x08\x12\x10\n\x08trace_id\x18\x0f \x01(\tB\x0b\n\tbody_formB\x15\n\x13_rewind_to_sequence"\x95\x01\n\nStateDelta\x12&\n\x03set\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x12\n\x08set_json\x18\x02 \x01(\tH\x00\x12\x0e\n\x06remove\x18\x03 \x03(\t\x12/\n\noperations\x18\x04 \x03(\x0b\x32\x1b.sessiond.v1.StateOperationB\n\n\x08set_form"\xea\x01\n\x0eStateOperation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\tincrement\x18\x02 \x01(\x0b\x32\x16.sessiond.v1.IncrementH\x00\x12.\n\x0blist_append\x18\x03 \x01(\x0b\x32\x17.sessiond.v1.ListAppendH\x00\x12\x31\n\rset_if_absent\x18\x04 \x01(\x0b\x32\x18.sessiond.v1.SetIfAbsentH\x00\x12.\n\x0bmerge_patch\x18\x05 \x01(\x0b\x32\x17.sessiond.v1.MergePatchH\x00\x42\x0b\n\toperation"8\n\tIncrement\x12\x0c\n\x02\x62y\x18\x01 \x01(\x03H\x00\x12\x13\n\tby_double\x18\x02 \x01(\x01H\x00\x42\x08\n\x06\x61mount"t\n\nListAppend\x12,\n\x06values\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.ListValueH\x00\x12\x15\n\x0bvalues_json\x18\x02 \x01(\tH\x00\x12\x12\n\nmax_length\x18\x03 \x01(\x05\x42\r\n\x0bvalues_form"Z\n\x0bSetIfAbsent\x12\'\n\x05value\x18\x01 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x02 \x01(\tH\x00\x42\x0c\n\nvalue_form"Z\n\nMergePatch\x12(\n\x05patch\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\npatch_json\x18\x02 \x01(\tH\x00\x42\x0c\n\npatch_form"v\n\x0cPrecondition\x12\x1e\n\x11\x65xpected_sequence\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12#\n\x04keys\x18\x02 \x03(\x0b\x32\x15.sessiond.v1.KeyCheck\x12\x0b\n\x03uid\x18\x03 \x01(\tB\x14\n\x12_expected_sequence"\x88\x01\n\x08KeyCheck\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x06\x65xists\x18\x02 \x01(\x08H\x00\x12\x11\n\x07version\x18\x03 \x01(\x03H\x00\x12\'\n\x05value\x18\x04 \x01(\x0b\x32\x16.google.protobuf.ValueH\x00\x12\x14\n\nvalue_json\x18\x05 \x01(\tH\x00\x42\x0b\n\tcondition*O\n\x08JsonForm\x12\x19\n\x15JSON_FORM_UNSPECIFIED\x10\x00\x12\x14\n\x10JSON_FORM_STRUCT\x10\x01\x12\x12\n\x0eJSON_FORM_TEXT\x10\x02\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
 )
 
 _globals = globals()
@@ -38,36 +38,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_SESSION_LABELSENTRY"]._serialized_options = b"8\001"
     _globals["_SESSION_VERSIONSENTRY"]._loaded_options = None
     _globals["_SESSION_VERSIONSENTRY"]._serialized_options = b"8\001"
-    _globals["_JSONFORM"]._serialized_start = 2477
-    _globals["_JSONFORM"]._serialized_end = 2556
+    _globals["_JSONFORM"]._serialized_start = 2548
+    _globals["_JSONFORM"]._serialized_end = 2627
     _globals["_SESSIONKEY"]._serialized_start = 135
     _globals["_SESSIONKEY"]._serialized_end = 202
     _globals["_SCOPE"]._serialized_start = 204
     _globals["_SCOPE"]._serialized_end = 266
     _globals["_SESSION"]._serialized_start = 269
-    _globals["_SESSION"]._serialized_end = 966
-    _globals["_SESSION_LABELSENTRY"]._serialized_start = 844
-    _globals["_SESSION_LABELSENTRY"]._serialized_end = 889
-    _globals["_SESSION_VERSIONSENTRY"]._serialized_start = 891
-    _globals["_SESSION_VERSIONSENTRY"]._serialized_end = 938
-    _globals["_FORKORIGIN"]._serialized_start = 968
-    _globals["_FORKORIGIN"]._serialized_end = 1036
-    _globals["_EVENT"]._serialized_start = 1039
-    _globals["_EVENT"]._serialized_end = 1480
-    _globals["_STATEDELTA"]._serialized_start = 1483
-    _globals["_STATEDELTA"]._serialized_end = 1632
-    _globals["_STATEOPERATION"]._serialized_start = 1635
-    _globals["_STATEOPERATION"]._serialized_end = 1869
-    _globals["_INCREMENT"]._serialized_start = 1871
-    _globals["_INCREMENT"]._serialized_end = 1927
-    _globals["_LISTAPPEND"]._serialized_start = 1929
-    _globals["_LISTAPPEND"]._serialized_end = 2045
-    _globals["_SETIFABSENT"]._serialized_start = 2047
-    _globals["_SETIFABSENT"]._serialized_end = 2137
-    _globals["_MERGEPATCH"]._serialized_start = 2139
-    _globals["_MERGEPATCH"]._serialized_end = 2229
-    _globals["_PRECONDITION"]._serialized_start = 2231
-    _globals["_PRECONDITION"]._serialized_end = 2336
-    _globals["_KEYCHECK"]._serialized_start = 2339
-    _globals["_KEYCHECK"]._serialized_end = 2475
+    _globals["_SESSION"]._serialized_end = 1024
+    _globals["_SESSION_LABELSENTRY"]._serialized_start = 902
+    _globals["_SESSION_LABELSENTRY"]._serialized_end = 947
+    _globals["_SESSION_VERSIONSENTRY"]._serialized_start = 949
+    _globals["_SESSION_VERSIONSENTRY"]._serialized_end = 996
+    _globals["_FORKORIGIN"]._serialized_start = 1026
+    _globals["_FORKORIGIN"]._serialized_end = 1094
+    _globals["_EVENT"]._serialized_start = 1097
+    _globals["_EVENT"]._serialized_end = 1538
+    _globals["_STATEDELTA"]._serialized_start = 1541
+    _globals["_STATEDELTA"]._serialized_end = 1690
+    _globals["_STATEOPERATION"]._serialized_start = 1693
+    _globals["_STATEOPERATION"]._serialized_end = 1927
+    _globals["_INCREMENT"]._serialized_start = 1929
+    _globals["_INCREMENT"]._serialized_end = 1985
+    _globals["_LISTAPPEND"]._serialized_start = 1987
+    _globals["_LISTAPPEND"]._serialized_end = 2103
+    _globals["_SETIFABSENT"]._serialized_start = 2105
+    _globals["_SETIFABSENT"]._serialized_end = 2195
+    _globals["_MERGEPATCH"]._serialized_start = 2197
+    _globals["_MERGEPATCH"]._serialized_end = 2287
+    _globals["_PRECONDITION"]._serialized_start = 2289
+    _globals["_PRECONDITION"]._serialized_end = 2407
+    _globals["_KEYCHECK"]._serialized_start = 2410
+    _globals["_KEYCHECK"]._serialized_end = 2546
 # @@protoc_insertion_point(module_scope)

@@ -189,6 +189,9 @@ class Session(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
     VERSIONS_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    STATE_OMITTED_FIELD_NUMBER: _builtins.int
+    DAMAGED_KEYS_FIELD_NUMBER: _builtins.int
     state_json: _builtins.str
     """State as JSON text: one object."""
     state_rounded: _builtins.bool
@@ -197,6 +200,15 @@ class Session(_message.Message):
     """Output only. Sequence of the newest event; 0 if the session has no events."""
     display_name: _builtins.str
     """For people. At most 256 bytes."""
+    uid: _builtins.str
+    """Output only. Identity of this life of the session id, opaque: a session that
+    was deleted and created anew, imported or restored has another one. Never
+    used again. Send it as Precondition.uid.
+    """
+    state_omitted: _builtins.bool
+    """Output only. The state was asked for and does not fit into the answer even as
+    text: read it page by page with StateService.GetState.
+    """
     @_builtins.property
     def key(self) -> Global___SessionKey:
         """Address. Output only."""
@@ -242,6 +254,12 @@ class Session(_message.Message):
         `include_versions` and the state is here.
         """
 
+    @_builtins.property
+    def damaged_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Output only. Keys of the application or the user, with their prefixes, whose
+        stored values are damaged: left out of the state. At most 20, in byte order.
+        """
+
     def __init__(
         self,
         *,
@@ -259,6 +277,9 @@ class Session(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         forked_from: Global___ForkOrigin | None = ...,
         versions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        uid: _builtins.str = ...,
+        state_omitted: _builtins.bool = ...,
+        damaged_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "create_time",
@@ -288,6 +309,8 @@ class Session(_message.Message):
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
         "create_time",
         b"create_time",
+        "damaged_keys",
+        b"damaged_keys",
         "display_name",
         b"display_name",
         "expiration",
@@ -310,10 +333,14 @@ class Session(_message.Message):
         b"state_form",
         "state_json",
         b"state_json",
+        "state_omitted",
+        b"state_omitted",
         "state_rounded",
         b"state_rounded",
         "ttl",
         b"ttl",
+        "uid",
+        b"uid",
         "update_time",
         b"update_time",
         "versions",
@@ -803,17 +830,24 @@ Global___MergePatch: _TypeAlias = MergePatch  # noqa: Y015
 @_typing.final
 class Precondition(_message.Message):
     """Conditions at the commit. All are checked, and all that fail are
-    reported, in one ABORTED status; then nothing was written. Not evaluated for
-    a replay.
+    reported, in one ABORTED status; then nothing was written. Of a replay only
+    `uid` is checked.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EXPECTED_SEQUENCE_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
     expected_sequence: _builtins.int
     """The session's `last_sequence` must be this; for a user's or an
     application's scope, its version.
+    """
+    uid: _builtins.str
+    """`uid` of the session that is meant, or, to UpdateState on a user's or an
+    application's scope, of that scope. Any other one at the same address is
+    ABORTED (SESSION_REPLACED), whatever the other conditions say. Empty: not
+    checked.
     """
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyCheck]:
@@ -824,13 +858,21 @@ class Precondition(_message.Message):
         *,
         expected_sequence: _builtins.int | None = ...,
         keys: _abc.Iterable[Global___KeyCheck] | None = ...,
+        uid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence"
     ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
-        "_expected_sequence", b"_expected_sequence", "expected_sequence", b"expected_sequence", "keys", b"keys"
+        "_expected_sequence",
+        b"_expected_sequence",
+        "expected_sequence",
+        b"expected_sequence",
+        "keys",
+        b"keys",
+        "uid",
+        b"uid",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_sequence: _TypeAlias = _typing.Literal["expected_sequence"]  # noqa: Y015

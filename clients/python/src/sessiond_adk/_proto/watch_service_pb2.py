@@ -25,7 +25,7 @@ from . import types_pb2 as sessiond_dot_v1_dot_types__pb2
 
 
 DESCRIPTOR = _pool.PRIVATE.AddSerializedFile(
-    b'\n\x1fsessiond/v1/watch_service.proto\x12\x0bsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto"\x93\x01\n\x0cWatchRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12&\n\x05start\x18\x03 \x01(\x0e\x32\x17.sessiond.v1.WatchStart\x12(\n\tjson_form\x18\x04 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xbf\x02\n\rWatchResponse\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1a.sessiond.v1.StateSnapshotH\x00\x12#\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.EventH\x00\x12\x30\n\x0cstate_change\x18\x03 \x01(\x0b\x32\x18.sessiond.v1.StateChangeH\x00\x12*\n\tcaught_up\x18\x04 \x01(\x0b\x32\x15.sessiond.v1.CaughtUpH\x00\x12+\n\theartbeat\x18\x05 \x01(\x0b\x32\x16.sessiond.v1.HeartbeatH\x00\x12\x36\n\x0fsession_deleted\x18\x06 \x01(\x0b\x32\x1b.sessiond.v1.SessionDeletedH\x00\x12\x0e\n\x06\x63ursor\x18\x07 \x01(\tB\x06\n\x04kind"\x8b\x01\n\rStateSnapshot\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x42\x0c\n\nstate_form"f\n\x0bStateChange\x12&\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12/\n\x0b\x63ommit_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"\n\n\x08\x43\x61ughtUp"<\n\tHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"\x10\n\x0eSessionDeleted*s\n\nWatchStart\x12\x1b\n\x17WATCH_START_UNSPECIFIED\x10\x00\x12\x18\n\x14WATCH_START_SNAPSHOT\x10\x01\x12\x19\n\x15WATCH_START_BEGINNING\x10\x02\x12\x13\n\x0fWATCH_START_NOW\x10\x03\x32U\n\x0cWatchService\x12\x45\n\x05Watch\x12\x19.sessiond.v1.WatchRequest\x1a\x1a.sessiond.v1.WatchResponse"\x03\x90\x02\x01\x30\x01\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
+    b'\n\x1fsessiond/v1/watch_service.proto\x12\x0bsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto"\x93\x01\n\x0cWatchRequest\x12!\n\x05scope\x18\x01 \x01(\x0b\x32\x12.sessiond.v1.Scope\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12&\n\x05start\x18\x03 \x01(\x0e\x32\x17.sessiond.v1.WatchStart\x12(\n\tjson_form\x18\x04 \x01(\x0e\x32\x15.sessiond.v1.JsonForm"\xbf\x02\n\rWatchResponse\x12.\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1a.sessiond.v1.StateSnapshotH\x00\x12#\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x12.sessiond.v1.EventH\x00\x12\x30\n\x0cstate_change\x18\x03 \x01(\x0b\x32\x18.sessiond.v1.StateChangeH\x00\x12*\n\tcaught_up\x18\x04 \x01(\x0b\x32\x15.sessiond.v1.CaughtUpH\x00\x12+\n\theartbeat\x18\x05 \x01(\x0b\x32\x16.sessiond.v1.HeartbeatH\x00\x12\x36\n\x0fsession_deleted\x18\x06 \x01(\x0b\x32\x1b.sessiond.v1.SessionDeletedH\x00\x12\x0e\n\x06\x63ursor\x18\x07 \x01(\tB\x06\n\x04kind"\xc5\x01\n\rStateSnapshot\x12(\n\x05state\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructH\x00\x12\x14\n\nstate_json\x18\x02 \x01(\tH\x00\x12\x15\n\rstate_rounded\x18\x03 \x01(\x08\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x15\n\rstate_omitted\x18\x06 \x01(\x08\x12\x14\n\x0c\x64\x61maged_keys\x18\x07 \x03(\tB\x0c\n\nstate_form"f\n\x0bStateChange\x12&\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x17.sessiond.v1.StateDelta\x12/\n\x0b\x63ommit_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"\n\n\x08\x43\x61ughtUp"<\n\tHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp"\x1d\n\x0eSessionDeleted\x12\x0b\n\x03uid\x18\x01 \x01(\t*s\n\nWatchStart\x12\x1b\n\x17WATCH_START_UNSPECIFIED\x10\x00\x12\x18\n\x14WATCH_START_SNAPSHOT\x10\x01\x12\x19\n\x15WATCH_START_BEGINNING\x10\x02\x12\x13\n\x0fWATCH_START_NOW\x10\x03\x32U\n\x0cWatchService\x12\x45\n\x05Watch\x12\x19.sessiond.v1.WatchRequest\x1a\x1a.sessiond.v1.WatchResponse"\x03\x90\x02\x01\x30\x01\x42`\n\x0f\x64\x65v.sessiond.v1P\x01Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\xaa\x02\x0bSessiond.V1b\x06proto3'
 )
 
 _globals = globals()
@@ -38,22 +38,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
     ]._serialized_options = b"\n\017dev.sessiond.v1P\001Z=github.com/sessiond/sessiond/clients/go/sessiondv1;sessiondv1\252\002\013Sessiond.V1"
     _globals["_WATCHSERVICE"].methods_by_name["Watch"]._loaded_options = None
     _globals["_WATCHSERVICE"].methods_by_name["Watch"]._serialized_options = b"\220\002\001"
-    _globals["_WATCHSTART"]._serialized_start = 946
-    _globals["_WATCHSTART"]._serialized_end = 1061
+    _globals["_WATCHSTART"]._serialized_start = 1017
+    _globals["_WATCHSTART"]._serialized_end = 1132
     _globals["_WATCHREQUEST"]._serialized_start = 137
     _globals["_WATCHREQUEST"]._serialized_end = 284
     _globals["_WATCHRESPONSE"]._serialized_start = 287
     _globals["_WATCHRESPONSE"]._serialized_end = 606
     _globals["_STATESNAPSHOT"]._serialized_start = 609
-    _globals["_STATESNAPSHOT"]._serialized_end = 748
-    _globals["_STATECHANGE"]._serialized_start = 750
-    _globals["_STATECHANGE"]._serialized_end = 852
-    _globals["_CAUGHTUP"]._serialized_start = 854
-    _globals["_CAUGHTUP"]._serialized_end = 864
-    _globals["_HEARTBEAT"]._serialized_start = 866
-    _globals["_HEARTBEAT"]._serialized_end = 926
-    _globals["_SESSIONDELETED"]._serialized_start = 928
-    _globals["_SESSIONDELETED"]._serialized_end = 944
-    _globals["_WATCHSERVICE"]._serialized_start = 1063
-    _globals["_WATCHSERVICE"]._serialized_end = 1148
+    _globals["_STATESNAPSHOT"]._serialized_end = 806
+    _globals["_STATECHANGE"]._serialized_start = 808
+    _globals["_STATECHANGE"]._serialized_end = 910
+    _globals["_CAUGHTUP"]._serialized_start = 912
+    _globals["_CAUGHTUP"]._serialized_end = 922
+    _globals["_HEARTBEAT"]._serialized_start = 924
+    _globals["_HEARTBEAT"]._serialized_end = 984
+    _globals["_SESSIONDELETED"]._serialized_start = 986
+    _globals["_SESSIONDELETED"]._serialized_end = 1015
+    _globals["_WATCHSERVICE"]._serialized_start = 1134
+    _globals["_WATCHSERVICE"]._serialized_end = 1219
 # @@protoc_insertion_point(module_scope)

@@ -3,10 +3,12 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from . import types_pb2 as _types_pb2
 import builtins as _builtins
@@ -196,15 +198,28 @@ class StateSnapshot(_message.Message):
     STATE_JSON_FIELD_NUMBER: _builtins.int
     STATE_ROUNDED_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    STATE_OMITTED_FIELD_NUMBER: _builtins.int
+    DAMAGED_KEYS_FIELD_NUMBER: _builtins.int
     state_json: _builtins.str
     """As JSON text: one object."""
     state_rounded: _builtins.bool
     """A number in `state` could not be written exactly."""
     last_sequence: _builtins.int
     """For a session: sequence of its newest event."""
+    uid: _builtins.str
+    """As GetStateResponse.uid."""
+    state_omitted: _builtins.bool
+    """The state does not fit into a message even as text: read it page by page
+    with StateService.GetState.
+    """
     @_builtins.property
     def state(self) -> _struct_pb2.Struct:
         """As a Struct."""
+
+    @_builtins.property
+    def damaged_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As Session.damaged_keys."""
 
     def __init__(
         self,
@@ -213,12 +228,17 @@ class StateSnapshot(_message.Message):
         state_json: _builtins.str = ...,
         state_rounded: _builtins.bool = ...,
         last_sequence: _builtins.int = ...,
+        uid: _builtins.str = ...,
+        state_omitted: _builtins.bool = ...,
+        damaged_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal[
         "state", b"state", "state_form", b"state_form", "state_json", b"state_json"
     ]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal[
+        "damaged_keys",
+        b"damaged_keys",
         "last_sequence",
         b"last_sequence",
         "state",
@@ -227,8 +247,12 @@ class StateSnapshot(_message.Message):
         b"state_form",
         "state_json",
         b"state_json",
+        "state_omitted",
+        b"state_omitted",
         "state_rounded",
         b"state_rounded",
+        "uid",
+        b"uid",
     ]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_state_form: _TypeAlias = _typing.Literal["state", "state_json"]  # noqa: Y015
@@ -314,12 +338,17 @@ class SessionDeleted(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    UID_FIELD_NUMBER: _builtins.int
+    uid: _builtins.str
+    """`uid` of the session that is gone."""
     def __init__(
         self,
+        *,
+        uid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.google.adk.agents.LlmAgent;
 import com.google.adk.events.Event;
+import com.google.adk.events.EventCompaction;
 import com.google.adk.runner.Runner;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
@@ -30,6 +31,7 @@ import java.util.Optional;
  *   <li>{@code increment N} increments {@code user:turns} N times.
  *   <li>{@code dump} prints events and state as JSON.
  *   <li>{@code bodies} prints what this ADK reads in the bodies of the events.
+ *   <li>{@code compactions} prints the compactions that this ADK reads.
  *   <li>{@code put KEY JSON} sets a key.
  * </ul>
  */
@@ -71,6 +73,7 @@ public final class Together {
         case "increment" -> together.increment(Integer.parseInt(args[5]));
         case "dump" -> together.dump();
         case "bodies" -> together.bodies();
+        case "compactions" -> together.compactions();
         case "put" -> together.put(args[5], args[6]);
         default -> throw new IllegalArgumentException("Unknown command " + args[4]);
       }
@@ -153,6 +156,22 @@ public final class Together {
     print(read);
   }
 
+  /** Prints the compactions that ADK reads, in milliseconds, and what is beside them. */
+  private void compactions() throws JsonProcessingException {
+    List<Map<String, Object>> read = new ArrayList<>();
+    for (Event event : session.events()) {
+      Optional<EventCompaction> compaction = event.actions().compaction();
+      Map<String, Object> fields = new LinkedHashMap<>();
+      fields.put("start", compaction.map(EventCompaction::startTimestamp).orElse(null));
+      fields.put("end", compaction.map(EventCompaction::endTimestamp).orElse(null));
+      fields.put("text", compaction.map(found -> text(found.compactedContent())).orElse(null));
+      fields.put("transfer", event.actions().transferToAgent().orElse(null));
+      fields.put("artifacts", event.actions().artifactDelta());
+      read.add(fields);
+    }
+    print(read);
+  }
+
   private static Map<String, Object> item(
       Optional<String> id,
       Optional<String> name,
@@ -171,8 +190,12 @@ public final class Together {
   }
 
   private static String text(Event event) {
+    return event.content().map(Together::text).orElse("");
+  }
+
+  private static String text(Content content) {
     StringBuilder text = new StringBuilder();
-    event.content().flatMap(Content::parts).orElse(List.of()).stream()
+    content.parts().orElse(List.of()).stream()
         .flatMap(part -> part.text().stream())
         .forEach(text::append);
     return text.toString();
