@@ -60,22 +60,24 @@ final class Calls {
   /**
    * Calls {@code method} when it is subscribed to. Disposing cancels the call, which may have been
    * applied all the same. The result is emitted on the scheduler, never on a thread of gRPC: the
-   * rest of the agent runs there.
+   * rest of the agent runs there, in the OpenTelemetry context of the subscription.
    */
   <Q, R> Single<R> call(MethodDescriptor<Q, R> method, Q request) {
     return Single.defer(
-            () -> {
-              long deadline = System.nanoTime() + timeout.toNanos();
-              Context context = TraceContext.fork();
-              AtomicInteger attempts = new AtomicInteger();
-              return Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
+        () -> {
+          long deadline = System.nanoTime() + timeout.toNanos();
+          Context context = TraceContext.fork();
+          AtomicInteger attempts = new AtomicInteger();
+          Single<R> result =
+              Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
                   // Recursion would nest an operator per attempt.
                   .retryWhen(
                       failures ->
                           failures.concatMapSingle(
-                              failure -> pause(failure, attempts.incrementAndGet(), deadline)));
-            })
-        .observeOn(scheduler);
+                              failure -> pause(failure, attempts.incrementAndGet(), deadline)))
+                  .observeOn(scheduler);
+          return TraceContext.resume(context, result);
+        });
   }
 
   private static long left(long deadline) {

@@ -136,7 +136,8 @@ abstract class Extensions extends HistoryExtensions {
     dev.sessiond.v1.Session committed = response.getSession();
     Single<dev.sessiond.v1.Session> state =
         response.getReplayed() || !committed.hasStateJson()
-            ? reader().stored(committed.getKey(), response.getEvent().getSequence())
+            ? reader()
+                .stored(committed.getKey(), committed.getUid(), response.getEvent().getSequence())
             : Single.just(committed);
     return state.flatMapMaybe(
         session -> {
@@ -168,22 +169,15 @@ abstract class Extensions extends HistoryExtensions {
                   .snapshot(key, EventSelection.getDefaultInstance(), null)
                   .switchIfEmpty(Single.error(() -> Errors.notFound(key)))
                   .doOnSuccess(fresh -> replace(session, tracked, fresh));
-          return tracked.lock.hold(read).ignoreElement();
+          return tracked.lock.hold(() -> {}, read).ignoreElement();
         });
   }
 
   private static void replace(Session session, Tracked tracked, Reader.Snapshot fresh) {
     Map<String, StoredValue> stored = StoredValue.of(fresh.stored());
-    Map<String, Object> values = StoredValue.decode(stored);
-    // In place: the contexts of an agent hold the map, not the session.
-    session.state().keySet().removeIf(key -> !Messages.isTemp(key) && !values.containsKey(key));
-    values.forEach(session.state()::put);
-    synchronized (session.events()) {
-      session.events().clear();
-      fresh.events().forEach(session.events()::add);
-    }
+    tracked.overlay.replace(session, StoredValue.decode(stored), fresh.events());
     session.lastUpdateTime(Messages.instant(fresh.stored().getLastEventTime()));
-    tracked.record(fresh.stored().getLastSequence(), stored);
+    tracked.record(fresh.stored(), stored);
   }
 
   // State without a session object.

@@ -114,15 +114,31 @@ final class Reader {
             .lastUpdateTime(Messages.instant(stored.getLastEventTime()))
             .build();
     snapshot.events().forEach(session.events()::add);
-    sessions.of(session).record(stored.getLastSequence(), values);
+    sessions.of(session).record(stored, values);
     return session;
   }
 
-  /** A stored session with merged state and without events. */
-  Single<dev.sessiond.v1.Session> stored(SessionKey key, @Nullable Long asOfSequence) {
+  /** A stored session of this life (if not "") with merged state and without events. */
+  Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid) {
+    return stored(key, uid, null);
+  }
+
+  Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid, @Nullable Long asOfSequence) {
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request(key, asOfSequence).build())
-        .map(GetSessionResponse::getSession);
+        .map(response -> requireLife(uid, response.getSession()));
+  }
+
+  /**
+   * Answers {@code session} if it is the life that {@code uid} names.
+   *
+   * @throws SessiondStaleException it is another one; "" names none, so that any is right
+   */
+  private static dev.sessiond.v1.Session requireLife(String uid, dev.sessiond.v1.Session session) {
+    if (!uid.isEmpty() && !uid.equals(session.getUid())) {
+      throw Errors.replaced(session.getKey());
+    }
+    return session;
   }
 
   /**
@@ -133,7 +149,7 @@ final class Reader {
     if (failure.attempts() == 1 || !failure.reason().equals("SESSION_EXISTS")) {
       return Maybe.empty();
     }
-    return stored(key, null)
+    return stored(key, "")
         .toMaybe()
         .onErrorComplete(error -> error instanceof SessiondNotFoundException);
   }
