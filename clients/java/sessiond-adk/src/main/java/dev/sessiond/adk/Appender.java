@@ -65,7 +65,7 @@ final class Appender {
         () -> {
           giveId(event);
           EncodedEvent encoded = EncodedEvent.of(event, operations, shareTemp);
-          SessionKey key = Messages.key(session.appName(), session.userId(), session.id());
+          SessionKey key = Messages.key(session);
           Tracked tracked = sessions.of(session);
           CallerUpdate update = new CallerUpdate(session, event, operations, encoded, tracked);
           return tracked
@@ -150,7 +150,11 @@ final class Appender {
                 mayBeStored(failure)
                     ? replayed(request.getKey(), update).switchIfEmpty(Single.error(failure))
                     : Single.error(failure))
-        .doOnSuccess(response -> update.apply(response, readAt));
+        .doOnSuccess(
+            response -> {
+              reader.warnOfDamage(response.getSession());
+              update.apply(response, readAt);
+            });
   }
 
   /** An event that is stored already can fail for either. Another life of the id has it not. */

@@ -197,7 +197,7 @@ record CallerUpdate(
       return hadValue && !encoded.removed().contains(key);
     }
     try {
-      JsonNode local = Json.encode(key, here);
+      JsonNode local = Json.encode(key, here, new Mender());
       return !local.equals(before) && !local.equals(encoded.values().get(key));
     } catch (StateValueException e) {
       return true;

@@ -64,6 +64,16 @@ final class Errors {
         FailedCall.of(Status.Code.ABORTED, message, REPLACED, 1), null);
   }
 
+  /** The error of a read of past state that does not fit into a response. */
+  static SessiondException pastTooLarge(SessionKey key, long sequence) {
+    String message =
+        String.format(
+            "The state of session '%s' as of event %d does not fit into a response.",
+            key.getSessionId(), sequence);
+    return new SessiondException(
+        FailedCall.of(Status.Code.RESOURCE_EXHAUSTED, message, "ANSWER_TOO_LARGE", 1), null);
+  }
+
   /** The error of a read that found nothing. */
   static SessiondNotFoundException notFound(SessionKey key) {
     String message =

@@ -8,13 +8,12 @@ import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.EventServiceGrpc;
 import dev.sessiond.v1.GetSessionRequest;
 import dev.sessiond.v1.GetSessionResponse;
-import dev.sessiond.v1.GetStateRequest;
 import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.ListEventsRequest;
 import dev.sessiond.v1.ListEventsResponse;
+import dev.sessiond.v1.ListSessionsRequest;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.SessionServiceGrpc;
-import dev.sessiond.v1.StateServiceGrpc;
 import io.reactivex.rxjava3.core.Flowable;
 import io.reactivex.rxjava3.core.Maybe;
 import io.reactivex.rxjava3.core.Single;
@@ -31,10 +30,14 @@ final class Reader {
   /** The server's maximum. It also cuts pages at the size of a message. */
   static final int PAGE_SIZE = 1000;
 
+  /** How often a session is read that is replaced in the middle of it. */
+  private static final int MAX_READS = 3;
+
   private final Calls calls;
   private final EventDecoder events;
   private final Tracked.Registry sessions;
   private final boolean includeVersions;
+  private final StateReader states;
 
   /** With {@code includeVersions}, reads of sessions ask for the versions of their keys. */
   Reader(Calls calls, EventDecoder events, Tracked.Registry sessions, boolean includeVersions) {
@@ -42,6 +45,7 @@ final class Reader {
     this.events = events;
     this.sessions = sessions;
     this.includeVersions = includeVersions;
+    this.states = new StateReader(calls, includeVersions);
   }
 
   /** State and events of one moment, however many pages the events fill. */
@@ -53,6 +57,7 @@ final class Reader {
     return snapshot(key, selection, asOfSequence).map(this::decode);
   }
 
+  /** As {@link #session}, before decoding. Another life that comes in between is read anew. */
   Maybe<Snapshot> snapshot(
       SessionKey key, @Nullable EventSelection selection, @Nullable Long asOfSequence) {
     GetSessionRequest.Builder request = request(key, asOfSequence);
@@ -61,7 +66,8 @@ final class Reader {
     }
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
-        .flatMap(page -> snapshot(key, selection, page))
+        .flatMap(page -> snapshot(key, selection, page, asOfSequence))
+        .retry(MAX_READS - 1, Reader::isOfEarlierLife)
         .toMaybe()
         // Also if it was deleted between two pages.
         .onErrorResumeNext(
@@ -69,6 +75,11 @@ final class Reader {
                 failure instanceof SessiondNotFoundException
                     ? Maybe.empty()
                     : Maybe.error(failure));
+  }
+
+  private static boolean isOfEarlierLife(Throwable failure) {
+    String reason = SessiondFailure.find(failure).map(FailedCall::reason).orElse("");
+    return reason.equals(Errors.REPLACED) || reason.equals("BAD_PAGE_TOKEN");
   }
 
   private GetSessionRequest.Builder request(SessionKey key, @Nullable Long asOfSequence) {
@@ -84,7 +95,10 @@ final class Reader {
   }
 
   private Single<Snapshot> snapshot(
-      SessionKey key, @Nullable EventSelection selection, GetSessionResponse first) {
+      SessionKey key,
+      @Nullable EventSelection selection,
+      GetSessionResponse first,
+      @Nullable Long asOfSequence) {
     Flowable<dev.sessiond.v1.Event> stored = Flowable.fromIterable(first.getEventsList());
     if (!first.getNextPageToken().isEmpty()) {
       ListEventsRequest rest =
@@ -95,7 +109,26 @@ final class Reader {
               .build();
       stored = stored.concatWith(events(rest));
     }
-    return stored.map(events::decode).toList().map(list -> new Snapshot(first.getSession(), list));
+    return complete(first.getSession(), asOfSequence)
+        .zipWith(stored.map(events::decode).toList(), Snapshot::new);
+  }
+
+  /** The session of a response with its state, even if that did not fit into the response. */
+  Single<dev.sessiond.v1.Session> complete(dev.sessiond.v1.Session stored) {
+    return states.complete(stored);
+  }
+
+  private Single<dev.sessiond.v1.Session> complete(
+      dev.sessiond.v1.Session stored, @Nullable Long asOfSequence) {
+    // Only the state of now comes in pages.
+    return asOfSequence != null && stored.getStateOmitted()
+        ? Single.error(() -> Errors.pastTooLarge(stored.getKey(), asOfSequence))
+        : complete(stored);
+  }
+
+  /** Warns of damaged values in a response that is not read by {@link #complete}. */
+  void warnOfDamage(dev.sessiond.v1.Session stored) {
+    states.warnOfDamage(stored.getKey(), stored.getDamagedKeysList());
   }
 
   /** ADK's session of a stored one, and what an append needs to know of it. */
@@ -126,7 +159,8 @@ final class Reader {
   Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid, @Nullable Long asOfSequence) {
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request(key, asOfSequence).build())
-        .map(response -> requireLife(uid, response.getSession()));
+        .map(response -> requireLife(uid, response.getSession()))
+        .flatMap(session -> complete(session, asOfSequence));
   }
 
   /**
@@ -134,7 +168,7 @@ final class Reader {
    *
    * @throws SessiondStaleException it is another one; "" names none, so that any is right
    */
-  private static dev.sessiond.v1.Session requireLife(String uid, dev.sessiond.v1.Session session) {
+  static dev.sessiond.v1.Session requireLife(String uid, dev.sessiond.v1.Session session) {
     if (!uid.isEmpty() && !uid.equals(session.getUid())) {
       throw Errors.replaced(session.getKey());
     }
@@ -170,15 +204,38 @@ final class Reader {
 
   /** The merged state of a scope with prefixed keys. */
   Single<Map<String, JsonNode>> state(Scope scope, String invocationId) {
-    GetStateRequest request =
-        GetStateRequest.newBuilder()
-            .setScope(scope.message())
-            .setInvocationId(invocationId)
+    return states.state(scope, invocationId);
+  }
+
+  /** The sessions of a user with merged state. */
+  Flowable<dev.sessiond.v1.Session> sessions(String appName, String userId) {
+    ListSessionsRequest first =
+        ListSessionsRequest.newBuilder()
+            .setAppName(Messages.requireText("appName", appName))
+            .setUserId(Messages.requireText("userId", userId))
+            .setPageSize(PAGE_SIZE)
+            .setIncludeState(true)
             .setJsonForm(JsonForm.JSON_FORM_TEXT)
             .build();
-    return calls
-        .call(StateServiceGrpc.getGetStateMethod(), request)
-        .map(response -> Json.members(response.getStateJson()));
+    return Pages.of(
+            first,
+            asked -> calls.call(SessionServiceGrpc.getListSessionsMethod(), asked),
+            (asked, page) ->
+                page.getNextPageToken().isEmpty()
+                    ? null
+                    : asked.toBuilder().setPageToken(page.getNextPageToken()).build())
+        .concatMapIterable(page -> page.getSessionsList())
+        .concatMapMaybe(this::completeUnlessGone);
+  }
+
+  /** A session that is deleted while its state is read is not listed. */
+  private Maybe<dev.sessiond.v1.Session> completeUnlessGone(dev.sessiond.v1.Session listed) {
+    return complete(listed)
+        .toMaybe()
+        .onErrorComplete(
+            failure ->
+                listed.getStateOmitted()
+                    && (failure instanceof SessiondNotFoundException || isOfEarlierLife(failure)));
   }
 
   /**

@@ -25,7 +25,7 @@ final class Tracked {
   final Overlay overlay = new Overlay();
 
   /** Which life of the session id the object belongs to; "" if the server has not sent it. */
-  String uid = "";
+  volatile String uid = "";
 
   /** Sequence of the session's newest event when the state was read. */
   long sequence = UNKNOWN;

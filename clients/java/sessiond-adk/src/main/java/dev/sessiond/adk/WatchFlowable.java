@@ -2,15 +2,19 @@ package dev.sessiond.adk;
 
 import com.google.adk.sessions.State;
 import dev.sessiond.v1.JsonForm;
+import dev.sessiond.v1.Session;
 import dev.sessiond.v1.StateChange;
+import dev.sessiond.v1.StateSnapshot;
 import dev.sessiond.v1.WatchRequest;
 import dev.sessiond.v1.WatchResponse;
 import dev.sessiond.v1.WatchServiceGrpc;
+import dev.sessiond.v1.WatchStart;
 import io.grpc.ClientCall;
 import io.grpc.Context;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.reactivex.rxjava3.core.Flowable;
+import io.reactivex.rxjava3.core.Single;
 import io.reactivex.rxjava3.disposables.Disposable;
 import io.reactivex.rxjava3.disposables.SerialDisposable;
 import io.reactivex.rxjava3.schedulers.Schedulers;
@@ -31,12 +35,14 @@ final class WatchFlowable extends Flowable<WatchItem> {
   private static final Duration IDLE = Duration.ofSeconds(30);
 
   private final Calls calls;
+  private final Reader reader;
   private final EventDecoder events;
   private final Scope scope;
   private final Watch watch;
 
-  WatchFlowable(Calls calls, EventDecoder events, Scope scope, Watch watch) {
+  WatchFlowable(Calls calls, Reader reader, EventDecoder events, Scope scope, Watch watch) {
     this.calls = calls;
+    this.reader = reader;
     this.events = events;
     this.scope = scope;
     this.watch = watch;
@@ -59,6 +65,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private final Context context;
     private final SerialDisposable timer = new SerialDisposable();
     private final SerialDisposable closing = new SerialDisposable();
+    private final SerialDisposable reading = new SerialDisposable();
 
     private @Nullable ClientCall<WatchRequest, WatchResponse> call;
     private String cursor = watch.cursor();
@@ -68,6 +75,12 @@ final class WatchFlowable extends Flowable<WatchItem> {
 
     /** Whether the newest stream has sent a message. */
     private boolean received;
+
+    /**
+     * Whether the newest stream begins with a snapshot. Until then, one message is requested: state
+     * that does not fit into it is read before the next one.
+     */
+    private boolean snapshotDue;
 
     private int failed;
     private long failingSince;
@@ -92,7 +105,11 @@ final class WatchFlowable extends Flowable<WatchItem> {
         boolean idle = requested == 0;
         requested = requested + count < 0 ? Long.MAX_VALUE : requested + count;
         if (call != null && !ended) {
-          requestMessages(call, count);
+          if (!snapshotDue) {
+            requestMessages(call, count);
+          } else if (idle) {
+            call.request(1);
+          }
           if (idle) {
             expectMessage(IDLE);
           }
@@ -118,6 +135,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
       }
       timer.dispose();
       closing.dispose();
+      reading.dispose();
       if (open != null) {
         open.cancel("The watch has ended.", null);
       }
@@ -151,17 +169,20 @@ final class WatchFlowable extends Flowable<WatchItem> {
           calls.connection().newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
       received = false;
+      snapshotDue = cursor.isEmpty() && watch.start() == WatchStart.WATCH_START_SNAPSHOT;
       opened.start(new Incoming(opened), new Metadata());
       opened.sendMessage(request);
       opened.halfClose();
       if (requested > 0) {
-        requestMessages(opened, requested);
+        requestMessages(opened, snapshotDue ? 1 : requested);
         expectMessage(calls.timeout());
       }
     }
 
     private static void requestMessages(ClientCall<?, ?> call, long count) {
-      call.request((int) Math.min(count, Integer.MAX_VALUE));
+      if (count > 0) {
+        call.request((int) Math.min(count, Integer.MAX_VALUE));
+      }
     }
 
     /** A silent connection may be broken. Silence is fine while nothing is requested. */
@@ -204,6 +225,12 @@ final class WatchFlowable extends Flowable<WatchItem> {
           }
           received = true;
           failed = 0;
+          if (message.getSnapshot().getStateOmitted()) {
+            timer.set(Disposable.disposed());
+            reading.set(
+                withState(message).subscribe(this::onMessage, failure -> backOff(mine, failure)));
+            return;
+          }
           // A message without a cursor leaves the position where it was.
           cursor = message.getCursor().isEmpty() ? cursor : message.getCursor();
           item = decode(message);
@@ -212,6 +239,10 @@ final class WatchFlowable extends Flowable<WatchItem> {
             mine.request(1);
           } else if (requested != Long.MAX_VALUE) {
             requested--;
+          }
+          if (item != null && snapshotDue) {
+            snapshotDue = false;
+            requestMessages(mine, requested);
           }
           if (requested > 0) {
             expectMessage(IDLE);
@@ -236,6 +267,33 @@ final class WatchFlowable extends Flowable<WatchItem> {
                 : status;
         backOff(mine, failure.asRuntimeException(trailers));
       }
+    }
+
+    /** A snapshot with its state, which is read page by page. */
+    private Single<WatchResponse> withState(WatchResponse message) {
+      return reader
+          .complete(sessionOf(message.getSnapshot()))
+          .map(
+              session -> {
+                WatchResponse.Builder whole = message.toBuilder();
+                whole.getSnapshotBuilder().setStateJson(session.getStateJson()).clearStateOmitted();
+                return whole.build();
+              });
+    }
+
+    private Session sessionOf(StateSnapshot snapshot) {
+      dev.sessiond.v1.Scope place = scope.message();
+      Session.Builder session = Session.newBuilder();
+      session
+          .getKeyBuilder()
+          .setAppName(place.getAppName())
+          .setUserId(place.getUserId())
+          .setSessionId(place.getSessionId());
+      return session
+          .setUid(snapshot.getUid())
+          .setStateOmitted(snapshot.getStateOmitted())
+          .addAllDamagedKeys(snapshot.getDamagedKeysList())
+          .build();
     }
 
     private void backOff(ClientCall<?, ?> broken, Throwable failure) {
@@ -290,6 +348,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private @Nullable WatchItem decode(WatchResponse message) {
       switch (message.getKindCase()) {
         case SNAPSHOT -> {
+          reader.warnOfDamage(sessionOf(message.getSnapshot()));
           Map<String, Object> state =
               Json.values(Json.members(message.getSnapshot().getStateJson()));
           return new WatchItem.Snapshot(state, message.getSnapshot().getLastSequence(), cursor);
