@@ -14,6 +14,7 @@ import dev.sessiond.v1.ListEventsResponse;
 import dev.sessiond.v1.ListSessionsRequest;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.SessionServiceGrpc;
+import dev.sessiond.v1.StateSnapshot;
 import io.reactivex.rxjava3.core.Flowable;
 import io.reactivex.rxjava3.core.Maybe;
 import io.reactivex.rxjava3.core.Single;
@@ -124,6 +125,15 @@ final class Reader {
     return asOfSequence != null && stored.getStateOmitted()
         ? Single.error(() -> Errors.pastTooLarge(stored.getKey(), asOfSequence))
         : complete(stored);
+  }
+
+  /** As for a session. */
+  Single<StateSnapshot> complete(Scope scope, StateSnapshot snapshot) {
+    return states.complete(scope, snapshot);
+  }
+
+  void warnOfDamage(Scope scope, StateSnapshot snapshot) {
+    states.warnOfDamage(StateReader.place(scope), snapshot.getDamagedKeysList());
   }
 
   /** Warns of damaged values in a response that is not read by {@link #complete}. */

@@ -8,6 +8,7 @@ import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.Session;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.StateServiceGrpc;
+import dev.sessiond.v1.StateSnapshot;
 import io.reactivex.rxjava3.core.Flowable;
 import io.reactivex.rxjava3.core.Single;
 import java.util.HashMap;
@@ -69,6 +70,29 @@ final class StateReader {
                     .build());
   }
 
+  /** As {@link #complete(Session)}, for the snapshot of a watch. */
+  Single<StateSnapshot> complete(Scope scope, StateSnapshot snapshot) {
+    Session session =
+        Session.newBuilder()
+            .setKey(place(scope))
+            .setUid(snapshot.getUid())
+            .setStateOmitted(snapshot.getStateOmitted())
+            .build();
+    return complete(session)
+        .map(
+            read ->
+                snapshot.toBuilder().setStateJson(read.getStateJson()).clearStateOmitted().build());
+  }
+
+  /** A scope as the place of a session; the id of what it does not name is "". */
+  static SessionKey place(Scope scope) {
+    return SessionKey.newBuilder()
+        .setAppName(scope.message().getAppName())
+        .setUserId(scope.message().getUserId())
+        .setSessionId(scope.message().getSessionId())
+        .build();
+  }
+
   private Flowable<GetStateResponse> pages(Scope scope, String invocationId, boolean versions) {
     GetStateRequest first =
         GetStateRequest.newBuilder()
@@ -84,16 +108,10 @@ final class StateReader {
                 page.getNextPageToken().isEmpty()
                     ? null
                     : asked.toBuilder().setPageToken(page.getNextPageToken()).build())
-        .doOnNext(page -> warn(scope.message(), page));
+        .doOnNext(page -> warn(place(scope), page));
   }
 
-  private void warn(dev.sessiond.v1.Scope scope, GetStateResponse page) {
-    SessionKey place =
-        SessionKey.newBuilder()
-            .setAppName(scope.getAppName())
-            .setUserId(scope.getUserId())
-            .setSessionId(scope.getSessionId())
-            .build();
+  private void warn(SessionKey place, GetStateResponse page) {
     warnOfDamage(place, page.getDamagedKeysList());
     if (page.getStateOmitted()) {
       logger.warn("{}: left out a value that does not fit into a response", name(place));

@@ -2,9 +2,7 @@ package dev.sessiond.adk;
 
 import com.google.adk.sessions.State;
 import dev.sessiond.v1.JsonForm;
-import dev.sessiond.v1.Session;
 import dev.sessiond.v1.StateChange;
-import dev.sessiond.v1.StateSnapshot;
 import dev.sessiond.v1.WatchRequest;
 import dev.sessiond.v1.WatchResponse;
 import dev.sessiond.v1.WatchServiceGrpc;
@@ -14,7 +12,6 @@ import io.grpc.Context;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.reactivex.rxjava3.core.Flowable;
-import io.reactivex.rxjava3.core.Single;
 import io.reactivex.rxjava3.disposables.Disposable;
 import io.reactivex.rxjava3.disposables.SerialDisposable;
 import io.reactivex.rxjava3.schedulers.Schedulers;
@@ -77,10 +74,12 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private boolean received;
 
     /**
-     * Whether the newest stream begins with a snapshot. Until then, one message is requested: state
-     * that does not fit into it is read before the next one.
+     * Whether the newest stream begins with a snapshot that has not been emitted. Until then, no
+     * second message is requested: state that does not fit into the snapshot is read first.
      */
     private boolean snapshotDue;
+
+    private boolean snapshotRequested;
 
     private int failed;
     private long failingSince;
@@ -105,11 +104,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
         boolean idle = requested == 0;
         requested = requested + count < 0 ? Long.MAX_VALUE : requested + count;
         if (call != null && !ended) {
-          if (!snapshotDue) {
-            requestMessages(call, count);
-          } else if (idle) {
-            call.request(1);
-          }
+          requestMessages(call, count);
           if (idle) {
             expectMessage(IDLE);
           }
@@ -169,19 +164,33 @@ final class WatchFlowable extends Flowable<WatchItem> {
           calls.connection().newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
       received = false;
+      snapshotRequested = false;
       snapshotDue = cursor.isEmpty() && watch.start() == WatchStart.WATCH_START_SNAPSHOT;
       opened.start(new Incoming(opened), new Metadata());
       opened.sendMessage(request);
       opened.halfClose();
       if (requested > 0) {
-        requestMessages(opened, snapshotDue ? 1 : requested);
+        requestMessages(opened, requested);
         expectMessage(calls.timeout());
       }
     }
 
-    private static void requestMessages(ClientCall<?, ?> call, long count) {
-      if (count > 0) {
+    private void requestMessages(ClientCall<?, ?> call, long count) {
+      if (!snapshotDue) {
         call.request((int) Math.min(count, Integer.MAX_VALUE));
+      } else if (!snapshotRequested) {
+        snapshotRequested = true;
+        call.request(1);
+      }
+    }
+
+    /** Goes on behind the snapshot, which has been emitted. */
+    private synchronized void requestOthers(ClientCall<?, ?> open) {
+      if (snapshotDue && call == open) {
+        snapshotDue = false;
+        if (requested > 0) {
+          requestMessages(open, requested);
+        }
       }
     }
 
@@ -228,7 +237,10 @@ final class WatchFlowable extends Flowable<WatchItem> {
           if (message.getSnapshot().getStateOmitted()) {
             timer.set(Disposable.disposed());
             reading.set(
-                withState(message).subscribe(this::onMessage, failure -> backOff(mine, failure)));
+                reader
+                    .complete(scope, message.getSnapshot())
+                    .map(snapshot -> message.toBuilder().setSnapshot(snapshot).build())
+                    .subscribe(this::onMessage, failure -> backOff(mine, failure)));
             return;
           }
           // A message without a cursor leaves the position where it was.
@@ -240,10 +252,6 @@ final class WatchFlowable extends Flowable<WatchItem> {
           } else if (requested != Long.MAX_VALUE) {
             requested--;
           }
-          if (item != null && snapshotDue) {
-            snapshotDue = false;
-            requestMessages(mine, requested);
-          }
           if (requested > 0) {
             expectMessage(IDLE);
           } else {
@@ -252,6 +260,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
         }
         if (item != null) {
           subscriber.onNext(item);
+          requestOthers(mine);
         }
         if (item instanceof WatchItem.Deleted) {
           complete();
@@ -267,33 +276,6 @@ final class WatchFlowable extends Flowable<WatchItem> {
                 : status;
         backOff(mine, failure.asRuntimeException(trailers));
       }
-    }
-
-    /** A snapshot with its state, which is read page by page. */
-    private Single<WatchResponse> withState(WatchResponse message) {
-      return reader
-          .complete(sessionOf(message.getSnapshot()))
-          .map(
-              session -> {
-                WatchResponse.Builder whole = message.toBuilder();
-                whole.getSnapshotBuilder().setStateJson(session.getStateJson()).clearStateOmitted();
-                return whole.build();
-              });
-    }
-
-    private Session sessionOf(StateSnapshot snapshot) {
-      dev.sessiond.v1.Scope place = scope.message();
-      Session.Builder session = Session.newBuilder();
-      session
-          .getKeyBuilder()
-          .setAppName(place.getAppName())
-          .setUserId(place.getUserId())
-          .setSessionId(place.getSessionId());
-      return session
-          .setUid(snapshot.getUid())
-          .setStateOmitted(snapshot.getStateOmitted())
-          .addAllDamagedKeys(snapshot.getDamagedKeysList())
-          .build();
     }
 
     private void backOff(ClientCall<?, ?> broken, Throwable failure) {
@@ -348,7 +330,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private @Nullable WatchItem decode(WatchResponse message) {
       switch (message.getKindCase()) {
         case SNAPSHOT -> {
-          reader.warnOfDamage(sessionOf(message.getSnapshot()));
+          reader.warnOfDamage(scope, message.getSnapshot());
           Map<String, Object> state =
               Json.values(Json.members(message.getSnapshot().getStateJson()));
           return new WatchItem.Snapshot(state, message.getSnapshot().getLastSequence(), cursor);
