@@ -134,8 +134,7 @@ abstract class Extensions extends HistoryExtensions {
     dev.sessiond.v1.Session committed = response.getSession();
     Single<dev.sessiond.v1.Session> state =
         response.getReplayed() || !committed.hasStateJson()
-            ? reader()
-                .stored(committed.getKey(), committed.getUid(), response.getEvent().getSequence())
+            ? reader().storedAsOf(committed, response.getEvent().getSequence())
             : Single.just(committed);
     return state.flatMapMaybe(
         session -> {

@@ -163,14 +163,22 @@ final class Reader {
 
   /** A stored session of this life (if not "") with merged state and without events. */
   Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid) {
-    return stored(key, uid, null);
+    return stored(key, uid, null).flatMap(this::complete);
   }
 
-  Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid, @Nullable Long asOfSequence) {
+  /**
+   * The session of {@code known} right after an event. Past state does not come in pages: if it
+   * does not fit into a response, the state of now has to do.
+   */
+  Single<dev.sessiond.v1.Session> storedAsOf(dev.sessiond.v1.Session known, long sequence) {
+    return stored(known.getKey(), known.getUid(), sequence).flatMap(this::complete);
+  }
+
+  private Single<dev.sessiond.v1.Session> stored(
+      SessionKey key, String uid, @Nullable Long asOfSequence) {
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request(key, asOfSequence).build())
-        .map(response -> requireLife(uid, response.getSession()))
-        .flatMap(session -> complete(session, asOfSequence));
+        .map(response -> requireLife(uid, response.getSession()));
   }
 
   /**

@@ -77,6 +77,13 @@ final class PagesTest extends ServerTest {
   }
 
   @Test
+  void tellTheValueThatAnOperationHasFound() {
+    Session read = get(service, "s");
+    assertThat(service.setIfAbsent(read, "c", 9).blockingGet()).isEqualTo(3);
+    assertThat(service.setIfAbsent(read, "none", null).blockingGet()).isNull();
+  }
+
+  @Test
   void ofThePastAreAnErrorAndNotAnEmptyState() {
     SessiondException failure =
         assertThrows(SessiondException.class, () -> service.getSessionAsOf(KEY, 1).blockingGet());

@@ -90,7 +90,7 @@ final class WatchTest extends ServerTest {
     subscriber.request(49);
     assertThat(appended(await(subscriber, 52))).hasSize(51);
     subscriber.cancel();
-    // Another watch resumes after any item. The id is trimmed.
+    // Another watch resumes after any item.
     SessionKey key = session.sessionKey();
     String cursor = subscriber.values().get(48).cursor();
     assertThat(
