@@ -1,9 +1,8 @@
 //! The sessions to export, and files that appear whole or not at all.
 
 use std::{
-    fs::{self, Permissions},
+    fs,
     io::{self, BufWriter},
-    os::unix::fs::PermissionsExt as _,
     path::Path,
 };
 
@@ -18,6 +17,7 @@ use crate::{
         connect::Server,
         failure::Failure,
     },
+    files::FileMode,
     proto::v1,
 };
 
@@ -64,16 +64,21 @@ pub fn finish(file: BufWriter<NamedTempFile>, path: &Path) -> Result<(), Failure
     commit(file, path).map_err(|error| cannot_write(path, &error))
 }
 
-/// A file that is removed when it is dropped, with the permissions of every new file.
+/// A file that is removed when it is dropped. It holds conversations, so its owner alone may open it.
 fn temporary_file(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".export-").suffix(".tmp").permissions(Permissions::from_mode(0o666));
+    builder.prefix(".export-").suffix(".tmp").permissions(FileMode::default().permissions());
     builder.tempfile_in(directory)
 }
 
-/// Moves the file to `path` once its content is on the disk.
+/// Moves the file to `path` once its content is on the disk. A file that it replaces passes on its mode, and a link does not.
 fn commit(file: BufWriter<NamedTempFile>, path: &Path) -> io::Result<()> {
     let file = file.into_inner()?;
+    if let Ok(replaced) = fs::symlink_metadata(path)
+        && replaced.is_file()
+    {
+        file.as_file().set_permissions(FileMode::of(&replaced).permissions())?;
+    }
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
@@ -81,7 +86,10 @@ fn commit(file: BufWriter<NamedTempFile>, path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::{
+        io::Write as _,
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
 
     use super::*;
 
@@ -107,5 +115,25 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(names(), ["a.json"]);
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_and_a_replaced_one_keeps_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        let export = || {
+            commit(BufWriter::new(temporary_file(dir.path()).unwrap()), &path).unwrap();
+            fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!(export(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(export(), 0o644);
+        fs::remove_file(&path).unwrap();
+        let target = dir.path().join("target");
+        fs::write(&target, "kept").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o666)).unwrap();
+        symlink(&target, &path).unwrap();
+        assert_eq!(export(), 0o600);
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
     }
 }

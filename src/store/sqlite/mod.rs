@@ -88,7 +88,7 @@ pub async fn open(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
 fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let path = file::whole_path(&options.path)?;
     options.path.clone_from(&path);
-    let lock = Arc::new(lock::lock(&path)?);
+    let lock = Arc::new(lock::lock(&path, options.file_mode)?);
     let opened = migrate::open(&path, options.new_id);
     let is_full = matches!(opened, Err(OpenError::DiskFull(_))) && disk::give_up_reserve(&path);
     let (tables, id) = if is_full { migrate::open(&path, options.new_id)? } else { opened? };
