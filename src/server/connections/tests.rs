@@ -126,7 +126,8 @@ async fn answered_pings(caller: Option<Arc<Caller>>) -> usize {
 #[tokio::test]
 async fn a_connection_of_an_identified_caller_has_a_quota() {
     let args = IdentityArgs { unix_peers: true, ..IdentityArgs::default() };
-    let authenticator = Arc::new(Authenticator::load(&args).unwrap());
+    let authenticator =
+        Arc::new(Authenticator::load(&args, &crate::access::Policies::open()).unwrap());
     let caller = authenticator.of_unix(Err(io::ErrorKind::Unsupported.into()));
     assert!(caller.is_some());
     let (identified, local) = (answered_pings(caller).await, answered_pings(None).await);
