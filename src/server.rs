@@ -8,6 +8,7 @@ mod arrival;
 mod call_log;
 mod connection_limit;
 mod connections;
+mod exposed;
 mod front;
 mod gathered;
 mod health;
@@ -71,16 +72,17 @@ pub struct Running {
 /// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened. An error is one or two sentences: what
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
+    exposed::warn(config);
     let metrics = Arc::new(Metrics::new(config.metrics_applications.into()));
     let tls = Tls::load(&config.tls, metrics.tls())?;
-    let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let policy = match &config.identity.policy {
-        Some(path) if authenticator.identifies() || config.asks_certificates() => {
-            Some(policy::load(path)?)
-        }
+        Some(path) if config.identifies() => Some(policy::load(path)?),
         Some(_) => return Err(UNIDENTIFIED.into()),
         None => None,
     };
+    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
+    let policies = policies.unwrap_or_else(Policies::open);
+    let authenticator = Arc::new(Authenticator::load(&config.identity, &policies)?);
     let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
@@ -111,7 +113,6 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
-    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
     let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
     let files: Vec<_> =
         tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
@@ -124,6 +125,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let options = StoreOptions {
         readers: config.readers.into(),
         new_id: new_store_id(),
+        file_mode: config.file_mode,
         verify: config.verify,
         crash,
         postgres: config.postgres.settings(),
@@ -138,9 +140,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         limits: config.limits.options(),
         metrics,
     };
-    let policies = policies.unwrap_or_else(Policies::open);
     let engine = Arc::new(Engine::with_policies(store, options, policies));
-    let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
+    let bare = if config.requires_full_keys() { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let routes = rpc::routes(Arc::clone(&engine), bare);
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
@@ -166,9 +167,10 @@ struct Listeners {
 
 /// Without TLS only loopback is open, unless `--insecure` says that this is meant for calls.
 async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
-    let Config { listen, admin_listen, insecure, .. } = config;
+    let Config { listen, admin_listen, admin_insecure, insecure, socket_mode, .. } = config;
     let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
-    if tls.is_some() && !is_tcp(listen) && !admin_listen.as_ref().is_some_and(is_tcp) {
+    let admin_uses_tls = !admin_insecure && admin_listen.as_ref().is_some_and(is_tcp);
+    if tls.is_some() && !is_tcp(listen) && !admin_uses_tls {
         return Err(
             "--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket."
                 .into(),
@@ -182,20 +184,22 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
     let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
     let access = Access {
         flag: "--listen",
+        socket_mode: *socket_mode,
         protocol: Protocol::Grpc,
         tls,
         plain_on_loopback: false,
         advice: (!insecure).then_some(advice),
     };
     let calls = Listener::bind(listen, access).await?;
-    let advice =
-        "Pass --tls-cert and --tls-key, or give --admin-listen 127.0.0.1 or a Unix socket.";
+    let advice = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
     let access = Access {
         flag: "--admin-listen",
+        socket_mode: *socket_mode,
         protocol: Protocol::Http,
-        tls,
+        // Kubernetes' probes take no certificate that they do not know.
+        tls: tls.filter(|_| !admin_insecure),
         plain_on_loopback: true,
-        advice: Some(advice),
+        advice: (!admin_insecure).then_some(advice),
     };
     let admin = match admin_listen {
         Some(listen) => Some(Listener::bind(listen, access).await?),

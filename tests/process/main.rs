@@ -27,6 +27,7 @@ mod leftovers;
 mod limits;
 mod metrics;
 mod migrate;
+mod modes;
 mod mutual_tls;
 mod policy;
 mod pty;
