@@ -116,11 +116,11 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Log each call: method, request id, principal, code, duration and bytes, and nothing of its content
+    /// Log each call: method, request id, principal, address, code, duration and bytes, and nothing of its content
     #[arg(long, env = "SESSIOND_LOG_CALLS", value_parser = BoolishValueParser::new())]
     pub log_calls: bool,
 
-    /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
+    /// Log filter: a level of sessiond's lines (error, warn, info, debug, trace; those of libraries stop at info), or a list like warn,h2=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
 

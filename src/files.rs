@@ -94,24 +94,24 @@ pub fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
 }
 
-/// What other users must not be able to do with a file.
+/// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
+pub enum Purpose {
     /// It is secret: others neither read nor change it.
     Secret,
     /// It decides who may do what: others do not change it.
     Decisive,
 }
 
-/// What other users can do with a file against its guard, in words. Links are followed, as Kubernetes mounts secrets. The group counts
+/// What other users can do with a file against its purpose, in a word. Links are followed, as Kubernetes mounts secrets. The group counts
 /// as meant: its members were chosen.
-pub fn exposure(path: &Path, guard: Guard) -> Option<&'static str> {
+pub fn exposure(path: &Path, purpose: Purpose) -> Option<&'static str> {
     let found = fs::metadata(path).ok()?;
     let may = |bits| found.mode() & bits != 0;
     if may(0o002) || is_replaceable(path) {
         return Some("change");
     }
-    (guard == Guard::Secret && may(0o004)).then_some("read")
+    (purpose == Purpose::Secret && may(0o004)).then_some("read")
 }
 
 /// Whether others may put another file in a file's place.
@@ -194,10 +194,14 @@ mod tests {
             set(&path, of_file);
             set(folder.path(), of_folder);
             for path in [&path, &link] {
-                assert_eq!(exposure(path, Guard::Secret), secret, "{of_file:o} {of_folder:o}");
-                assert_eq!(exposure(path, Guard::Decisive), decisive, "{of_file:o} {of_folder:o}");
+                assert_eq!(exposure(path, Purpose::Secret), secret, "{of_file:o} {of_folder:o}");
+                assert_eq!(
+                    exposure(path, Purpose::Decisive),
+                    decisive,
+                    "{of_file:o} {of_folder:o}"
+                );
             }
         }
-        assert_eq!(exposure(&folder.path().join("missing"), Guard::Secret), None);
+        assert_eq!(exposure(&folder.path().join("missing"), Purpose::Secret), None);
     }
 }

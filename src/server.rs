@@ -107,8 +107,8 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let limit = ConnectionLimit::new(most, metrics.connections.clone());
     let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
+    let admin_address = admin.as_ref().map(Listener::address);
     let admin = admin.map(|listener| {
-        tracing::info!(address = listener.address(), "admin listener");
         let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
@@ -131,6 +131,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         postgres: config.postgres.settings(),
         metrics: Arc::clone(&metrics),
     };
+    let recovered = store::unfinished_bytes(&config.store.url);
     let store = store::open(&config.store.url, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
@@ -146,6 +147,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let routes = rpc::routes(Arc::clone(&engine), bare);
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
+    tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running {
         address,
@@ -158,6 +160,34 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         traces,
         drain_timeout,
     })
+}
+
+/// Logs once what this server is. `recovered`: bytes of commits that a process left which did not close the file.
+fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recovered: Option<u64>) {
+    let Config { identity, limits, tls, .. } = config;
+    let callers = [
+        (identity.token_hashes.is_some(), "tokens"),
+        (identity.jwt_keys.is_some(), "jwts"),
+        (config.asks_certificates(), "certificates"),
+        (identity.unix_peers, "unix_peers"),
+    ];
+    let callers: Vec<_> = callers.iter().filter(|(is_on, _)| *is_on).map(|(_, it)| *it).collect();
+    let callers = if callers.is_empty() { "anybody".to_owned() } else { callers.join(",") };
+    let policy = identity.policy.as_ref().map(|path| path.display().to_string());
+    tracing::info!(
+        version = concat!(env!("CARGO_PKG_VERSION"), env!("COMMIT_SUFFIX")),
+        listen,
+        admin_listen,
+        store = store::public_url(&config.store.url),
+        tls = tls.tls_cert.is_some(),
+        callers,
+        policy,
+        full_keys = config.requires_full_keys(),
+        max_appends_per_principal = limits.max_appends_per_principal,
+        max_appends_per_application = limits.max_appends_per_application,
+        recovered_bytes = recovered,
+        "ready"
+    );
 }
 
 struct Listeners {
@@ -221,7 +251,8 @@ impl Running {
             () = self.engine.sweep_forever() => {}
             () = health::follow(self.engine.condition(), &self.phase) => {}
             ended = &mut self.serving => {
-                tracing::error!(?ended, "the listener failed");
+                let error = ended.err().map(|error| error.to_string());
+                tracing::error!(error, "the listener ended");
                 self.engine.close().await;
                 return false;
             }
@@ -243,7 +274,7 @@ impl Running {
             drain_timeout,
         } = self;
         let until = instant() + drain_timeout;
-        tracing::info!(timeout = ?drain_timeout, "shutting down");
+        tracing::info!(timeout_secs = drain_timeout.as_secs(), "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
         let served = timeout_at(until, async {

@@ -48,7 +48,10 @@ pub fn routes(phase: watch::Receiver<Phase>, metrics: Arc<Metrics>) -> Router {
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/log", put(set_log).layer(DefaultBodyLimit::max(FILTER_BYTES)))
-        .route("/version", get(async || concat!(env!("CARGO_PKG_VERSION"), "\n")))
+        .route(
+            "/version",
+            get(async || concat!(env!("CARGO_PKG_VERSION"), env!("COMMIT_SUFFIX"), "\n")),
+        )
         .with_state(phase)
         .merge(metrics)
 }

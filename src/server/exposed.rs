@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::{
     config::{Config, IdentityArgs, PostgresArgs, TlsArgs},
-    files::{Guard, exposure},
+    files::{Purpose, exposure},
 };
 
 /// Warns of each file that others may use against its purpose.
 pub fn warn(config: &Config) {
-    for (flag, path, guard) in guarded(config) {
-        if let Some(may) = exposure(path, guard) {
+    for (flag, path, purpose) in files(config) {
+        if let Some(may) = exposure(path, purpose) {
             let path = path.display();
             tracing::warn!(flag, %path, "other users may {may} this file: restrict its mode, or that of its folder");
         }
@@ -18,7 +18,7 @@ pub fn warn(config: &Config) {
 }
 
 /// The files that the flags name.
-fn guarded(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Guard)> {
+fn files(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Purpose)> {
     let TlsArgs { tls_cert, tls_key, tls_client_ca, reload_interval: _ } = &config.tls;
     let IdentityArgs {
         token_hashes,
@@ -30,14 +30,14 @@ fn guarded(config: &Config) -> impl Iterator<Item = (&'static str, &Path, Guard)
     } = &config.identity;
     let PostgresArgs { postgres_password_file, .. } = &config.postgres;
     let files = [
-        ("--tls-cert", tls_cert, Guard::Decisive),
-        ("--tls-key", tls_key, Guard::Secret),
-        ("--tls-client-ca", tls_client_ca, Guard::Decisive),
-        ("--token-hashes", token_hashes, Guard::Secret),
+        ("--tls-cert", tls_cert, Purpose::Decisive),
+        ("--tls-key", tls_key, Purpose::Secret),
+        ("--tls-client-ca", tls_client_ca, Purpose::Decisive),
+        ("--token-hashes", token_hashes, Purpose::Secret),
         // Public keys.
-        ("--jwt-keys", jwt_keys, Guard::Decisive),
-        ("--policy", policy, Guard::Decisive),
-        ("--postgres-password-file", postgres_password_file, Guard::Secret),
+        ("--jwt-keys", jwt_keys, Purpose::Decisive),
+        ("--policy", policy, Purpose::Decisive),
+        ("--postgres-password-file", postgres_password_file, Purpose::Secret),
     ];
-    files.into_iter().filter_map(|(flag, path, guard)| Some((flag, path.as_deref()?, guard)))
+    files.into_iter().filter_map(|(flag, path, purpose)| Some((flag, path.as_deref()?, purpose)))
 }

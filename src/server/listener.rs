@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix};
@@ -139,6 +140,16 @@ impl Listener {
             }
         };
         Ok((halves, self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol))))
+    }
+}
+
+/// The address of the client, as the log names it.
+pub fn peer((reader, _): &Halves) -> Arc<str> {
+    match reader {
+        Either::Left(tcp) => {
+            tcp.peer_addr().map_or_else(|_| "".into(), |address| address.to_string().into())
+        }
+        Either::Right(_) => "unix".into(),
     }
 }
 

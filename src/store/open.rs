@@ -104,6 +104,15 @@ pub fn descriptors(url: &str, readers: u64, writers: u64) -> u64 {
     }
 }
 
+/// Bytes of commits beside the file of a store that no process has moved into it: the last one did not close the file, and the next to
+/// open it takes them over.
+pub fn unfinished_bytes(url: &str) -> Option<u64> {
+    match kind(url) {
+        Ok(Kind::Sqlite(path)) => sqlite::unfinished_bytes(path.as_ref()),
+        Ok(Kind::Memory | Kind::Postgres(_)) | Err(_) => None,
+    }
+}
+
 /// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     Ok(match kind(url)? {

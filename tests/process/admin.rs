@@ -91,6 +91,7 @@ async fn calls_are_logged_without_their_content_and_as_long_as_the_filter_says()
     assert_eq!(set_filter("off"), (200, "ok\n".to_owned()));
     drop(channel);
 
+    let server_address = server.address().to_owned();
     let log = server.stop().log;
     assert!(!log.contains("secret"), "{log}");
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -118,6 +119,8 @@ async fn calls_are_logged_without_their_content_and_as_long_as_the_filter_says()
         assert!(call["micros"].as_u64().unwrap() > 0, "{call}");
         assert_eq!(call["sent_bytes"].as_u64().unwrap() > 5, call["code"] == "OK", "{call}");
         assert_eq!(call["principal"], "local");
+        let peer = call["peer"].as_str().unwrap();
+        assert!(peer.starts_with("127.0.0.1:") && !server_address.ends_with(peer), "{call}");
     }
 }
 

@@ -31,6 +31,7 @@ mod modes;
 mod mutual_tls;
 mod policy;
 mod pty;
+mod ready;
 mod refuse;
 mod replicas;
 mod shell;

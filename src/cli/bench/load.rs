@@ -12,7 +12,7 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 use crate::{
     cli::connect::Server,
@@ -48,11 +48,23 @@ impl Call {
             request
         }
         let (mut events, mut sessions) = (server.events(), server.sessions());
-        match self.clone() {
+        let sent = match self.clone() {
             Self::Append(call) => events.append_event(due(*call, deadline)).await.map(drop),
             Self::Read(call) => sessions.get_session(due(call, deadline)).await.map(drop),
             Self::List(call) => sessions.list_sessions(due(call, deadline)).await.map(drop),
+        };
+        sent.map_err(unsent)
+    }
+}
+
+/// The status of a call that was not sent because its connection ended: UNAVAILABLE, as for the calls that follow. The transport says
+/// CANCELLED, which means that the client has given up.
+fn unsent(status: Status) -> Status {
+    match (status.code(), status.message()) {
+        (Code::Cancelled, "operation was canceled") => {
+            Status::unavailable("the connection ended before the call was sent")
         }
+        _ => status,
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use super::finding::{Finding, Outcome};
 use crate::{
     cli::connect::ConnectArgs,
-    files::{Guard, exposure},
+    files::{Purpose, exposure},
 };
 
 /// Files of a server on this machine, as `serve` takes them.
@@ -50,28 +50,28 @@ pub fn examine(args: &FileArgs, connect: &ConnectArgs, store: &str) -> Vec<Findi
     } = args;
     let database = store.strip_prefix("sqlite:").map(PathBuf::from);
     let named = [
-        (&database, Guard::Secret),
-        (policy, Guard::Decisive),
-        (token_hashes, Guard::Secret),
-        (jwt_keys, Guard::Decisive),
-        (server_tls_cert, Guard::Decisive),
-        (server_tls_key, Guard::Secret),
-        (server_tls_client_ca, Guard::Decisive),
-        (postgres_password_file, Guard::Secret),
-        (connect.token.file(), Guard::Secret),
-        (connect.tls.key(), Guard::Secret),
+        (&database, Purpose::Secret),
+        (policy, Purpose::Decisive),
+        (token_hashes, Purpose::Secret),
+        (jwt_keys, Purpose::Decisive),
+        (server_tls_cert, Purpose::Decisive),
+        (server_tls_key, Purpose::Secret),
+        (server_tls_client_ca, Purpose::Decisive),
+        (postgres_password_file, Purpose::Secret),
+        (connect.token.file(), Purpose::Secret),
+        (connect.tls.key(), Purpose::Secret),
     ];
-    let named = named.into_iter().filter_map(|(path, guard)| Some((path.as_deref()?, guard)));
+    let named = named.into_iter().filter_map(|(path, purpose)| Some((path.as_deref()?, purpose)));
     let named = named.filter(|(path, _)| path.exists());
-    let findings: Vec<_> = named.filter_map(|(path, guard)| finding(path, guard)).collect();
+    let findings: Vec<_> = named.filter_map(|(path, purpose)| finding(path, purpose)).collect();
     match findings.is_empty() {
         true => vec![Finding::new("files", Outcome::Ok, "closed to other users")],
         false => findings,
     }
 }
 
-fn finding(path: &Path, guard: Guard) -> Option<Finding> {
-    let may = exposure(path, guard)?;
+fn finding(path: &Path, purpose: Purpose) -> Option<Finding> {
+    let may = exposure(path, purpose)?;
     let detail = format!(
         "other users may {may} '{}'. Restrict its mode, or that of its folder",
         path.display()

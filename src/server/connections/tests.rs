@@ -100,7 +100,7 @@ fn begun(
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let front = front(services, &phase).with_caller(caller);
+    let front = front(services, &phase).with_caller(caller, Arc::default());
     let watcher = GracefulShutdown::new().watcher();
     (connection(split(server), front, phase.subscribe(), watcher), client, phase)
 }

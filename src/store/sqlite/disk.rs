@@ -166,7 +166,9 @@ impl Disk {
     fn report(&mut self, now: i64) {
         if self.reported.is_none_or(|reported| now.abs_diff(reported) >= REPORT_SECS) {
             self.reported = Some(now);
-            let (refused, needed_bytes) = (self.refused, self.bytes);
+            // The write that found the disk full is not counted.
+            let refused = (self.refused > 0).then_some(self.refused);
+            let needed_bytes = self.bytes;
             error!(
                 refused,
                 needed_bytes, "the disk is full: writes other than deletions are refused"

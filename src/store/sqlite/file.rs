@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::{File, Metadata},
+    fs::{self, File, Metadata},
     io,
     os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
@@ -201,6 +201,13 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Bytes of the WAL of a file, if it has some.
+pub fn unfinished_bytes(path: &Path) -> Option<u64> {
+    let wal = beside(&whole_path(path).ok()?, "-wal");
+    let bytes = fs::metadata(wal).ok()?.len();
+    (bytes > 0).then_some(bytes)
 }
 
 /// Endings of the files beside a database, SQLite's and our own.

@@ -63,7 +63,7 @@ use super::{
 };
 use crate::commit::{Answer, Request};
 pub use compact::compact;
-pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
+pub use file::{Crash, CrashPoint, OpenError, SqliteOptions, unfinished_bytes};
 pub use migrate::{dry_run, migrate_file};
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.

@@ -50,3 +50,28 @@ fn a_reader_of_another_program_holds_up_no_writes_and_is_told_once_a_minute() {
     file.read_to_string(&mut text).unwrap();
     assert_eq!(text.matches("end the backup").count(), 2, "{text}");
 }
+
+#[test]
+fn checkpoints_that_fail_are_told_once_a_minute_with_their_number() {
+    let folder = TempDir::new().unwrap();
+    let clock = TestClock::new(1);
+    let direct = DirectWriter::open(folder.path(), &clock);
+    let mut checkpoints = Checkpoints::new(Arc::clone(&direct.lock), &direct.options);
+    let mut file = tempfile::tempfile().unwrap();
+    let log = Arc::new(file.try_clone().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    // It may not write.
+    let reader = Tables::reader(&direct.options.path).unwrap();
+    for secs in [1, 5, 60, 61, 130, 131] {
+        clock.set(secs);
+        checkpoints.at_once(&reader);
+    }
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("a checkpoint failed")).collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| line.split("failures=").nth(1).unwrap().trim()).collect();
+    assert_eq!(told, ["1", "3", "1"], "{text}");
+}
