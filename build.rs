@@ -49,8 +49,9 @@ fn commit() -> Result<Option<String>, Box<dyn Error>> {
         output.status.success().then(|| text.trim().to_owned())
     };
     // A package within another repository is not of that one's commit.
-    let is_own =
-        || git(&["rev-parse", "--show-toplevel"]).is_some_and(|top| root == PathBuf::from(top));
+    let is_own = || {
+        git(&["rev-parse", "--show-toplevel"]).is_some_and(|top| root.as_os_str() == top.as_str())
+    };
     if env::var("PROFILE")? != "release" || !is_own() {
         return Ok(None);
     }

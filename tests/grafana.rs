@@ -19,6 +19,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 const DOCUMENT: &str = include_str!("../docs/metrics.md");
 const RUNBOOK: &str = include_str!("../docs/runbook.md");
 const DASHBOARD: &str = include_str!("../packaging/grafana/dashboard.json");
+const PICTURE: &str = include_str!("../docs/dashboard.svg");
 const ALERTS: &str = include_str!("../packaging/grafana/alerts.yaml");
 
 /// Names in expressions that are no metric of ours: Prometheus' own, and what it adds to samples.
@@ -119,6 +120,8 @@ fn the_first_row_says_whether_it_is_healthy() {
     for panel in &first {
         let defaults = &panel["fieldConfig"]["defaults"];
         assert_eq!(panel["type"], "stat");
+        let title = panel["title"].as_str().unwrap();
+        assert!(PICTURE.contains(&format!(">{title}</text>")), "{title} is not in the picture");
         assert!(defaults["thresholds"]["steps"].as_array().unwrap().len() >= 2, "{panel}");
         assert_eq!(defaults["color"]["mode"], "thresholds");
         assert_eq!(panel["options"]["colorMode"], "background");

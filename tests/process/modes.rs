@@ -45,6 +45,7 @@ async fn what_a_server_makes_is_its_owners_unless_the_flags_say_otherwise() {
         let mut command = open_handed(&[&own, flags].concat());
         let server = Server::run(&mut command).unwrap_or_else(|ended| panic!("{}", ended.log));
         let session = ["session", "create", "--server", &calls, "--app", "a", "--user", "u"];
+        let session = [&session[..], &["--state", "{\"app:a\":1}"]].concat();
         assert!(open_handed(&session).output().unwrap().status.success());
         for name in ["test.db", "test.db-wal", "test.db-shm", "test.db-lock", "test.db-reserve"] {
             assert_eq!(mode(&path(name)), file, "{name}");
@@ -54,14 +55,21 @@ async fn what_a_server_makes_is_its_owners_unless_the_flags_say_otherwise() {
         }
         let exports = path("exports").display().to_string();
         let export = ["export", "--server", &calls, "--app", "a", "--out", &exports];
-        assert!(open_handed(&export).output().unwrap().status.success());
-        for export in fs::read_dir(path("exports")).unwrap() {
-            assert_eq!(mode(&export.unwrap().path()), 0o600);
+        let file_mode = &flags[..flags.len().min(2)];
+        for more in [&[][..], &["--state-only"]] {
+            let export = [&export, file_mode, more].concat();
+            assert!(open_handed(&export).output().unwrap().status.success());
+        }
+        let exported: Vec<_> = fs::read_dir(path("exports")).unwrap().map(Result::unwrap).collect();
+        assert_eq!(exported.len(), 2, "a session, and the state of its application");
+        for export in exported {
+            assert_eq!(mode(&export.path()), file);
         }
         let token = path("token").display().to_string();
-        let new = || open_handed(&["token", "new", "--out", &token]).output().unwrap();
+        let new = [&["token", "new", "--out", &token], file_mode].concat();
+        let new = || open_handed(&new).output().unwrap();
         assert!(new().status.success());
-        assert_eq!(mode(&path("token")), 0o600);
+        assert_eq!(mode(&path("token")), file);
         let before = fs::read(path("token")).unwrap();
         let again = new();
         assert_eq!(again.status.code(), Some(1), "it replaces no token");

@@ -208,6 +208,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_call_that_was_not_sent_is_unavailable_and_one_that_was_given_up_is_not() {
+        let ended = unsent(Status::cancelled("operation was canceled"));
+        assert_eq!(ended.code(), Code::Unavailable);
+        for status in [Status::cancelled("Timeout expired"), Status::internal("x")] {
+            assert_eq!(unsent(status.clone()).code(), status.code());
+        }
+    }
+
     #[tokio::test]
     async fn workers_share_the_number_of_calls() {
         let round = Arc::new(Round::start(None, Some(10)));
