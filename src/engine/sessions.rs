@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
+use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*, watch::life};
 use crate::{
     domain::template::render,
     store::{
-        CreateSession, Created, EndInvocation, ForkSession, KeyChange, KeyChangePage,
-        KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery,
-        StateQuery, StateUpdate, StateUpdated,
+        CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
+        KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
+        SessionsQuery, StateQuery, StateUpdate, StateUpdated,
     },
 };
 
@@ -98,27 +98,24 @@ impl Engine {
     pub async fn delete_session(
         &self,
         context: &RequestContext,
-        key: SessionKey,
-        allow_missing: bool,
+        delete: DeleteSession,
     ) -> Result<(), Error> {
-        let missing = Error::not_found(&key);
-        let deleted = self.store.delete_session(context, key).await?;
-        if let Some(incarnation) = deleted {
-            self.invocations.end_session(incarnation);
-        }
-        if deleted.is_some() || allow_missing { Ok(()) } else { Err(missing) }
+        let deleted = self.store.delete_session(context, delete).await?;
+        deleted.into_iter().for_each(|incarnation| self.invocations.end_session(incarnation));
+        Ok(())
     }
 
-    /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
+    /// Reads what is visible from a scope, and which life of the scope it is. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
     pub async fn get_state(
         &self,
         context: &RequestContext,
         query: StateQuery,
         invocation: Option<InvocationId>,
-    ) -> Result<State, Error> {
-        let (now, only) = (self.now(), query.keys.clone());
+    ) -> Result<(State, Option<Life>), Error> {
+        let (now, only, scope) = (self.now(), query.keys.clone(), query.scope.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
+        let life = life(&scope, view.info.as_ref(), view.bases, view.position);
         if let Some(info) = view.info {
             self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
             if let Some(only) = only {
@@ -126,7 +123,7 @@ impl Engine {
                 state.0.retain(|entry| only.contains(&entry.key));
             }
         }
-        Ok(state)
+        Ok((state, life))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -156,8 +153,9 @@ impl Engine {
         let append =
             Append { session, events: vec![event], precondition, request, return_state: true };
         let appended = self.store.append(context, append).await?;
-        let state = appended.state.unwrap_or_default();
-        Ok(StateUpdated { state, replayed: appended.request_replayed })
+        let Appended { info, state, request_replayed: replayed, .. } = appended;
+        let (state, life) = (state.unwrap_or_default(), Some(Life::of_session(&info)));
+        Ok(StateUpdated { state, replayed, life })
     }
 
     /// Lists the changes of a key; `token` is from the previous page.

@@ -32,8 +32,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 pub use crate::commit::{
-    Append, Appended, AppendedEvent, CreateSession, Created, ForkSession, OnExisting, RequestKey,
-    RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+    Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
+    OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
 use crate::{
     commit::{Answer, Request},
@@ -51,7 +51,7 @@ pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, descriptors, migrate, open, public_url, unfinished_bytes};
 pub(crate) use query::Budget;
 pub use query::{
-    ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     UsersQuery, WatchPage, WatchQuery,
 };

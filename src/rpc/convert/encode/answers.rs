@@ -42,25 +42,25 @@ pub fn get_session(answer: SessionAnswer, reply: Reply) -> Result<v1::GetSession
 
 pub fn list_sessions(
     list: List<(SessionInfo, Option<State>)>,
-    form: Form,
+    reply: Reply,
 ) -> Result<v1::ListSessionsResponse, Error> {
-    let encode = |(info, state): &(_, Option<_>)| session(info, state.as_ref(), Mode::read(form));
+    let encode = |(info, state): &(_, Option<_>)| session(info, state.as_ref(), Mode::read(reply));
     let (sessions, next_page_token) = full_page(&list, encode)?;
     Ok(v1::ListSessionsResponse { sessions, next_page_token })
 }
 
-pub fn update_session(info: SessionInfo) -> v1::UpdateSessionResponse {
-    v1::UpdateSessionResponse { session: Some(session_envelope(&info)) }
+pub fn update_session(info: SessionInfo, store: StoreId) -> v1::UpdateSessionResponse {
+    v1::UpdateSessionResponse { session: Some(session_envelope(&info, store)) }
 }
 
-pub fn fork_session((info, state): (SessionInfo, State), form: Form) -> v1::ForkSessionResponse {
-    let (_, session) = written(&[], &info, Some(&state), Mode::write(form));
+pub fn fork_session((info, state): (SessionInfo, State), reply: Reply) -> v1::ForkSessionResponse {
+    let (_, session) = written(&[], &info, Some(&state), Mode::write(reply));
     v1::ForkSessionResponse { session: Some(session) }
 }
 
-pub fn rewind_session(answer: Appended, form: Form) -> v1::RewindSessionResponse {
+pub fn rewind_session(answer: Appended, reply: Reply) -> v1::RewindSessionResponse {
     let v1::AppendEventResponse { session, event, replayed, dropped_temp_keys: _ } =
-        append_event(answer, Vec::new(), Mode::write(form));
+        append_event(answer, Vec::new(), Mode::write(reply));
     v1::RewindSessionResponse { session, event, replayed }
 }
 
@@ -107,47 +107,53 @@ pub fn failure(status: &Status) -> v1::AppendFailure {
     }
 }
 
-pub fn list_events(list: List<Event>, form: Form) -> Result<v1::ListEventsResponse, Error> {
-    let (events, next_page_token) = full_page(&list, |it| event(it, Mode::read(form)))?;
+pub fn list_events(list: List<Event>, reply: Reply) -> Result<v1::ListEventsResponse, Error> {
+    let (events, next_page_token) = full_page(&list, |it| event(it, Mode::read(reply)))?;
     Ok(v1::ListEventsResponse { events, next_page_token })
 }
 
-pub fn get_state(state: State, reply: Reply) -> Result<v1::GetStateResponse, Error> {
+pub fn get_state(
+    (state, life): (State, Option<Life>),
+    reply: Reply,
+) -> Result<v1::GetStateResponse, Error> {
     use v1::get_state_response::StateForm;
     let mode = Mode::read(reply);
     let json = Cow::Owned(state.to_json());
     let (state_form, state_rounded) =
         mode.encode(json, object, StateForm::State, StateForm::StateJson)?;
     let versions = versions(&state, mode);
-    let state_form = Some(state_form);
-    fitting(v1::GetStateResponse { state_form, state_rounded, versions, ..Default::default() })
+    let (state_form, uid) = (Some(state_form), optional_uid(life, reply.store));
+    fitting(v1::GetStateResponse { state_form, state_rounded, versions, uid, ..Default::default() })
 }
 
 /// The state as text if it does not fit in the form asked for, and no state if its text does not fit.
-pub fn update_state(answer: StateUpdated, form: Form) -> v1::UpdateStateResponse {
+pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateResponse {
     use v1::update_state_response::StateForm;
-    let StateUpdated { state, replayed } = answer;
-    let response = |form| {
+    let StateUpdated { state, replayed, life } = answer;
+    let without = v1::UpdateStateResponse {
+        replayed,
+        uid: optional_uid(life, reply.store),
+        ..Default::default()
+    };
+    let response = |reply| {
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
-            Mode::write(form).encode(json, object, StateForm::State, StateForm::StateJson)?;
-        let state_form = Some(form);
+            Mode::write(reply).encode(json, object, StateForm::State, StateForm::StateJson)?;
         fitting(v1::UpdateStateResponse {
-            state_form,
+            state_form: Some(form),
             state_rounded,
-            replayed,
-            ..Default::default()
+            ..without.clone()
         })
     };
-    let without = v1::UpdateStateResponse { replayed, ..Default::default() };
-    response(form).or_else(|_| response(Form::Text)).unwrap_or(without)
+    let text = Reply { form: Form::Text, ..reply };
+    response(reply).or_else(|_| response(text)).unwrap_or(without.clone())
 }
 
 pub fn list_key_changes(
     list: List<KeyChange>,
-    form: Form,
+    reply: Reply,
 ) -> Result<v1::ListKeyChangesResponse, Error> {
-    let (changes, next_page_token) = full_page(&list, |it| key_change(it, Mode::read(form)))?;
+    let (changes, next_page_token) = full_page(&list, |it| key_change(it, Mode::read(reply)))?;
     Ok(v1::ListKeyChangesResponse { changes, next_page_token })
 }
 
@@ -181,26 +187,28 @@ pub fn list_users(list: List<UserId>, app: &AppName) -> Result<v1::ListUsersResp
 
 /// One message with the cursor right behind it. What does not fit in the form asked for is sent as text. Text that does not fit ends
 /// the watch, since nothing may be left out of it.
-pub fn watch(item: WatchItem, cursor: String, form: Form) -> Result<v1::WatchResponse, Error> {
-    let response = |form| {
-        let kind = Some(kind(&item, Mode::write(form))?);
+pub fn watch(item: WatchItem, cursor: String, reply: Reply) -> Result<v1::WatchResponse, Error> {
+    let response = |reply| {
+        let kind = Some(kind(&item, Mode::write(reply))?);
         fitting(v1::WatchResponse { kind, cursor: cursor.clone() })
     };
-    response(form).or_else(|_| response(Form::Text))
+    response(reply).or_else(|_| response(Reply { form: Form::Text, ..reply }))
 }
 
 fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error> {
     use v1::{state_snapshot::StateForm, watch_response::Kind};
     Ok(match item {
-        WatchItem::Snapshot { state, last_sequence } => {
+        WatchItem::Snapshot { state, last_sequence, life } => {
             let json = Cow::Owned(state.to_json());
             let (form, state_rounded) =
                 mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
+            let uid = optional_uid(*life, mode.store);
             let (state_form, last_sequence) = (Some(form), signed(*last_sequence));
             Kind::Snapshot(v1::StateSnapshot {
                 state_form,
                 state_rounded,
                 last_sequence,
+                uid,
                 ..Default::default()
             })
         }
@@ -214,7 +222,9 @@ fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error>
         WatchItem::Heartbeat(now) => {
             Kind::Heartbeat(v1::Heartbeat { server_time: Some(timestamp(*now)) })
         }
-        WatchItem::SessionDeleted => Kind::SessionDeleted(v1::SessionDeleted::default()),
+        WatchItem::SessionDeleted(life) => {
+            Kind::SessionDeleted(v1::SessionDeleted { uid: uid(*life, mode.store) })
+        }
     })
 }
 
@@ -272,7 +282,8 @@ fn written(
     state: Option<&State>,
     mode: Mode,
 ) -> (Vec<v1::Event>, v1::Session) {
-    let mut session = session(info, state, mode).unwrap_or_else(|_| session_envelope(info));
+    let mut session =
+        session(info, state, mode).unwrap_or_else(|_| session_envelope(info, mode.store));
     if mode.form == Form::Struct {
         let used = field_bytes(&session);
         let page = page(events, used, |it| event(&it.event, mode)).unwrap_or_default();

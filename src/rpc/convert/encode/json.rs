@@ -28,6 +28,8 @@ pub struct Mode {
     pub form: Form,
     /// Whether state comes with the versions of its keys.
     pub with_versions: bool,
+    /// Part of every uid.
+    pub store: StoreId,
     /// Whether a value that is larger than an answer as `Struct` is an error. Otherwise it is sent as text, as one that is nested too
     /// deep for `Struct` always is.
     pub is_strict: bool,
@@ -37,13 +39,13 @@ pub struct Mode {
 
 impl Mode {
     /// That of a read's answer.
-    pub fn read(reply: impl Into<Reply>) -> Self {
-        let Reply { form, with_versions } = reply.into();
-        Self { form, with_versions, is_strict: true, depth: 0 }
+    pub fn read(reply: Reply) -> Self {
+        let Reply { form, with_versions, store } = reply;
+        Self { form, with_versions, store, is_strict: true, depth: 0 }
     }
 
     /// That of the answer to a write or a watch.
-    pub fn write(reply: impl Into<Reply>) -> Self {
+    pub fn write(reply: Reply) -> Self {
         Self { is_strict: false, ..Self::read(reply) }
     }
 

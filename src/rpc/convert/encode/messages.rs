@@ -78,7 +78,7 @@ pub fn session(
     mode: Mode,
 ) -> Result<v1::Session, Error> {
     use v1::session::StateForm;
-    let mut session = session_envelope(info);
+    let mut session = session_envelope(info, mode.store);
     if let Some(state) = state {
         let json = Cow::Owned(state.to_json());
         let (form, rounded) =
@@ -87,6 +87,15 @@ pub fn session(
         session.versions = versions(state, mode);
     }
     Ok(session)
+}
+
+pub fn uid(life: Life, store: StoreId) -> String {
+    Uid { store, life }.encode()
+}
+
+/// Empty for a scope that nothing is in.
+pub fn optional_uid(life: Option<Life>, store: StoreId) -> String {
+    life.map(|life| uid(life, store)).unwrap_or_default()
 }
 
 /// The versions of stored keys, if the `mode` has them.
@@ -100,7 +109,7 @@ pub fn versions(state: &State, mode: Mode) -> HashMap<String, i64> {
 }
 
 /// A session without its state.
-pub fn session_envelope(info: &SessionInfo) -> v1::Session {
+pub fn session_envelope(info: &SessionInfo, store: StoreId) -> v1::Session {
     let SessionInfo {
         key,
         incarnation: _,
@@ -132,7 +141,9 @@ pub fn session_envelope(info: &SessionInfo) -> v1::Session {
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
         versions: HashMap::new(),
-        ..Default::default()
+        uid: uid(Life::of_session(info), store),
+        state_omitted: false,
+        damaged_keys: Vec::new(),
     }
 }
 

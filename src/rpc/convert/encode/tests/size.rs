@@ -45,12 +45,12 @@ fn text_of(bytes: usize) -> Json {
 #[test]
 fn a_page_ends_before_it_is_too_large_in_its_own_form() {
     let bodies = || vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 8];
-    let page = encode::list_events(list(bodies()), Form::Struct).unwrap();
+    let page = encode::list_events(list(bodies()), Form::Struct.into()).unwrap();
     assert_eq!(page.events.len(), 3);
     assert!(page.encoded_len() <= MESSAGE_BYTES);
-    let page = encode::list_events(list(bodies()), Form::Text).unwrap();
+    let page = encode::list_events(list(bodies()), Form::Text.into()).unwrap();
     assert_eq!(page.events.len(), 8);
-    let page = encode::list_events(list(vec![text_of(1 << 20); 8]), Form::Text).unwrap();
+    let page = encode::list_events(list(vec![text_of(1 << 20); 8]), Form::Text.into()).unwrap();
     assert_eq!(page.events.len(), 3);
     assert!(page.encoded_len() <= MESSAGE_BYTES);
 }
@@ -58,7 +58,8 @@ fn a_page_ends_before_it_is_too_large_in_its_own_form() {
 #[test]
 fn a_page_is_measured_to_the_byte() {
     for bytes in [10, 127, 128, 200, 16_383, 16_384, 20_000] {
-        let page = encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text).unwrap();
+        let page =
+            encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text.into()).unwrap();
         let sum: usize = page.events.iter().map(encode::field_bytes).sum();
         assert_eq!(page.encoded_len(), sum);
     }
@@ -67,14 +68,14 @@ fn a_page_is_measured_to_the_byte() {
 #[test]
 fn a_single_item_that_never_fits_is_refused_by_a_read() {
     let huge = || body_of_zeros(400_000);
-    let error = encode::list_events(list([huge()]), Form::Struct).unwrap_err();
+    let error = encode::list_events(list([huge()]), Form::Struct.into()).unwrap_err();
     assert_eq!(error, Error::AnswerTooLarge);
-    assert_eq!(encode::list_events(list([huge()]), Form::Text).unwrap().events.len(), 1);
-    let small_first = encode::list_events(list([json("{}"), huge()]), Form::Struct).unwrap();
+    assert_eq!(encode::list_events(list([huge()]), Form::Text.into()).unwrap().events.len(), 1);
+    let small_first = encode::list_events(list([json("{}"), huge()]), Form::Struct.into()).unwrap();
     assert_eq!(small_first.events.len(), 1);
-    let get = |form| {
+    let get = |form: Form| {
         let state = state([("k", zeros(400_000))]);
-        encode::get_state(state, Reply { form, with_versions: true })
+        encode::get_state((state, None), Reply { with_versions: true, ..form.into() })
     };
     assert_eq!(get(Form::Struct).unwrap_err(), Error::AnswerTooLarge);
     assert_eq!(get(Form::Text).unwrap().versions["k"], 3);
@@ -101,7 +102,7 @@ fn an_item_fits_exactly_or_not_at_all() {
     // One that fills what is left to the byte, and one beyond: found by search, so that the sums may change.
     let fits = |bytes: usize| {
         let list = list([text_of(1 << 20), text_of(1 << 20), text_of(1 << 20), text_of(bytes)]);
-        let page = encode::list_events(list, Form::Text).unwrap();
+        let page = encode::list_events(list, Form::Text.into()).unwrap();
         assert!(page.encoded_len() <= MESSAGE_BYTES);
         page.events.len() == 4
     };
@@ -118,7 +119,7 @@ fn an_item_fits_exactly_or_not_at_all() {
 #[test]
 fn what_is_too_large_for_a_write_comes_as_text() {
     let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
-    let response = encode::append_event(answer, vec![], Mode::write(Form::Struct));
+    let response = encode::append_event(answer, vec![], Mode::write(Form::Struct.into()));
     assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
     let body = response.event.unwrap().body_form.unwrap();
     assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));
@@ -131,7 +132,7 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let reply = Reply { form: Form::Text, with_versions: true };
+        let reply = Reply { with_versions: true, ..Form::Text.into() };
         let response = encode::append_events(answer, vec![], reply);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
@@ -186,16 +187,16 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
         let keys: Vec<String> = keys.clone().collect();
         state(keys.iter().map(|key| (key.as_str(), json("1"))))
     };
-    let update = StateUpdated { state: state(), replayed: true };
-    let response = encode::update_state(update, Form::Text);
+    let update = StateUpdated { state: state(), replayed: true, life: None };
+    let response = encode::update_state(update, Form::Text.into());
     assert_eq!((response.state_form, response.replayed), (None, true));
-    let error = encode::get_state(state(), Form::Text.into()).unwrap_err();
+    let error = encode::get_state((state(), None), Form::Text.into()).unwrap_err();
     assert_eq!(error, Error::AnswerTooLarge);
     // A watch leaves nothing out.
-    let snapshot = || WatchItem::Snapshot { state: state(), last_sequence: 1 };
-    let error = encode::watch(snapshot(), "c".into(), Form::Text).unwrap_err();
+    let snapshot = || WatchItem::Snapshot { state: state(), last_sequence: 1, life: None };
+    let error = encode::watch(snapshot(), "c".into(), Form::Text.into()).unwrap_err();
     assert_eq!(error, Error::AnswerTooLarge);
-    assert!(encode::watch(snapshot(), "c".into(), Form::Struct).is_ok());
+    assert!(encode::watch(snapshot(), "c".into(), Form::Struct.into()).is_ok());
 }
 
 #[test]
@@ -226,6 +227,6 @@ fn a_change_that_is_too_large_for_a_watch_comes_as_text() {
     let changes = Changes { set: Some(set), remove: vec![] };
     let commit_time = super::time(9);
     let item = WatchItem::StateChange { changes, commit_time };
-    let response = encode::watch(item, "c".into(), Form::Struct).unwrap();
+    let response = encode::watch(item, "c".into(), Form::Struct.into()).unwrap();
     assert!(response.encoded_len() <= MESSAGE_BYTES);
 }
