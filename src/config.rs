@@ -7,7 +7,10 @@ use clap::{
     builder::{BoolishValueParser, NonEmptyStringValueParser},
 };
 
-use crate::store::{LimitOptions, postgres::PostgresSettings};
+use crate::{
+    files::FileMode,
+    store::{LimitOptions, postgres::PostgresSettings},
+};
 
 /// Runs the server until SIGTERM or SIGINT.
 #[derive(Args, Clone, Debug)]
@@ -40,6 +43,10 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_ADMIN_LISTEN", value_name = "ADDRESS")]
     pub admin_listen: Option<Listen>,
 
+    /// Let the admin listener be plain HTTP beyond loopback, for probes and scrapes; PUT /log is refused then
+    #[arg(long, env = "SESSIOND_ADMIN_INSECURE", requires = "admin_listen", value_parser = BoolishValueParser::new())]
+    pub admin_insecure: bool,
+
     /// Number of applications whose appends are counted each for itself in the metrics, all others together
     #[arg(long, env = "SESSIOND_METRICS_APPLICATIONS", default_value_t = 0, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(0..=1000))]
@@ -49,13 +56,22 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_VERIFY", value_parser = BoolishValueParser::new())]
     pub verify: bool,
 
+    /// Mode of the files that are made, in octal: 0640 lets their group read. A file that is there keeps its own
+    #[arg(long, env = "SESSIOND_FILE_MODE", default_value_t, value_name = "MODE")]
+    pub file_mode: FileMode,
+
+    /// Mode of the files of Unix sockets, in octal: 0660 lets their group connect
+    #[arg(long, env = "SESSIOND_SOCKET_MODE", default_value_t, value_name = "MODE")]
+    pub socket_mode: FileMode,
+
     /// Listen beyond loopback without TLS: everything crosses the network as plain text, and without tokens every client can read and write everything
     #[arg(long, env = "SESSIOND_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
-    /// Refuse session ids without application and user, which are otherwise looked up among all sessions
-    #[arg(long, env = "SESSIOND_REQUIRE_FULL_KEYS", value_parser = BoolishValueParser::new())]
-    pub require_full_keys: bool,
+    /// Refuse session ids without application and user, which are otherwise looked up among the sessions that the caller may read; the default with a policy
+    #[arg(long, env = "SESSIOND_REQUIRE_FULL_KEYS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    pub require_full_keys: Option<bool>,
 
     /// Shutdown timeout in seconds
     #[arg(long, env = "SESSIOND_DRAIN_TIMEOUT", default_value_t = 30, value_name = "SECONDS",
@@ -100,11 +116,11 @@ pub struct Config {
     #[arg(long, env = "SESSIOND_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// Log each call: method, request id, principal, code, duration and bytes, and nothing of its content
+    /// Log each call: method, request id, principal, address, code, duration and bytes, and nothing of its content
     #[arg(long, env = "SESSIOND_LOG_CALLS", value_parser = BoolishValueParser::new())]
     pub log_calls: bool,
 
-    /// Log filter: a level (error, warn, info, debug, trace), or a list like warn,sessiond=debug
+    /// Log filter: a level of sessiond's lines (error, warn, info, debug, trace; those of libraries stop at info), or a list like warn,h2=debug
     #[arg(long, env = "SESSIOND_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
 
@@ -126,6 +142,17 @@ impl Config {
     /// Whether callers show a certificate. TLS is for TCP alone.
     pub fn asks_certificates(&self) -> bool {
         self.tls.tls_client_ca.is_some() && matches!(self.listen, Listen::Tcp(_))
+    }
+
+    /// Whether session ids without application and user are refused. How long a look-up takes tells whether others have the id, so a
+    /// policy, which keeps callers apart, refuses them unless the flag says otherwise.
+    pub fn requires_full_keys(&self) -> bool {
+        self.require_full_keys.unwrap_or(self.identity.policy.is_some())
+    }
+
+    /// Whether anything says who a caller is.
+    pub fn identifies(&self) -> bool {
+        self.takes_tokens() || self.identity.unix_peers || self.asks_certificates()
     }
 
     /// Whether callers may show a token.
@@ -308,65 +335,4 @@ impl FromStr for Listen {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Program {
-        #[command(flatten)]
-        config: Config,
-    }
-
-    #[test]
-    fn the_defaults_are_loopback_and_an_embedded_file() {
-        let config = Program::parse_from(["serve"]).config;
-        assert_eq!(config.listen, Listen::Tcp("127.0.0.1:50051".into()));
-        assert_eq!(config.store.url, "sqlite:sessiond.db");
-        assert!(!config.insecure);
-    }
-
-    #[test]
-    fn certificates_are_asked_for_on_tcp_alone() {
-        let tls = ["--tls-cert", "a", "--tls-key", "b", "--tls-client-ca", "c"];
-        let asks = |listen| {
-            let flags = ["serve", "--listen", listen].into_iter().chain(tls);
-            Program::parse_from(flags).config.asks_certificates()
-        };
-        assert!(asks("127.0.0.1:0"));
-        assert!(!asks("unix:a"), "the authorities are for the admin listener");
-    }
-
-    #[test]
-    fn a_limit_of_nothing_is_refused_with_what_to_do() {
-        for text in ["0", "-1", "many"] {
-            let flag = format!("--max-appends-per-principal={text}");
-            let error = Program::try_parse_from(["serve", &flag]).unwrap_err().to_string();
-            assert!(error.contains("without the flag nothing is limited"), "{error}");
-        }
-    }
-
-    #[test]
-    fn an_address_that_is_none_is_refused_with_an_example() {
-        for text in ["", "localhost", ":50051", "localhost:http", "unix:"] {
-            let error = text.parse::<Listen>().unwrap_err();
-            assert!(error.contains("as in"), "{text}: {error}");
-        }
-        assert_eq!("[::1]:0".parse(), Ok(Listen::Tcp("[::1]:0".into())));
-        assert_eq!("unix:a b".parse(), Ok(Listen::Unix("a b".into())));
-    }
-
-    #[test]
-    fn every_flag_has_an_environment_variable() {
-        use clap::CommandFactory as _;
-        for argument in Program::command().get_arguments() {
-            let long = argument.get_long().unwrap_or_default();
-            if long == "help" {
-                continue;
-            }
-            let variable = format!("SESSIOND_{}", long.to_uppercase().replace('-', "_"));
-            assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(&*variable));
-        }
-    }
-}
+mod tests;

@@ -23,7 +23,8 @@
 //! | [`cli`] | the client subcommands, what they show to people, import, export and the benchmark | the generated client ([`proto`]) and tonic; nothing of the server but [`domain`] |
 //! | [`offline`] | verifies and compacts database files that are not served, migrates stores, and checks policies | [`store::sqlite`], [`config`], the progress bar of [`cli`] |
 //!
-//! Beside the layers, [`config`] has the flags of `serve`, [`logging`] the log on standard error, and `pem` reads certificates and keys.
+//! Beside the layers, [`config`] has the flags of `serve`, [`logging`] the log on standard error, `pem` reads certificates and keys, and
+//! `files` has the modes of files.
 //!
 //! # One append, file by file
 //!
@@ -147,6 +148,7 @@ pub mod commit;
 pub mod config;
 pub mod domain;
 pub mod engine;
+mod files;
 pub mod logging;
 pub mod metrics;
 pub mod offline;

@@ -47,15 +47,25 @@ pub fn init(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Levels by target. Filters by span or field would need regular expressions, which nothing else here does.
+/// The crate whose lines a level without a target is about.
+const OWN_TARGET: &str = "sessiond";
+
+/// Levels by target. A level alone is that of our own targets: beyond `info` those of libraries, such as each frame of HTTP/2, are logged
+/// only if they are named. Filters by span or field would need regular expressions, which nothing else here does.
 fn filter(text: &str) -> Result<Targets, String> {
     // The parser takes a word that is no level for a target, of which it shows everything, and of all others nothing.
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
     if !text.split(',').all(|part| part.contains('=') || is_level(part.trim())) {
         return Err(format!("'{text}' is not a log filter. Pass a level like info."));
     }
-    text.parse()
-        .map_err(|error| format!("'{text}' is not a log filter ({error}). Pass a level like info."))
+    let named: Targets = text.parse().map_err(|error| {
+        format!("'{text}' is not a log filter ({error}). Pass a level like info.")
+    })?;
+    let Some(level) = named.default_level() else { return Ok(named) };
+    let libraries = level.min(LevelFilter::INFO);
+    // What is named comes last and counts.
+    let own = Targets::new().with_default(libraries).with_target(OWN_TARGET, level);
+    Ok(own.with_targets(named))
 }
 
 #[cfg(test)]
@@ -72,6 +82,20 @@ mod tests {
         assert!(enables("warn,sessiond=debug", "sessiond::server", Level::DEBUG));
         assert!(!enables("warn,sessiond=debug", "h2", Level::INFO));
         assert!(!enables("off", "sessiond::server", Level::ERROR));
+        for level in ["debug", "trace", "debug,sqlx=warn"] {
+            for library in ["h2::codec::framed_read", "hyper_util", "rustls", "tonic"] {
+                assert!(enables(level, library, Level::INFO), "{level} {library}");
+                assert!(!enables(level, library, Level::DEBUG), "{level} {library}");
+            }
+            assert!(enables(level, "sessiond::server", Level::DEBUG), "{level}");
+        }
+        assert!(!enables("debug", "sessiond::server", Level::TRACE));
+        assert!(enables("debug,h2=trace", "h2::codec", Level::TRACE));
+        assert!(!enables("debug,h2=trace", "hyper", Level::DEBUG));
+        assert!(enables("debug,sessiond::calls=off", "sessiond::server", Level::DEBUG));
+        assert!(!enables("debug,sessiond::calls=off", "sessiond::calls", Level::ERROR));
+        assert!(!enables("debug,sessiond=warn", "sessiond::server", Level::INFO));
+        assert!(!enables("sessiond::calls=info", "h2", Level::ERROR));
         for text in ["", " ", "debgu", "sessiond", "info,"] {
             assert!(filter(text).is_err(), "{text}");
         }

@@ -1,6 +1,7 @@
 //! The `sessiond` program: parse arguments, start, exit code.
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
     time::Duration,
@@ -34,7 +35,7 @@ const LETTING_GO: Duration = Duration::from_secs(1);
 
 /// Keeps the sessions, events and scoped state of AI agents, and speaks gRPC.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true)]
+#[command(version = concat!(env!("CARGO_PKG_VERSION"), env!("COMMIT_SUFFIX")), propagate_version = true)]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -104,6 +105,9 @@ fn complete(shell: Shell) -> ExitCode {
 
 async fn serve(config: &Config) -> Result<ExitCode, String> {
     logging::init(config)?;
+    for variable in unknown_variables() {
+        tracing::warn!(variable, "no flag has this environment variable, so it is ignored");
+    }
     let listen = |kind| signal(kind).map_err(|error| format!("failed to handle signals: {error}"));
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -136,46 +140,95 @@ async fn serve(config: &Config) -> Result<ExitCode, String> {
     Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints the address, the store and what to try: one command, on a terminal three that build on each other. A closed
-/// standard output does not stop the server.
+/// Prints the address and the store, and on a terminal what to try. Beside a log of JSON a collector reads nothing but JSON: the log has
+/// the address as well. A closed standard output does not stop the server.
 fn greet(running: &Running, config: &Config) {
+    let mut out = io::stdout().lock();
+    let is_terminal = out.is_terminal();
+    if !is_terminal && config.log_format == LogFormat::Json {
+        return;
+    }
     let (address, store) = (running.address(), store::public_url(&config.store.url));
+    let mut text = format!("sessiond listens on {address} and stores in {store}\n");
+    if is_terminal {
+        text += "Try these in another terminal (Ctrl-C stops the server):\n";
+        text += &to_try(&reachable(address), config);
+    }
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The address by which a client of this machine reaches the server. None reaches `0.0.0.0`, and no certificate names it.
+fn reachable(address: &str) -> String {
+    let own = |secure: &str| match address.starts_with("https://") {
+        true => "localhost".to_owned(),
+        false => secure.to_owned(),
+    };
+    address.replace("0.0.0.0", &own("127.0.0.1")).replace("[::]", &own("[::1]"))
+}
+
+/// A command in a line each. The names of files are those of the README.
+fn to_try(address: &str, config: &Config) -> String {
+    let (is_tls, has_certificate) = (address.starts_with("https://"), config.asks_certificates());
+    // A client with a certificate needs no token.
+    let has_token = config.takes_tokens() && !has_certificate;
+    let mut flags = String::new();
+    if address != DEFAULT_ADDRESS {
+        flags += &format!(" --server {address}");
+    }
+    if is_tls {
+        flags += " --tls-ca ca.pem";
+    }
+    if has_certificate {
+        flags += " --tls-cert agent.pem --tls-key agent.key";
+    }
+    if has_token {
+        flags += " --token-file ci.token";
+    }
     // grpcurl takes the path of a socket without a scheme, and would send it as the authority, which HTTP/2 rejects.
     let (security, place) = match (address.strip_prefix("unix:"), address.strip_prefix("https://"))
     {
         (Some(path), _) => ("-plaintext -unix -authority localhost", path),
-        (_, Some(host)) if config.asks_certificates() => {
-            ("-cacert ca.pem -cert client.pem -key client.key", host)
+        (_, Some(host)) if has_certificate => {
+            ("-cacert ca.pem -cert agent.pem -key agent.key", host)
         }
         (_, Some(host)) => ("-cacert ca.pem", host),
         _ => ("-plaintext", address),
     };
-    // A client with a certificate needs no token.
-    let token = match config.takes_tokens() && !config.asks_certificates() {
-        true => " -rpc-header \"authorization: Bearer $(cat token)\"",
+    let token = match has_token {
+        true => " -rpc-header \"authorization: Bearer $(cat ci.token)\"",
         false => "",
     };
-    let mut out = io::stdout().lock();
-    let text = format!("sessiond listens on {address} and stores in {store}\n");
-    let text = text
-        // With TLS or tokens the lines would need the names of files and of the host in the certificate.
-        + &if out.is_terminal() && !address.starts_with("https://") && token.is_empty() {
-            let server = match address {
-                DEFAULT_ADDRESS => String::new(),
-                _ => format!(" --server {address}"),
-            };
-            format!(
-                "Try these one after the other (Ctrl-C stops the server):\n\
-             grpcurl {security} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"session_id\":\"first\",\"allow_existing\":true}}' {place} sessiond.v1.SessionService/CreateSession\n\
-             sessiond event append{server} --session first --author user --body '{{\"content\":{{\"role\":\"user\",\"parts\":[{{\"text\":\"Hello\"}}]}}}}' --set topic='\"greeting\"'\n\
-             python3 -c 'import asyncio; from sessiond_adk import SessiondSessionService as S; print(asyncio.run(S(\"{address}\").get_session(app_name=\"my_app\", user_id=\"alice\", session_id=\"first\")))'\n"
-            )
-        } else {
-            format!(
-                "try: grpcurl {security}{token} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
-            )
-        };
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    format!(
+        "sessiond demo{flags}\n\
+         sessiond show --app demo --user alice --session rain-shoes{flags}\n\
+         grpcurl {security}{token} -d '{{\"app_name\":\"my_app\",\"user_id\":\"alice\",\"state\":{{\"app:theme\":\"dark\"}}}}' {place} sessiond.v1.SessionService/CreateSession\n"
+    )
+}
+
+/// The names of environment variables that begin as those of the flags do and that no flag has.
+#[expect(clippy::disallowed_methods, reason = "a mistyped variable is none that a flag reads")]
+fn unknown_variables() -> Vec<String> {
+    fn known(command: &clap::Command, names: &mut Vec<OsString>) {
+        names.extend(command.get_arguments().filter_map(|it| Some(it.get_env()?.to_owned())));
+        command.get_subcommands().for_each(|command| known(command, names));
+    }
+    let mut names = Vec::new();
+    known(&Program::command(), &mut names);
+    let set = std::env::vars_os().filter_map(|(name, _)| match names.contains(&name) {
+        true => None,
+        false => name.into_string().ok(),
+    });
+    let mut unknown: Vec<_> = set.filter(|name| is_ours(name)).collect();
+    unknown.sort();
+    unknown
+}
+
+/// Whether a variable is meant for this program. Kubernetes sets some about a service of this name, and the tests have their own.
+fn is_ours(name: &str) -> bool {
+    name.strip_prefix("SESSIOND_").is_some_and(|rest| {
+        let first = rest.split('_').next().unwrap_or_default();
+        !["SERVICE", "PORT", "TEST"].contains(&first)
+    })
 }
 
 fn fail(message: &str) -> ExitCode {

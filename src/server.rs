@@ -8,6 +8,7 @@ mod arrival;
 mod call_log;
 mod connection_limit;
 mod connections;
+mod exposed;
 mod front;
 mod gathered;
 mod health;
@@ -71,16 +72,17 @@ pub struct Running {
 /// Binds, opens the store and serves. Health answers NOT_SERVING while the store is being opened. An error is one or two sentences: what
 /// is wrong, and what to do.
 pub async fn start(config: &Config) -> Result<Running, String> {
+    exposed::warn(config);
     let metrics = Arc::new(Metrics::new(config.metrics_applications.into()));
     let tls = Tls::load(&config.tls, metrics.tls())?;
-    let authenticator = Arc::new(Authenticator::load(&config.identity)?);
     let policy = match &config.identity.policy {
-        Some(path) if authenticator.identifies() || config.asks_certificates() => {
-            Some(policy::load(path)?)
-        }
+        Some(path) if config.identifies() => Some(policy::load(path)?),
         Some(_) => return Err(UNIDENTIFIED.into()),
         None => None,
     };
+    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
+    let policies = policies.unwrap_or_else(Policies::open);
+    let authenticator = Arc::new(Authenticator::load(&config.identity, &policies)?);
     let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
     let address = listener.address();
     let phase = watch::Sender::new(Phase::Starting);
@@ -105,13 +107,12 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let limit = ConnectionLimit::new(most, metrics.connections.clone());
     let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
     let serving = AbortOnDropHandle::new(serving);
+    let admin_address = admin.as_ref().map(Listener::address);
     let admin = admin.map(|listener| {
-        tracing::info!(address = listener.address(), "admin listener");
         let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
         AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
     });
     let reload_interval = Duration::from_secs(config.tls.reload_interval);
-    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
     let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
     let files: Vec<_> =
         tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
@@ -124,11 +125,13 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     let options = StoreOptions {
         readers: config.readers.into(),
         new_id: new_store_id(),
+        file_mode: config.file_mode,
         verify: config.verify,
         crash,
         postgres: config.postgres.settings(),
         metrics: Arc::clone(&metrics),
     };
+    let recovered = store::unfinished_bytes(&config.store.url);
     let store = store::open(&config.store.url, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
@@ -138,13 +141,13 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         limits: config.limits.options(),
         metrics,
     };
-    let policies = policies.unwrap_or_else(Policies::open);
     let engine = Arc::new(Engine::with_policies(store, options, policies));
-    let bare = if config.require_full_keys { BareIds::Refused } else { BareIds::Allowed };
+    let bare = if config.requires_full_keys() { BareIds::Refused } else { BareIds::Allowed };
     // It is set nowhere else.
     let routes = rpc::routes(Arc::clone(&engine), bare);
     let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
     phase.send_replace(Phase::Open(*engine.condition().borrow()));
+    tell_ready(config, &address, admin_address.as_deref(), recovered);
     let drain_timeout = Duration::from_secs(config.drain_timeout);
     Ok(Running {
         address,
@@ -159,6 +162,34 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     })
 }
 
+/// Logs once what this server is. `recovered`: bytes of commits that a process left which did not close the file.
+fn tell_ready(config: &Config, listen: &str, admin_listen: Option<&str>, recovered: Option<u64>) {
+    let Config { identity, limits, tls, .. } = config;
+    let callers = [
+        (identity.token_hashes.is_some(), "tokens"),
+        (identity.jwt_keys.is_some(), "jwts"),
+        (config.asks_certificates(), "certificates"),
+        (identity.unix_peers, "unix_peers"),
+    ];
+    let callers: Vec<_> = callers.iter().filter(|(is_on, _)| *is_on).map(|(_, it)| *it).collect();
+    let callers = if callers.is_empty() { "anybody".to_owned() } else { callers.join(",") };
+    let policy = identity.policy.as_ref().map(|path| path.display().to_string());
+    tracing::info!(
+        version = concat!(env!("CARGO_PKG_VERSION"), env!("COMMIT_SUFFIX")),
+        listen,
+        admin_listen,
+        store = store::public_url(&config.store.url),
+        tls = tls.tls_cert.is_some(),
+        callers,
+        policy,
+        full_keys = config.requires_full_keys(),
+        max_appends_per_principal = limits.max_appends_per_principal,
+        max_appends_per_application = limits.max_appends_per_application,
+        recovered_bytes = recovered,
+        "ready"
+    );
+}
+
 struct Listeners {
     calls: Listener,
     admin: Option<Listener>,
@@ -166,9 +197,10 @@ struct Listeners {
 
 /// Without TLS only loopback is open, unless `--insecure` says that this is meant for calls.
 async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
-    let Config { listen, admin_listen, insecure, .. } = config;
+    let Config { listen, admin_listen, admin_insecure, insecure, socket_mode, .. } = config;
     let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
-    if tls.is_some() && !is_tcp(listen) && !admin_listen.as_ref().is_some_and(is_tcp) {
+    let admin_uses_tls = !admin_insecure && admin_listen.as_ref().is_some_and(is_tcp);
+    if tls.is_some() && !is_tcp(listen) && !admin_uses_tls {
         return Err(
             "--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket."
                 .into(),
@@ -182,20 +214,22 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
     let advice = "Pass --tls-cert and --tls-key, listen on 127.0.0.1 or a Unix socket, or pass --insecure to override.";
     let access = Access {
         flag: "--listen",
+        socket_mode: *socket_mode,
         protocol: Protocol::Grpc,
         tls,
         plain_on_loopback: false,
         advice: (!insecure).then_some(advice),
     };
     let calls = Listener::bind(listen, access).await?;
-    let advice =
-        "Pass --tls-cert and --tls-key, or give --admin-listen 127.0.0.1 or a Unix socket.";
+    let advice = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
     let access = Access {
         flag: "--admin-listen",
+        socket_mode: *socket_mode,
         protocol: Protocol::Http,
-        tls,
+        // Kubernetes' probes take no certificate that they do not know.
+        tls: tls.filter(|_| !admin_insecure),
         plain_on_loopback: true,
-        advice: Some(advice),
+        advice: (!admin_insecure).then_some(advice),
     };
     let admin = match admin_listen {
         Some(listen) => Some(Listener::bind(listen, access).await?),
@@ -217,7 +251,8 @@ impl Running {
             () = self.engine.sweep_forever() => {}
             () = health::follow(self.engine.condition(), &self.phase) => {}
             ended = &mut self.serving => {
-                tracing::error!(?ended, "the listener failed");
+                let error = ended.err().map(|error| error.to_string());
+                tracing::error!(error, "the listener ended");
                 self.engine.close().await;
                 return false;
             }
@@ -239,7 +274,7 @@ impl Running {
             drain_timeout,
         } = self;
         let until = instant() + drain_timeout;
-        tracing::info!(timeout = ?drain_timeout, "shutting down");
+        tracing::info!(timeout_secs = drain_timeout.as_secs(), "shutting down");
         phase.send_replace(Phase::Draining);
         engine.drain();
         let served = timeout_at(until, async {

@@ -8,7 +8,10 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
@@ -16,10 +19,11 @@ use yaml_rust2::{Yaml, YamlLoader};
 const DOCUMENT: &str = include_str!("../docs/metrics.md");
 const RUNBOOK: &str = include_str!("../docs/runbook.md");
 const DASHBOARD: &str = include_str!("../packaging/grafana/dashboard.json");
+const PICTURE: &str = include_str!("../docs/dashboard.svg");
 const ALERTS: &str = include_str!("../packaging/grafana/alerts.yaml");
 
 /// Names in expressions that are no metric of ours: Prometheus' own, and what it adds to samples.
-const OTHERS: [&str; 2] = ["up", "instance"];
+const OTHERS: [&str; 5] = ["up", "instance", "ALERTS", "alertname", "alertstate"];
 
 /// Name and type of each documented metric, with its labels.
 fn documented() -> BTreeMap<&'static str, (&'static str, Vec<&'static str>)> {
@@ -43,7 +47,8 @@ fn metrics_of(expression: &str) -> BTreeSet<&'static str> {
         let rest = without_texts[at + name.len()..].trim_start();
         let is_function = rest.starts_with('(') || name.starts_with(['$', '_']);
         let is_number = name.starts_with(|letter: char| letter.is_ascii_digit());
-        if is_function || is_number || ["and", "or", "by", "le", "job", "sum"].contains(&name) {
+        let is_word = ["and", "or", "by", "le", "job", "sum", "max"].contains(&name);
+        if is_function || is_number || is_word {
             continue;
         }
         let metric = ["", "_bucket", "_sum", "_count"].iter().find_map(|ending| {
@@ -69,14 +74,148 @@ fn words(text: &str, is_name: impl Fn(char) -> bool) -> Vec<(usize, &str)> {
     found
 }
 
+fn dashboard() -> Value {
+    serde_json::from_str(DASHBOARD).unwrap()
+}
+
+/// All panels, with those inside collapsed rows.
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    let outer = dashboard["panels"].as_array().unwrap();
+    outer
+        .iter()
+        .flat_map(|it| iter::once(it).chain(it["panels"].as_array().unwrap_or(NO_PANELS)))
+        .collect()
+}
+
+const NO_PANELS: &Vec<Value> = &Vec::new();
+
+/// The panels that show a metric.
+fn charts(dashboard: &Value) -> Vec<&Value> {
+    let is_chart = |panel: &&Value| !["row", "text"].contains(&panel["type"].as_str().unwrap());
+    panels(dashboard).into_iter().filter(is_chart).collect()
+}
+
+fn expressions(panel: &Value) -> Vec<&str> {
+    let targets = panel["targets"].as_array().unwrap().iter();
+    targets.map(|target| target["expr"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_first_row_says_whether_it_is_healthy() {
+    let dashboard = dashboard();
+    let outer = dashboard["panels"].as_array().unwrap();
+    let is_row = |panel: &&Value| panel["type"] == "row";
+    assert!(is_row(&&outer[0]) && outer[0]["collapsed"] == false, "it is open");
+    let first: Vec<_> = outer[1..].iter().take_while(|panel| !is_row(panel)).collect();
+    let titles: Vec<_> = first.iter().map(|panel| panel["title"].as_str().unwrap()).collect();
+    let expected = [
+        "Condition",
+        "Appends per second",
+        "Appends, p99",
+        "Calls that fail",
+        "Disk",
+        "Firing alerts",
+    ];
+    assert_eq!(titles, expected);
+    for panel in &first {
+        let defaults = &panel["fieldConfig"]["defaults"];
+        assert_eq!(panel["type"], "stat");
+        let title = panel["title"].as_str().unwrap();
+        assert!(PICTURE.contains(&format!(">{title}</text>")), "{title} is not in the picture");
+        assert!(defaults["thresholds"]["steps"].as_array().unwrap().len() >= 2, "{panel}");
+        assert_eq!(defaults["color"]["mode"], "thresholds");
+        assert_eq!(panel["options"]["colorMode"], "background");
+        assert_eq!(panel["gridPos"]["y"], 1, "they are side by side");
+    }
+    // Each condition has its number and its text, as `Phase` names them.
+    let condition = expressions(first[0])[0];
+    let texts = &first[0]["fieldConfig"]["defaults"]["mappings"][0]["options"];
+    let (_, labels) = condition.split_once("up{").unwrap();
+    let named: Vec<_> =
+        labels.split("condition=\"").skip(1).map(|it| it.split('"').next().unwrap()).collect();
+    assert_eq!(named, ["ready", "starting", "draining", "disk_full", "unreachable", "file_lost"]);
+    for (name, number) in named.iter().zip(1..) {
+        let text = &texts[number.to_string()]["text"];
+        assert_eq!(text.as_str().unwrap().replace(' ', "_"), *name);
+        let factor = format!("{number} * (sessiond_condition{{condition=\"{name}\"");
+        assert!(number == 1 || condition.contains(&factor), "{condition}");
+    }
+    assert_eq!(texts["0"]["text"], "down");
+}
+
+#[test]
+fn every_panel_says_what_it_shows_and_in_which_unit() {
+    let dashboard = dashboard();
+    let charts = charts(&dashboard);
+    assert!(charts.len() > 40, "they were found");
+    for panel in &charts {
+        let description = panel["description"].as_str().unwrap_or_default();
+        assert!(description.ends_with('.') && description.len() > 5, "{}", panel["title"]);
+        let unit = panel["fieldConfig"]["defaults"]["unit"].as_str().unwrap_or_default();
+        assert!(!unit.is_empty(), "{}", panel["title"]);
+        // A legend of all methods is larger than the plot.
+        for expression in expressions(panel) {
+            let is_wide = expression.contains("by (method") || expression.contains(", method)");
+            let is_short = expression.starts_with("topk(") && expression.contains(" > 0");
+            assert!(
+                !is_wide || is_short || expression.contains("rpc_server_streams{"),
+                "{expression}"
+            );
+            assert!(!is_short || panel["options"]["legend"]["displayMode"] == "table");
+        }
+        // The smaller one would lie on the axis.
+        let together = |a: &str, b: &str| {
+            let all = expressions(panel);
+            all.len() > 1 && [a, b].iter().all(|it| all.iter().any(|one| one.contains(it)))
+        };
+        assert!(!together("resident_memory", "virtual_memory"));
+        assert!(!together("open_fds", "max_fds"));
+    }
+    let ids: BTreeSet<_> = panels(&dashboard).iter().map(|it| it["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels(&dashboard).len(), "each has its own id");
+}
+
+#[test]
+fn rows_for_what_may_be_missing_are_collapsed() {
+    let dashboard = dashboard();
+    for title in ["SQLite", "PostgreSQL", "TLS and files"] {
+        let row = panels(&dashboard).into_iter().find(|it| it["title"] == title).unwrap();
+        assert_eq!(row["collapsed"], true, "{title}");
+        assert!(!row["panels"].as_array().unwrap().is_empty(), "{title}");
+    }
+}
+
+#[test]
+fn links_lead_to_the_runbook_and_restarts_are_marked() {
+    let dashboard = dashboard();
+    // The text without its links, which lead to files.
+    let runbook = panels(&dashboard).into_iter().find(|it| it["type"] == "text").unwrap();
+    let shown = runbook["options"]["content"].as_str().unwrap();
+    let (mut plain, mut rest) = (String::new(), RUNBOOK);
+    while let Some((before, after)) = rest.split_once("](") {
+        let (text, link) = before.rsplit_once('[').unwrap();
+        plain += text;
+        plain += link;
+        rest = after.split_once(')').unwrap().1;
+    }
+    plain += rest;
+    assert_eq!(shown, plain, "it is docs/runbook.md");
+    let url =
+        format!("/d/{}/sessiond?viewPanel={}", dashboard["uid"].as_str().unwrap(), runbook["id"]);
+    assert_eq!(dashboard["links"][0]["url"], url);
+    for panel in &dashboard["panels"].as_array().unwrap()[1..=6] {
+        assert_eq!(panel["links"][0]["url"], url);
+    }
+    let restarts = dashboard["annotations"]["list"][0]["expr"].as_str().unwrap();
+    assert_eq!(metrics_of(restarts), BTreeSet::from(["process_start_time_seconds"]));
+}
+
 #[test]
 fn the_dashboard_shows_every_metric_and_no_other() {
-    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let dashboard = dashboard();
     let mut shown = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            shown.extend(metrics_of(target["expr"].as_str().unwrap()));
-        }
+    for panel in charts(&dashboard) {
+        shown.extend(expressions(panel).into_iter().flat_map(metrics_of));
     }
     let documented: BTreeSet<_> = documented().into_keys().collect();
     assert!(documented.len() > 40, "the names were found");
@@ -95,7 +234,9 @@ fn alerts_are_over_metrics_and_have_a_runbook() {
         assert!(!metrics.is_empty() || name == "SessiondDown", "{name}: {expression}");
         assert!(["critical", "warning"].contains(&&*text(&rule["labels"], "severity")), "{name}");
         assert!(text(&rule["annotations"], "summary").ends_with('.'), "{name}");
-        let runbook = format!("docs/runbook.md#{}", name.to_lowercase());
+        // Relative until an external label of Prometheus says where the runbook is.
+        let base = r#"{{ or $externalLabels.sessiond_runbook "docs/runbook.md" }}"#;
+        let runbook = format!("{base}#{}", name.to_lowercase());
         assert_eq!(text(&rule["annotations"], "runbook_url"), runbook);
         names.insert(name);
     }

@@ -7,8 +7,9 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
-#[path = "certificates/mod.rs"]
-mod certificates;
+#[expect(dead_code, reason = "it is for tests of the program")]
+#[path = "process/pty.rs"]
+mod pty;
 
 use std::{
     env, fs,
@@ -20,7 +21,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use certificates::Authority;
+use pty::Terminal;
 
 const README: &str = include_str!("../README.md");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
@@ -29,8 +30,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
 struct Server {
     child: Child,
     address: String,
-    /// The line to try that it prints.
-    to_try: String,
 }
 
 impl Server {
@@ -52,13 +51,32 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut next = || lines.next().unwrap().unwrap();
-        let (line, to_try) = (next(), next());
+        let line = lines.next().unwrap().unwrap();
         let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
         let address = address.split(' ').next().unwrap().to_owned();
-        let to_try = to_try.strip_prefix("try: ").expect("a line to try").to_owned();
-        Self { child, address, to_try }
+        Self { child, address }
     }
+}
+
+/// Runs each command that a server on a terminal shows.
+fn the_commands_to_try_work(folder: &Path, arguments: &[&str]) {
+    let Some(grpcurl) = grpcurl() else { return };
+    let store = format!("sqlite:{}", folder.join("try.db").display());
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--store", &store]).args(arguments);
+    let mut terminal = Terminal::run(&mut command, 400);
+    terminal.wait_for("/CreateSession\n");
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let shown = terminal.text();
+    let lines = shown.lines().skip_while(|line| !line.starts_with("Try these")).skip(1);
+    let commands: Vec<_> = lines.take(3).collect();
+    for command in &commands {
+        let output = sh(command, folder, &[&grpcurl, program], "");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}\n{errors}");
+    }
+    assert!(commands[2].starts_with("grpcurl"), "{shown}");
+    terminal.stop();
 }
 
 impl Drop for Server {
@@ -123,34 +141,25 @@ fn same(shown: &Value, found: &Value) -> bool {
 }
 
 #[test]
-fn the_line_to_try_works_wherever_the_server_listens() {
-    let Some(grpcurl) = grpcurl() else { return };
+fn the_commands_to_try_work_wherever_the_server_listens() {
     let folder = TempDir::new().unwrap();
     let socket = format!("unix:{}", folder.path().join("sessiond.sock").display());
-    for listen in ["127.0.0.1:0", &socket] {
-        let server = Server::start_on(listen, folder.path());
-        let output = sh(&server.to_try, folder.path(), &[&grpcurl], &server.address);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}\n{errors}", server.to_try);
-        let created: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(created["created"], Value::Bool(true));
-        assert_eq!(created["session"]["state"]["app:theme"], "dark");
-    }
+    the_commands_to_try_work(folder.path(), &["--listen", "127.0.0.1:0"]);
+    the_commands_to_try_work(folder.path(), &["--listen", &socket]);
+    the_commands_to_try_work(folder.path(), &["--listen", "0.0.0.0:0", "--insecure"]);
 }
 
 #[test]
 fn the_commands_with_tls_work() {
     let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
-    let authority = Authority::new(folder.path(), "ca.pem");
-    for (name, names) in [("server", &["127.0.0.1"][..]), ("agent", &[])] {
-        let (certificate, key) = authority.issue(name, names);
-        fs::write(folder.path().join(format!("{name}.pem")), certificate).unwrap();
-        fs::write(folder.path().join(format!("{name}.key")), key).unwrap();
-    }
+    let (_, certificates) =
+        blocks().into_iter().find(|(_, text)| text.starts_with("openssl req")).unwrap();
+    let made = sh(certificates, folder.path(), &[], "");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let path = |name| folder.path().join(name).display().to_string();
     let [certificate, key] = ["server.pem", "server.key"].map(path);
-    let authorities = authority.file.display().to_string();
+    let authorities = path("ca.pem");
     let encrypted = ["--listen", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &key];
     let program = Path::new(PROGRAM).parent().unwrap();
     let run = |script: &str| {
@@ -158,11 +167,12 @@ fn the_commands_with_tls_work() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}\n{errors}");
     };
-    let server = Server::start_with(folder.path(), &encrypted);
-    run(&server.to_try);
-    drop(server);
-
+    the_commands_to_try_work(folder.path(), &encrypted);
     let mutual = [&encrypted[..], &["--tls-client-ca", &authorities]].concat();
+    the_commands_to_try_work(folder.path(), &mutual);
+    let everywhere = [&["--listen", "0.0.0.0:0"], &mutual[2..]].concat();
+    the_commands_to_try_work(folder.path(), &everywhere);
+
     let server = Server::start_with(folder.path(), &mutual);
     let address = server.address.strip_prefix("https://").unwrap();
     let block = blocks().into_iter().find(|(_, text)| text.contains("-cacert"));
@@ -198,7 +208,7 @@ fn the_commands_with_tokens_work() {
     let server = Server::start_with(folder.path(), &tokens);
     let calls = block("-rpc-header").replace("127.0.0.1:50051", &server.address);
     works(&calls);
-    works(&format!("mv ci.token token\n{}", server.to_try));
+    the_commands_to_try_work(folder.path(), &tokens);
     // Without its token each of the same commands is refused.
     for line in calls.lines() {
         let line = line.replace(" --token-file ci.token", "");
@@ -224,7 +234,7 @@ fn the_commands_with_a_policy_work_and_keep_tenants_apart() {
     };
     let path = |name| folder.path().join(name).display().to_string();
     fs::write(path("policy.toml"), block("[[rule]]")).unwrap();
-    for script in ["sessiond policy check", "> shop.token"].map(block) {
+    for script in ["sessiond policy check", "--out shop.token"].map(block) {
         assert_eq!(run(script), (true, String::new()), "{script}");
     }
     let [tokens, policy] = ["tokens.toml", "policy.toml"].map(path);

@@ -47,6 +47,15 @@ impl Policy {
             Listed { principal: principal.name().to_owned(), permissions: rules.collect() };
         Permissions::Listed(Arc::new(listed))
     }
+
+    /// The claims that its rules are about.
+    pub fn claims(&self) -> BTreeSet<String> {
+        let claim = |rule: &Rule| match &rule.users {
+            UserRule::Fixed(_) => None,
+            UserRule::Claim(claim) => Some(claim.clone()),
+        };
+        self.rules.iter().filter_map(claim).collect()
+    }
 }
 
 impl Rule {
@@ -96,6 +105,11 @@ impl Policies {
             None => Permissions::Everything,
             Some(policy) => policy.borrow().permissions(principal),
         }
+    }
+
+    /// The claims that the policy in force is about.
+    pub fn claims(&self) -> BTreeSet<String> {
+        self.0.as_ref().map(|policy| policy.borrow().claims()).unwrap_or_default()
     }
 
     /// Whether another policy has come into force since this or [`Policies::changed`] last reported one.

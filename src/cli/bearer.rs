@@ -28,6 +28,10 @@ impl TokenArgs {
         Self { token_file: Some(path) }
     }
 
+    pub fn file(&self) -> &Option<PathBuf> {
+        &self.token_file
+    }
+
     /// Adds the token of the file to calls to a server.
     pub fn bearer(&self, server: &str) -> Result<Bearer, Failure> {
         let Some(path) = &self.token_file else { return Ok(Bearer::default()) };

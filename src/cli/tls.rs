@@ -24,6 +24,11 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
+    /// The file of the client's private key.
+    pub fn key(&self) -> &Option<PathBuf> {
+        &self.tls_key
+    }
+
     /// The endpoint of an address. A certificate or an authority means TLS.
     pub fn endpoint(&self, server: &str) -> Result<Endpoint, Failure> {
         let invalid = |error: tonic::transport::Error| Failure::Usage(root_cause(&error));

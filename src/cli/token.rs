@@ -1,16 +1,26 @@
 //! `sessiond token`: makes bearer tokens, and the entries by which a server knows them.
 
-use std::io::{self, Read as _};
+use std::{
+    io::{self, IsTerminal as _, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use clap::Subcommand;
 use prost_types::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::{bearer, failure::Failure, output, time};
-use crate::domain::{
-    bearer::{NAME_RULE, TokenHash, is_name},
-    json::Json,
+use super::{
+    bearer,
+    failure::{Failure, tell},
+    output, time,
+};
+use crate::{
+    domain::{
+        bearer::{NAME_RULE, TokenHash, is_name},
+        json::Json,
+    },
+    files::{FileMode, create_new},
 };
 
 /// Random bytes of a new token: 256 bits.
@@ -27,10 +37,20 @@ const INPUT_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Print a new random token.
+    /// Make a new random token.
     #[command(after_help = "Examples:
-  (umask 077 && sessiond token new > ci.token)")]
-    New,
+  sessiond token new --out ci.token
+  sessiond token new | vault kv put secret/sessiond/ci token=-
+
+Without --out the token goes to standard output.")]
+    New {
+        /// New file of the token, which its owner alone may read. A file that is there is not replaced.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Mode of the file, in octal: 0640 lets its group read
+        #[arg(long, requires = "out", default_value_t, value_name = "MODE")]
+        file_mode: FileMode,
+    },
     /// Read a token from standard input and print its entry for `serve --token-hashes`.
     #[command(after_help = "Examples:
   sessiond token hash ci < ci.token >> tokens.toml
@@ -52,8 +72,14 @@ The entry contains a hash, from which nobody can compute a random token.")]
 
 pub fn run(action: Action) -> Result<(), Failure> {
     let text = match action {
-        Action::New => new()?,
+        Action::New { out: Some(path), file_mode } => return write(&path, file_mode, &new()?),
+        Action::New { out: None, file_mode: _ } => new()?,
         Action::Hash { name, user, expires } => {
+            if io::stdin().is_terminal() {
+                tell(
+                    "note: reading a token from standard input. Pass it as `< FILE`, or type it and end with Ctrl-D",
+                );
+            }
             let mut content = String::new();
             let read = io::stdin().lock().take(INPUT_BYTES).read_to_string(&mut content);
             read.map_err(|_| Failure::Failed("cannot read a token from standard input".into()))?;
@@ -68,6 +94,22 @@ fn new() -> Result<String, Failure> {
     let filled = SystemRandom::new().fill(&mut random);
     filled.map_err(|_| Failure::Failed("this machine gives no random numbers".into()))?;
     Ok(format!("{PREFIX}{}\n", BASE64_URL_SAFE_NO_PAD.encode(random)))
+}
+
+/// Writes a token into a file that is not there yet.
+fn write(path: &Path, mode: FileMode, token: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                "it exists. Remove it first, or choose another name".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        Failure::Failed(format!("cannot make {}: {why}", path.display()))
+    };
+    let mut file = create_new(path, mode).map_err(failed)?;
+    let written = file.write_all(token.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(failed)
 }
 
 /// The entry of a token, which is no part of any message.
@@ -112,6 +154,27 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(first.trim().len(), PREFIX.len() + 43);
         assert!(entry("ci", None, None, &first).is_ok());
+    }
+
+    #[test]
+    fn a_file_of_a_token_is_new_and_its_owners() {
+        use std::{fs, os::unix::fs::PermissionsExt as _};
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text, mode) in [("a", "0600", 0o600), ("b", "0640", 0o640)] {
+            let path = folder.path().join(name);
+            let new = || write(&path, text.parse().unwrap(), &super::new().unwrap());
+            new().unwrap();
+            let first = fs::read_to_string(&path).unwrap();
+            assert!(first.starts_with(PREFIX), "{first}");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            let refused = new().unwrap_err().text();
+            assert!(refused.contains("it exists"), "{refused}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), first);
+        }
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(write(&link, FileMode::default(), "x").is_err());
+        assert!(!target.exists());
     }
 
     #[test]

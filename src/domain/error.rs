@@ -158,6 +158,12 @@ impl fmt::Debug for Cause {
     }
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl PartialEq for Cause {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -212,7 +218,14 @@ impl From<Violation> for Error {
 impl fmt::Display for Error {
     /// For logs and for tests; the wire's messages are made in `rpc/status.rs`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        match self {
+            Self::StoreUnavailable(cause) => write!(f, "the store is unavailable: {cause}"),
+            Self::OutcomeUnknown(cause) => write!(f, "the outcome is unknown: {cause}"),
+            Self::Damaged(what, cause) => write!(f, "damaged {}: {cause}", what.as_str()),
+            Self::Internal(cause) => write!(f, "a defect: {cause}"),
+            // Their variants say what they are.
+            other => fmt::Debug::fmt(other, f),
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use serde_json::json;
 use super::output::print;
 use crate::{
     access::{Identity, Policy, Principal, SUBJECT, parse},
+    cli::tell,
     domain::{
         id::{AppName, UserId},
-        permission::Right,
+        permission::{Pattern, Right},
     },
 };
 
@@ -92,6 +93,12 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, String> {
     let text = fs::read_to_string(&args.file)
         .map_err(|error| format!("The policy '{file}' cannot be read ({error}). Pass its path."))?;
     let policy = parse(&text).map_err(|fault| format!("'{file}': {fault}"))?;
+    for (rule, principal) in unknown_kinds(&policy) {
+        tell(&format!(
+            "warning: '{rule}' names '{principal}', and no caller has a name like that: names begin with one of {}",
+            KINDS.join(" ")
+        ));
+    }
     let (Some(name), Some(app)) = (&args.principal, &args.app) else {
         print(&json!({ "rules": policy.rules.len() }))?;
         return Ok(ExitCode::SUCCESS);
@@ -107,6 +114,20 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, String> {
         print(&json!({ "right": right.as_str(), "allowed": rule.is_some(), "rule": rule }))?;
     }
     Ok(if all || args.right.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Names that no caller can have, with the names of their rules.
+fn unknown_kinds(policy: &Policy) -> impl Iterator<Item = (&str, String)> {
+    policy.rules.iter().flat_map(|rule| {
+        let unknown = rule.principals.iter().filter_map(|pattern| match pattern {
+            Pattern::Exact(name) => principal_name(name).is_err().then(|| name.clone()),
+            Pattern::Prefix(begin) => {
+                let may = |kind: &str| kind.starts_with(begin.as_str()) || begin.starts_with(kind);
+                (!KINDS.into_iter().any(may)).then(|| format!("{begin}*"))
+            }
+        });
+        unknown.map(|principal| (rule.name.as_str(), principal))
+    })
 }
 
 /// The first rule that gives a right.

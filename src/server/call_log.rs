@@ -49,6 +49,7 @@ struct Line {
     request_id: CallId,
     /// `None`: the call was refused for its credential.
     principal: Option<Principal>,
+    peer: Arc<str>,
     received: Arc<AtomicU64>,
     sent: u64,
 }
@@ -56,11 +57,17 @@ struct Line {
 impl CallNotes {
     /// Begins a call, if anything is noted of it.
     #[expect(clippy::disallowed_methods, reason = "the duration is that of the process's clock")]
-    pub fn begin(&self, path: &str, principal: Option<&Principal>) -> Option<CallLog> {
+    pub fn begin(
+        &self,
+        path: &str,
+        principal: Option<&Principal>,
+        peer: &Arc<str>,
+    ) -> Option<CallLog> {
         let line = || Line {
             path: path.chars().take(PATH_CHARS).collect(),
             request_id: CallId::next(),
             principal: principal.cloned(),
+            peer: Arc::clone(peer),
             received: Arc::default(),
             sent: 0,
         };
@@ -127,15 +134,15 @@ impl CallLog {
         if let Some((method, _)) = self.metrics.take() {
             method.end(code, elapsed);
         }
-        let Some(Line { path, request_id, principal, received, sent }) = self.line.take() else {
-            return;
-        };
+        let Some(line) = self.line.take() else { return };
+        let Line { path, request_id, principal, peer, received, sent } = line;
         tracing::info!(
             target: "sessiond::calls",
             method = path.trim_start_matches('/'),
             %request_id,
             // As a text, so that the log quotes what a certificate or a token says.
             principal = principal.as_ref().map_or("none", Principal::name),
+            peer = &*peer,
             code,
             micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             received_bytes = received.load(Relaxed),

@@ -31,7 +31,7 @@ use super::{
     health::{Phase, draining},
     identity::Authenticator,
     lingering::lingering,
-    listener::{Halves, Listener},
+    listener::{Halves, Listener, peer},
     read_quota::quota,
 };
 
@@ -92,10 +92,11 @@ pub async fn serve(
                 let (phase, watcher) = (phase.clone(), connections.watcher());
                 let served = match tls {
                     None => {
-                        let front = front.with_caller(match &halves.0 {
+                        let caller = match &halves.0 {
                             Either::Left(_) => authenticator.of_tcp(None),
                             Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
-                        });
+                        };
+                        let front = front.with_caller(caller, peer(&halves));
                         Either::Left(connection(halves, front, phase, watcher))
                     }
                     Some(tls) => {
@@ -134,11 +135,13 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
 /// A connection within TLS.
 async fn encrypted(
     tls: TlsAcceptor,
-    (reader, writer): Halves,
+    halves: Halves,
     Edge { front, authenticator }: Edge,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) {
+    let peer = peer(&halves);
+    let (reader, writer) = halves;
     let handshake =
         timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), tls.accept(join(reader, writer)));
     let accepted = tokio::select! {
@@ -149,7 +152,7 @@ async fn encrypted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(split(stream), front.with_caller(caller), phase, watcher).await;
+            connection(split(stream), front.with_caller(caller, peer), phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),

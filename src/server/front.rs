@@ -82,6 +82,8 @@ struct OfConnection {
     answers: Arc<Answers>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
+    /// The address of the client, for the log.
+    peer: Arc<str>,
 }
 
 /// What all connections share.
@@ -126,13 +128,13 @@ impl Front {
             notes,
             traces,
         };
-        let connection = OfConnection::new(&shared, None);
+        let connection = OfConnection::new(&shared, None, Arc::default());
         Ok(Self { shared: Arc::new(shared), connection })
     }
 
     /// The same for the calls of one connection.
-    pub fn with_caller(&self, caller: Option<Arc<Caller>>) -> Self {
-        let connection = OfConnection::new(&self.shared, caller);
+    pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
+        let connection = OfConnection::new(&self.shared, caller, peer);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
@@ -169,9 +171,9 @@ impl Front {
 }
 
 impl OfConnection {
-    fn new(shared: &Shared, caller: Option<Arc<Caller>>) -> Arc<Self> {
+    fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
         let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
-        Arc::new(Self { reads, answers: shared.unread.connection(), caller })
+        Arc::new(Self { reads, answers: shared.unread.connection(), caller, peer })
     }
 }
 
@@ -257,7 +259,8 @@ where
         let token = shared.in_flight.token();
         let mut request = request.map(Body::new);
         let principal = self.principal(&request);
-        let mut log = shared.notes.begin(request.uri().path(), principal.as_ref().ok());
+        let mut log =
+            shared.notes.begin(request.uri().path(), principal.as_ref().ok(), &connection.peer);
         if let Some(log) = &log {
             request = log.request(request);
         }

@@ -18,7 +18,7 @@ use tonic::codegen::http::{HeaderMap, header::AUTHORIZATION};
 
 use super::reload::{Reload, Reloaded};
 use crate::{
-    access::{Identity, Principal},
+    access::{Identity, Policies, Principal},
     config::IdentityArgs,
     domain::{
         bearer::TokenHash,
@@ -48,8 +48,8 @@ pub struct Caller {
 }
 
 impl Authenticator {
-    /// Reads the files that the flags name.
-    pub fn load(args: &IdentityArgs) -> Result<Self, String> {
+    /// Reads the files that the flags name. `policies`: those whose claims tokens are asked for.
+    pub fn load(args: &IdentityArgs, policies: &Policies) -> Result<Self, String> {
         let IdentityArgs { token_hashes, jwt_keys, jwt_issuer, jwt_audience, unix_peers, .. } =
             args;
         let static_tokens = match token_hashes {
@@ -58,7 +58,7 @@ impl Authenticator {
         };
         let jwt = match (jwt_keys, jwt_issuer, jwt_audience) {
             (Some(path), Some(issuer), Some(audience)) => {
-                Some(Arc::new(jwt_verifier::load(path, issuer, audience)?))
+                Some(Arc::new(jwt_verifier::load(path, issuer, audience, policies.clone())?))
             }
             _ => None,
         };

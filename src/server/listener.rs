@@ -5,14 +5,18 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use tokio::net::{TcpListener, UnixListener, UnixStream, lookup_host, tcp, unix};
+use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 
 use super::tls::{Protocol, Tls};
-use crate::config::Listen;
+use crate::{config::Listen, files::FileMode};
+
+/// Connections to a Unix socket that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// A bound listener, with TLS if it speaks that.
 pub struct Listener {
@@ -20,10 +24,12 @@ pub struct Listener {
     tls: Option<(Tls, Protocol)>,
 }
 
-/// The rules of access to a TCP address.
+/// The rules of access to an address.
 pub struct Access<'a> {
     /// What the address was passed with.
     pub flag: &'static str,
+    /// Of the file of a Unix socket.
+    pub socket_mode: FileMode,
     pub protocol: Protocol,
     pub tls: Option<&'a Tls>,
     /// Loopback is reached without TLS, even if there is one.
@@ -71,7 +77,7 @@ impl Listener {
         let address = match listen {
             Listen::Tcp(address) => address,
             Listen::Unix(path) => {
-                return Ok(Self { socket: bind_unix(path, access.flag).await?, tls: None });
+                return Ok(Self { socket: bind_unix(path, &access).await?, tls: None });
             }
         };
         let addresses = resolve(address).await?;
@@ -100,11 +106,21 @@ impl Listener {
         }
     }
 
-    /// The host of a TCP address without TLS, as it was passed.
+    /// The host of a loopback address without TLS, as it was passed.
     pub fn plain_host(&self) -> Option<&str> {
         match &self.socket {
-            Socket::Tcp(_, _, host) if self.tls.is_none() => Some(host),
+            Socket::Tcp(_, address, host) if self.tls.is_none() && address.ip().is_loopback() => {
+                Some(host)
+            }
             _ => None,
+        }
+    }
+
+    /// Whether anybody may come from another machine, as far as it tells nobody apart.
+    pub fn is_open(&self) -> bool {
+        match &self.socket {
+            Socket::Tcp(_, address, _) => self.tls.is_none() && !address.ip().is_loopback(),
+            Socket::Unix(..) => false,
         }
     }
 
@@ -124,6 +140,16 @@ impl Listener {
             }
         };
         Ok((halves, self.tls.as_ref().map(|(tls, protocol)| tls.acceptor(*protocol))))
+    }
+}
+
+/// The address of the client, as the log names it.
+pub fn peer((reader, _): &Halves) -> Arc<str> {
+    match reader {
+        Either::Left(tcp) => {
+            tcp.peer_addr().map_or_else(|_| "".into(), |address| address.to_string().into())
+        }
+        Either::Right(_) => "unix".into(),
     }
 }
 
@@ -152,7 +178,8 @@ fn bind_error(address: &str, flag: &str, error: &io::Error) -> String {
 }
 
 /// Binds a socket's path. A socket that no process listens on any more is replaced; any other file is not.
-async fn bind_unix(path: &Path, flag: &str) -> Result<Socket, String> {
+async fn bind_unix(path: &Path, access: &Access<'_>) -> Result<Socket, String> {
+    let flag = access.flag;
     let name = format!("unix:{}", path.display());
     if let Ok(found) = std::fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -165,6 +192,13 @@ async fn bind_unix(path: &Path, flag: &str) -> Result<Socket, String> {
         }
         std::fs::remove_file(path).map_err(|error| bind_error(&name, flag, &error))?;
     }
-    let listener = UnixListener::bind(path).map_err(|error| bind_error(&name, flag, &error))?;
+    let listen = || {
+        let socket = UnixSocket::new_stream()?;
+        socket.bind(path)?;
+        // Nobody connects before it listens.
+        std::fs::set_permissions(path, access.socket_mode.permissions())?;
+        socket.listen(BACKLOG)
+    };
+    let listener = listen().map_err(|error| bind_error(&name, flag, &error))?;
     Ok(Socket::Unix(listener, SocketFile { path: path.to_owned(), identity: identity(path) }))
 }

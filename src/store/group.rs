@@ -171,7 +171,7 @@ pub async fn execute<B: Backend>(
             }
             Err(Failure::Again(cause)) => {
                 metrics.retries.inc();
-                debug!(attempt, ?cause, "a group of writes is decided again");
+                debug!(attempt, %cause, "a group of writes is decided again");
                 let millis = BACKOFF_MILLIS.min(1 << attempt.min(16));
                 sleep(Duration::from_micros(fastrand::u64(0..millis * 1000))).await;
             }

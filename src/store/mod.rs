@@ -48,7 +48,7 @@ pub use condition::Condition;
 pub use context::{CallId, RequestContext};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
 pub use notifier::{Notifier, Subscription};
-pub use open::{StoreOptions, descriptors, migrate, open, public_url};
+pub use open::{StoreOptions, descriptors, migrate, open, public_url, unfinished_bytes};
 pub(crate) use query::Budget;
 pub use query::{
     ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,

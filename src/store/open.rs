@@ -8,7 +8,7 @@ use super::{
     postgres::{self, PostgresOptions, PostgresSettings},
     sqlite::{self, Crash, CrashPoint, SqliteOptions},
 };
-use crate::{domain::token::StoreId, metrics::Metrics};
+use crate::{domain::token::StoreId, files::FileMode, metrics::Metrics};
 
 /// Options of every store.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct StoreOptions {
     pub readers: usize,
     /// Identity of a store that begins empty.
     pub new_id: StoreId,
+    /// The mode of files that are made.
+    pub file_mode: FileMode,
     /// Look for damage first, and do not open a damaged store.
     pub verify: bool,
     /// The commit at which the process aborts itself, for crash tests.
@@ -102,6 +104,15 @@ pub fn descriptors(url: &str, readers: u64, writers: u64) -> u64 {
     }
 }
 
+/// Bytes of commits beside the file of a store that no process has moved into it: the last one did not close the file, and the next to
+/// open it takes them over.
+pub fn unfinished_bytes(url: &str) -> Option<u64> {
+    match kind(url) {
+        Ok(Kind::Sqlite(path)) => sqlite::unfinished_bytes(path.as_ref()),
+        Ok(Kind::Memory | Kind::Postgres(_)) | Err(_) => None,
+    }
+}
+
 /// Opens `sqlite:PATH`, `postgres://…` or `memory:`. An error is a whole sentence that says what to do.
 pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, String> {
     Ok(match kind(url)? {
@@ -110,9 +121,10 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             Arc::new(store.measured(options.metrics))
         }
         Kind::Sqlite(path) => {
-            let StoreOptions { readers, new_id, verify, crash, postgres: _, metrics } = options;
+            let StoreOptions { readers, new_id, file_mode, verify, crash, postgres: _, metrics } =
+                options;
             let defaults = SqliteOptions::new(path, new_id);
-            let options = SqliteOptions { readers, verify, crash, metrics, ..defaults };
+            let options = SqliteOptions { file_mode, readers, verify, crash, metrics, ..defaults };
             Arc::new(sqlite::open(options).await.map_err(|error| error.to_string())?)
         }
         Kind::Postgres(_) if options.verify => {
@@ -122,8 +134,15 @@ pub async fn open(url: &str, options: StoreOptions) -> Result<Arc<dyn Store>, St
             );
         }
         Kind::Postgres(url) => {
-            let StoreOptions { readers, new_id, verify: _, crash, postgres: settings, metrics } =
-                options;
+            let StoreOptions {
+                readers,
+                new_id,
+                file_mode: _,
+                verify: _,
+                crash,
+                postgres: settings,
+                metrics,
+            } = options;
             let defaults = PostgresOptions::new(url, new_id);
             let options = PostgresOptions { readers, crash, settings, metrics, ..defaults };
             Arc::new(postgres::open(options).await.map_err(|error| error.to_string())?)
@@ -177,6 +196,7 @@ mod tests {
         let options = StoreOptions {
             readers: 1,
             new_id: StoreId([0; 16]),
+            file_mode: FileMode::default(),
             verify: false,
             crash: None,
             postgres: PostgresSettings::default(),

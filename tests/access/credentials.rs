@@ -68,6 +68,34 @@ async fn without_a_policy_everybody_may_do_everything() {
     server.stop();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_policy_bare_ids_are_refused_unless_the_flag_says_otherwise() {
+    let setting = Setting::on_sqlite();
+    setting.set_policy(&policy("token:alice"));
+    setting.set_tokens(&["alice"]);
+    for (flag, bare) in [
+        (None, "INVALID_ARGUMENT"),
+        (Some("--require-full-keys"), "INVALID_ARGUMENT"),
+        (Some("--require-full-keys=true"), "INVALID_ARGUMENT"),
+        (Some("--require-full-keys=false"), "OK"),
+    ] {
+        let server = match flag {
+            None => setting.start_by_default(),
+            Some(flag) => setting.start_with_tokens(&[flag]),
+        };
+        let client = Client::new(server.channel().await).with_token(&token("alice"));
+        let mut key = at("shop", "alice", "s").key();
+        key["allow_existing"] = true.into();
+        assert_eq!(client.ask("CreateSession", &key).await.refusal, None);
+        let calls = CASES.iter().filter(|case| case.names == Names::BareId);
+        for case in calls {
+            let answer = client.ask(case.method, &(case.request)(&at("shop", "alice", "s"))).await;
+            assert_eq!(answer.code(), bare, "{flag:?}: {} ({})", case.method, case.about);
+        }
+        server.stop();
+    }
+}
+
 #[test]
 fn a_policy_needs_callers_that_are_identified() {
     let setting = Setting::in_memory();

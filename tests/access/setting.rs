@@ -92,10 +92,10 @@ impl Setting {
         replace(&self.path("tokens.toml"), &entries);
     }
 
-    /// Starts a server by the policy, without identities.
+    /// Starts a server by the policy, without identities. Bare ids are looked up unless the flags say otherwise.
     pub fn start(&self, flags: &[&str]) -> Server {
         let policy = self.path("policy.toml").display().to_string();
-        let own = ["--policy", &policy];
+        let own = ["--policy", &policy, "--require-full-keys=false"];
         let flags: Vec<_> = own.iter().chain(flags).copied().collect();
         Server::start_on(&self.store, &flags)
     }
@@ -106,6 +106,13 @@ impl Setting {
         let own = ["--token-hashes", &tokens];
         let flags: Vec<_> = own.iter().chain(flags).copied().collect();
         self.start(&flags)
+    }
+
+    /// The same with no flag but those that the policy needs.
+    pub fn start_by_default(&self) -> Server {
+        let [policy, tokens] =
+            ["policy.toml", "tokens.toml"].map(|name| self.path(name).display().to_string());
+        Server::start_on(&self.store, &["--policy", &policy, "--token-hashes", &tokens])
     }
 
     /// Starts a server whose callers may do everything.

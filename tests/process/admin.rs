@@ -91,6 +91,7 @@ async fn calls_are_logged_without_their_content_and_as_long_as_the_filter_says()
     assert_eq!(set_filter("off"), (200, "ok\n".to_owned()));
     drop(channel);
 
+    let server_address = server.address().to_owned();
     let log = server.stop().log;
     assert!(!log.contains("secret"), "{log}");
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -118,6 +119,8 @@ async fn calls_are_logged_without_their_content_and_as_long_as_the_filter_says()
         assert!(call["micros"].as_u64().unwrap() > 0, "{call}");
         assert_eq!(call["sent_bytes"].as_u64().unwrap() > 5, call["code"] == "OK", "{call}");
         assert_eq!(call["principal"], "local");
+        let peer = call["peer"].as_str().unwrap();
+        assert!(peer.starts_with("127.0.0.1:") && !server_address.ends_with(peer), "{call}");
     }
 }
 
@@ -128,4 +131,28 @@ fn the_admin_listener_is_not_open_to_other_machines() {
         Server::run(serve(folder.path()).args(["--admin-listen", "0.0.0.0:0", "--insecure"]));
     let log = ended.err().expect("it does not start").log;
     assert!(log.contains("0.0.0.0") && log.contains("--admin-listen 127.0.0.1"), "{log}");
+    assert!(log.contains("--admin-insecure"), "{log}");
+}
+
+#[test]
+fn plain_probes_of_other_machines_are_answered_if_the_flag_says_so() {
+    let folder = TempDir::new().unwrap();
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    drop(taken);
+    let flags = ["--admin-listen", &address.to_string(), "--admin-insecure"];
+    let server = Server::start_with(folder.path(), &flags);
+    let ask = |request: &str| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        let head = "host: sessiond.default.svc\r\ncontent-length: 4\r\n\r\nwarn";
+        stream.write_all(format!("{request} HTTP/1.1\r\n{head}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    for path in ["/livez", "/readyz", "/readyz?writes=false", "/version", "/metrics"] {
+        assert_eq!(ask(&format!("GET {path}")), 200, "{path}");
+    }
+    assert_eq!(ask("PUT /log"), 403);
+    server.stop();
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -111,18 +111,32 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = child.stderr.take().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        let ready = sender.clone();
         let log = thread::spawn(move || {
             let mut text = String::new();
             // Whatever came until the pipe broke is what there is to tell.
-            let _ = stderr.read_to_string(&mut text);
+            for line in stderr.lines().map_while(Result::ok) {
+                // A log of JSON has the address, and standard output does not.
+                let record = serde_json::from_str::<serde_json::Value>(&line);
+                if let Ok(record) = record
+                    && record["message"] == "ready"
+                {
+                    // The test may have what it waits for.
+                    let _ = ready.send(record["listen"].as_str().unwrap().to_owned());
+                }
+                text += &line;
+                text.push('\n');
+            }
             text
         });
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
+                let place = line.strip_prefix("sessiond listens on ").expect("where it listens");
+                let address = place.split(' ').next().unwrap().to_owned();
+                if sender.send(address).is_err() {
                     return;
                 }
             }
@@ -133,11 +147,8 @@ impl Server {
             Self { child, address, log }
         };
         match first {
-            Ok(line) => {
-                let address = line.strip_prefix("sessiond listens on ").expect("where it listens");
-                Ok(server(address.split(' ').next().unwrap()))
-            }
-            // Standard output was closed: it has ended, or is about to.
+            Ok(address) => Ok(server(&address)),
+            // Both were closed: it has ended.
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(server("").wait()),
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("the server said nothing"),
         }

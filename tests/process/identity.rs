@@ -24,7 +24,9 @@ use crate::{
     jwt::{AUDIENCE, ISSUER, Issuer, now, token_file},
 };
 
-const LOG: [&str; 5] = ["--log-calls", "--log-format", "json", "--log", "trace"];
+/// Of libraries as well, which a level alone leaves at `info`.
+const LEVELS: &str = "trace,h2=trace,hyper=trace,hyper_util=trace,rustls=trace,tokio_rustls=trace,tonic=trace,tower=trace";
+const LOG: [&str; 5] = ["--log-calls", "--log-format", "json", "--log", LEVELS];
 
 /// Runs the program with something on its standard input.
 fn program(arguments: &[&str], input: &str) -> Output {

@@ -89,6 +89,31 @@ fn a_caller_without_a_kind_is_refused() {
 }
 
 #[test]
+fn a_name_that_no_caller_can_have_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    for (name, warns) in [
+        ("tokn:shop", true),
+        ("shop", true),
+        ("token:", true),
+        ("Token:shop", true),
+        ("tokn:*", true),
+        ("local", true),
+        ("token:shop", false),
+        ("spiffe://example.org/*", false),
+        ("spiffe:*", false),
+        ("tok*", false),
+        ("*", false),
+    ] {
+        fs::write(&file, POLICY.replace("jwt:*", name)).unwrap();
+        let (code, printed, says) = check(&file, &[]);
+        assert_eq!((code, printed), (Some(0), vec![json!({"rules": 3})]));
+        assert_eq!(says.contains(&format!("'rule 2' names '{name}'")), warns, "{name}: {says}");
+        assert_eq!(says.is_empty(), !warns, "{says}");
+    }
+}
+
+#[test]
 fn a_faulty_policy_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("policy.toml");

@@ -3,10 +3,10 @@
 use std::{
     fs::{File, OpenOptions},
     io::Read as _,
-    process::{Command, ExitStatus},
+    process::{Child, Command, ExitStatus},
     sync::mpsc::{self, Receiver},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anstream::adapter::strip_str;
@@ -15,7 +15,19 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use crate::harness::{Guarded, PATIENCE};
+/// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that ends with its test, also if that fails.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A program whose output goes to a pseudo-terminal.
 pub struct Terminal {
@@ -75,7 +87,7 @@ impl Terminal {
     }
 
     /// The text that came, without colours and cursor movements.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         strip_str(&self.raw).to_string().replace('\r', "")
     }
 

@@ -235,18 +235,18 @@ fn ids_cannot_control_the_terminal() {
 }
 
 #[test]
-fn a_server_on_a_terminal_shows_three_lines_to_try() {
+fn a_server_on_a_terminal_shows_what_to_try() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = format!("sqlite:{}", folder.path().join("x.db").display());
     let mut command = Command::new(PROGRAM);
     let command = command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
     let mut terminal = Terminal::run(command, 200);
-    terminal.wait_for("get_session(");
+    terminal.wait_for("/CreateSession");
     let text = terminal.stop();
     let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("Try these")).collect();
-    assert!(lines[1].starts_with("grpcurl -plaintext -d '"), "{text}");
-    assert!(lines[2].starts_with("sessiond event append --server 127.0.0.1:"), "{text}");
-    assert!(lines[3].starts_with("python3 -c 'import asyncio; from sessiond_adk"), "{text}");
+    assert!(lines[1].starts_with("sessiond demo --server 127.0.0.1:"), "{text}");
+    assert!(lines[2].starts_with("sessiond show --app demo"), "{text}");
+    assert!(lines[3].starts_with("grpcurl -plaintext -d '"), "{text}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 15] = [
+const KNOWS: [(&str, &[&str]); 16] = [
     (
         "main",
         &[
@@ -19,23 +19,24 @@ const KNOWS: [(&str, &[&str]); 15] = [
         "server",
         &[
             "rpc", "engine", "store", "commit", "access", "metrics", "domain", "proto", "config",
-            "logging", "pem",
+            "logging", "pem", "files",
         ],
     ),
     ("rpc", &["engine", "store", "commit", "access", "metrics", "domain", "proto"]),
     ("engine", &["store", "commit", "access", "metrics", "domain"]),
-    ("store", &["commit", "access", "metrics", "domain", "pem"]),
+    ("store", &["commit", "access", "metrics", "domain", "pem", "files"]),
     ("access", &["domain"]),
     ("metrics", &["domain"]),
     ("commit", &["domain"]),
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
-    ("cli", &["domain", "proto"]),
+    ("cli", &["domain", "proto", "files"]),
     ("offline", &["cli", "engine", "store", "access", "domain", "config"]),
-    ("config", &["store", "domain"]),
+    ("config", &["store", "domain", "files"]),
     ("logging", &["config"]),
     ("proto", &[]),
     ("pem", &[]),
+    ("files", &[]),
 ];
 
 fn knows(layer: &str) -> Option<&'static [&'static str]> {

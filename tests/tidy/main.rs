@@ -8,6 +8,7 @@ mod cycles;
 mod glossary;
 mod habits;
 mod layers;
+mod logs;
 mod map;
 mod modules;
 mod paths;
@@ -109,6 +110,12 @@ fn drivers_and_the_wire_stay_in_their_folders() {
 fn sql_for_postgresql_keeps_to_what_distributed_engines_have() {
     assert_none(written().iter().flat_map(|(path, text)| sql::banned(path, text)));
     assert_none(written().iter().flat_map(|(path, text)| sql::misplaced(path, text)));
+}
+
+#[test]
+fn the_log_has_each_key_once_and_no_debug_forms() {
+    let ours = |source: &&Source| source.path.starts_with("src/");
+    assert_none(sources().iter().filter(ours).flat_map(logs::fields));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 use crate::{
     cli::connect::Server,
@@ -48,11 +48,23 @@ impl Call {
             request
         }
         let (mut events, mut sessions) = (server.events(), server.sessions());
-        match self.clone() {
+        let sent = match self.clone() {
             Self::Append(call) => events.append_event(due(*call, deadline)).await.map(drop),
             Self::Read(call) => sessions.get_session(due(call, deadline)).await.map(drop),
             Self::List(call) => sessions.list_sessions(due(call, deadline)).await.map(drop),
+        };
+        sent.map_err(unsent)
+    }
+}
+
+/// The status of a call that was not sent because its connection ended: UNAVAILABLE, as for the calls that follow. The transport says
+/// CANCELLED, which means that the client has given up.
+fn unsent(status: Status) -> Status {
+    match (status.code(), status.message()) {
+        (Code::Cancelled, "operation was canceled") => {
+            Status::unavailable("the connection ended before the call was sent")
         }
+        _ => status,
     }
 }
 
@@ -195,6 +207,15 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+
+    #[test]
+    fn a_call_that_was_not_sent_is_unavailable_and_one_that_was_given_up_is_not() {
+        let ended = unsent(Status::cancelled("operation was canceled"));
+        assert_eq!(ended.code(), Code::Unavailable);
+        for status in [Status::cancelled("Timeout expired"), Status::internal("x")] {
+            assert_eq!(unsent(status.clone()).code(), status.code());
+        }
+    }
 
     #[tokio::test]
     async fn workers_share_the_number_of_calls() {

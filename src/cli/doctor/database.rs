@@ -26,7 +26,9 @@ pub fn examine(store: &str) -> Vec<Finding> {
         Some(path) => Path::new(path),
         None if store == "memory:" => return told(Outcome::Ok, "memory: stores nothing on disk"),
         None if store.starts_with("postgres://") || store.starts_with("postgresql://") => {
-            return told(Outcome::Unknown, "a PostgreSQL database, which is not looked at");
+            let detail =
+                "a PostgreSQL database. The health above tells whether the server reaches it";
+            return told(Outcome::Ok, detail);
         }
         None => {
             let detail = "--store is not the URL of a store. Pass it as the server has it: sqlite:PATH, postgres://… or memory:";
@@ -44,7 +46,7 @@ pub fn examine(store: &str) -> Vec<Finding> {
     let wal = PathBuf::from(format!("{}-wal", path.display()));
     let wal_bytes = fs::metadata(wal).map_or(0, |metadata| metadata.len());
     let outcome = if wal_bytes > LARGE_WAL_BYTES { Outcome::Warning } else { Outcome::Ok };
-    findings.push(Finding::new("wal", outcome, mib(wal_bytes)));
+    findings.push(Finding::new("wal", outcome, size(wal_bytes)));
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     if let Ok(disk) = statvfs(folder) {
         findings.push(free_space(disk.f_bavail * disk.f_frsize));
@@ -54,7 +56,7 @@ pub fn examine(store: &str) -> Vec<Finding> {
 
 fn free_space(bytes: u64) -> Finding {
     let outcome = if bytes < LOW_BYTES { Outcome::Warning } else { Outcome::Ok };
-    Finding::new("disk", outcome, format!("{} free", mib(bytes)))
+    Finding::new("disk", outcome, format!("{} free", size(bytes)))
 }
 
 fn file(path: &Path, bytes: u64) -> Finding {
@@ -76,14 +78,24 @@ fn file(path: &Path, bytes: u64) -> Finding {
                 0 => String::new(),
                 version => format!(", schema version {version}"),
             };
-            let detail = format!("'{shown}', {}{version}", mib(bytes));
+            let detail = format!("'{shown}', {}{version}", size(bytes));
             Finding::new("store", Outcome::Ok, detail)
         }
     }
 }
 
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+/// In the largest unit that leaves a whole number, with a decimal below ten of it.
+fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let steps = (bytes.max(1).ilog2() / 10).min(4);
+    let count =
+        bytes as f64 / f64::from(1 << (10 * steps.min(3))) / f64::from(1 << (10 * (steps / 4)));
+    let unit = units[steps as usize];
+    if steps == 0 || count >= 10.0 {
+        format!("{count:.0} {unit}")
+    } else {
+        format!("{count:.1} {unit}")
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +118,7 @@ mod tests {
         header[63] = 4;
         fs::write(&path, header).unwrap();
         let findings = examine(&url);
-        assert!(findings[0].detail.ends_with("0.0 MiB, schema version 4"), "{findings:?}");
+        assert!(findings[0].detail.ends_with("100 B, schema version 4"), "{findings:?}");
         assert_eq!(findings.len(), 3, "file, WAL and disk: {findings:?}");
     }
 
@@ -114,7 +126,7 @@ mod tests {
     fn a_store_without_a_file_is_named_by_its_kind_alone() {
         for (store, outcome) in [
             ("memory:", Outcome::Ok),
-            ("postgres://me:secret@db/sessions", Outcome::Unknown),
+            ("postgres://me:secret@db/sessions", Outcome::Ok),
             ("postgre://me:secret@db/sessions", Outcome::Error),
             ("sessiond.db", Outcome::Error),
         ] {
@@ -127,6 +139,22 @@ mod tests {
     #[test]
     fn little_space_is_a_warning() {
         assert_eq!(free_space(LOW_BYTES - 1).result, Outcome::Warning);
-        assert_eq!(free_space(LOW_BYTES).detail, "256.0 MiB free");
+        assert_eq!(free_space(LOW_BYTES).detail, "256 MiB free");
+    }
+
+    #[test]
+    fn a_size_has_a_unit_that_people_read() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (10 << 10, "10 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (68_442_482_278, "64 GiB"),
+            (3 << 40, "3.0 TiB"),
+            (5000 << 40, "5000 TiB"),
+        ] {
+            assert_eq!(size(bytes), shown);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `sessiond doctor`: the first look when something seems wrong.
 
 mod database;
+mod files;
 mod finding;
 mod server;
 
@@ -37,12 +38,15 @@ pub struct DoctorArgs {
         default_value = "sqlite:sessiond.db"
     )]
     store: String,
+    #[command(flatten)]
+    files: files::FileArgs,
 }
 
 pub async fn run(args: DoctorArgs) -> Result<(), Failure> {
     let mut findings = vec![Finding::new("client", Outcome::Ok, env!("CARGO_PKG_VERSION"))];
     let unreachable = server::examine(&args.connect, &mut findings).await.err();
     findings.extend(database::examine(&args.store));
+    findings.extend(files::examine(&args.files, &args.connect, &args.store));
     findings.push(limits());
     let format = args.connect.format();
     for finding in &findings {

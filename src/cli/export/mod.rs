@@ -5,16 +5,13 @@ mod files;
 mod name;
 mod shared;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use indexmap::IndexSet;
 use tonic::{Code, Response};
 
-use self::files::{create, finish, list, new_file};
+use self::files::{Directory, finish, list, new_file};
 use super::{
     adk_file::{FileForm, FileWriter, Losses},
     args::ScopeArgs,
@@ -25,7 +22,7 @@ use super::{
     output::{Lines, Sink, table::Column},
     progress::Progress,
 };
-use crate::proto::v1;
+use crate::{files::FileMode, proto::v1};
 
 const SUFFIX: &str = ".session.json";
 
@@ -50,6 +47,9 @@ pub struct ExportArgs {
     /// Directory of the files, created if it is missing. Files of the same sessions are replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Mode of new files in the directory, in octal: 0640 lets their group read
+    #[arg(long, requires = "out", default_value_t, value_name = "MODE")]
+    file_mode: FileMode,
     /// File format.
     #[arg(long, value_enum, default_value_t = FileForm::Adk)]
     format: FileForm,
@@ -73,7 +73,14 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     let key = v1::SessionKey { app_name, user_id, session_id };
     let server = Server::connect(&args.connect).await?;
     if args.state_only {
-        return shared::export(&server, key, args.out.as_deref(), args.connect.format()).await;
+        return shared::export(
+            &server,
+            key,
+            args.out.as_deref(),
+            args.file_mode,
+            args.connect.format(),
+        )
+        .await;
     }
     let keys = match key.session_id.is_empty() {
         true => list(&server, key.clone(), args.skip_damaged).await?,
@@ -98,7 +105,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
         warn(&key.session_id, &losses);
         return Ok(());
     };
-    create(&directory)?;
+    let directory = Directory::create(&directory, args.file_mode)?;
     let progress = Progress::new("exporting", keys.len() as u64);
     let mut lines = Lines::new(args.connect.format(), &FILES);
     let (several, mut failed) = (keys.len() > 1, false);
@@ -154,7 +161,7 @@ async fn export_readable(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
-    directory: &Path,
+    directory: &Directory,
 ) -> Result<(PathBuf, usize, Losses), Failure> {
     let last = damage::readable_up_to(server, key).await?;
     let exported = export_to_file(server, key, form, Some(last), directory).await?;
@@ -171,7 +178,7 @@ async fn export_to_file(
     key: &v1::SessionKey,
     form: FileForm,
     readable: Option<i64>,
-    directory: &Path,
+    directory: &Directory,
 ) -> Result<(PathBuf, usize, Losses), Failure> {
     let path = directory.join(name::of([&key.app_name, &key.user_id, &key.session_id], SUFFIX));
     let mut file = new_file(directory, &path)?;

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path};
 
 use super::{
-    files::{create, finish, new_file},
+    files::{Directory, finish, new_file},
     name,
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
         output::{Format, Lines, print_in, table::Column},
     },
     domain::{json::Json, scope::ScopeKind},
+    files::FileMode,
     proto::v1::{self, get_state_response::StateForm},
 };
 
@@ -30,6 +31,7 @@ pub async fn export(
     server: &Server,
     key: v1::SessionKey,
     directory: Option<&Path>,
+    file_mode: FileMode,
     format: Format,
 ) -> Result<(), Failure> {
     let Some(directory) = directory else {
@@ -54,7 +56,7 @@ pub async fn export(
         if state.is_empty() {
             continue;
         }
-        create(directory)?;
+        let directory = &Directory::create(directory, file_mode)?;
         let path = directory.join(name::of([&key.app_name, &key.user_id], SUFFIX));
         let mut file = new_file(directory, &path)?;
         file.write_all(text(&key, &state).as_bytes())?;

@@ -246,9 +246,7 @@ async fn a_watch_that_missed_the_end_of_a_users_life_ends() {
         world.engine.update_state(&context, update).await.unwrap().life
     };
     let set = || Delta { set: vec![(key.clone(), Json::string("v"))], ..Delta::default() };
-    let refused = |result: Result<_, Error>| {
-        matches!(result, Err(Error::Invalid(violations)) if violations[0].reason == Reason::BadCursor)
-    };
+    let refused = |result: Result<_, Error>| matches!(result, Err(Error::Invalid(violations)) if violations[0].reason == Reason::BadCursor);
     let first = update(set()).await;
     let mut watch = world.engine.watch(&context, user.clone(), WatchFrom::Snapshot).await.unwrap();
     let (snapshot, cursor) = next(&mut watch).await;

@@ -100,7 +100,7 @@ fn begun(
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let front = front(services, &phase).with_caller(caller);
+    let front = front(services, &phase).with_caller(caller, Arc::default());
     let watcher = GracefulShutdown::new().watcher();
     (connection(split(server), front, phase.subscribe(), watcher), client, phase)
 }
@@ -126,7 +126,8 @@ async fn answered_pings(caller: Option<Arc<Caller>>) -> usize {
 #[tokio::test]
 async fn a_connection_of_an_identified_caller_has_a_quota() {
     let args = IdentityArgs { unix_peers: true, ..IdentityArgs::default() };
-    let authenticator = Arc::new(Authenticator::load(&args).unwrap());
+    let authenticator =
+        Arc::new(Authenticator::load(&args, &crate::access::Policies::open()).unwrap());
     let caller = authenticator.of_unix(Err(io::ErrorKind::Unsupported.into()));
     assert!(caller.is_some());
     let (identified, local) = (answered_pings(caller).await, answered_pings(None).await);

@@ -203,7 +203,7 @@ async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
     let mut waiting = pin!(call(&mut same, READS[3], "\0\0\0\0\0"));
     assert!(poll!(&mut waiting).is_pending());
     call(&mut front, APPENDS[0], "\0\0\0\0\0").await;
-    call(&mut front.with_caller(None), READS[3], "\0\0\0\0\0").await;
+    call(&mut front.with_caller(None, Arc::default()), READS[3], "\0\0\0\0\0").await;
     assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
     drop(answers.pop());
     assert!(poll!(&mut waiting).is_ready());

@@ -3,10 +3,16 @@
 //! The signatures are ring's, which TLS uses as well. Of the JOSE family this takes what RFC 8725 recommends and nothing else: no key or
 //! address of one in the header, no encryption, no compression.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
 
 use super::jwt_keys::Algorithm;
@@ -18,7 +24,8 @@ use crate::{
 /// Seconds by which the clocks of issuer and server may differ.
 const CLOCK_SKEW_SECS: i64 = 60;
 
-/// Claims that a principal carries, and bytes of each of their names and values. They are kept as long as the token is valid.
+/// Claims that a principal carries beside those that the policy names, and bytes of each of their names and values. They are kept as long
+/// as the token is valid.
 const CLAIMS: usize = 32;
 const CLAIM_BYTES: usize = 512;
 
@@ -40,6 +47,35 @@ struct Header {
     crit: Option<Value>,
 }
 
+/// The members of a JSON object, which have different names: of two with one name, a proxy may read the other one.
+struct Members(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object whose members have different names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
+                let mut members = Map::new();
+                while let Some((name, value)) = access.next_entry()? {
+                    if members.insert(name, value).is_some() {
+                        return Err(de::Error::custom("two members have one name"));
+                    }
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
 /// Whether a token has three parts.
 pub fn has_its_form(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
@@ -54,7 +90,8 @@ pub fn parse(token: &str) -> Result<Unverified<'_>, CredentialFault> {
     let (message, signature) = token.rsplit_once('.').ok_or(malformed)?;
     let (header, claims) = message.split_once('.').ok_or(malformed)?;
     let header = decode(header).ok_or(malformed)?;
-    let header: Header = serde_json::from_slice(&header).map_err(|_| malformed)?;
+    let Members(header) = serde_json::from_slice(&header).map_err(|_| malformed)?;
+    let header: Header = serde_json::from_value(header.into()).map_err(|_| malformed)?;
     let Header { alg, kid: key_id, crit: None } = header else { return Err(malformed) };
     let algorithm = Algorithm::named(&alg).ok_or(CredentialFault::Algorithm)?;
     let signature = decode(signature).ok_or(malformed)?;
@@ -71,14 +108,15 @@ pub struct Expected {
     pub audience: String,
 }
 
-/// The identity that the claims give. Their signature has been verified. It may have expired.
+/// The identity that the claims give. Their signature has been verified. It may have expired. `named`: the claims that decide about users.
 pub fn identity(
     token: &Unverified<'_>,
     expected: &Expected,
+    named: &BTreeSet<String>,
     now: Time,
 ) -> Result<Identity, CredentialFault> {
     let content = decode(token.claims).ok_or(CredentialFault::Malformed)?;
-    let claims: Map<String, Value> =
+    let Members(claims) =
         serde_json::from_slice(&content).map_err(|_| CredentialFault::Malformed)?;
     let text = |name| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(&*expected.issuer) {
@@ -103,13 +141,12 @@ pub fn identity(
     let fits = |text: &str| !text.is_empty() && text.len() <= CLAIM_BYTES;
     let subject = text(SUBJECT).filter(|subject| fits(subject)).ok_or(CredentialFault::Claims)?;
     let mut kept = BTreeMap::from([(SUBJECT.to_owned(), subject.to_owned())]);
-    for (name, value) in &claims {
-        if let Value::String(value) = value
-            && kept.len() < CLAIMS
-            && fits(name)
-            && value.len() <= CLAIM_BYTES
-        {
-            kept.insert(name.clone(), value.clone());
+    let texts = claims.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let texts = texts.filter(|(name, value)| fits(name) && value.len() <= CLAIM_BYTES);
+    let (first, rest): (Vec<_>, Vec<_>) = texts.partition(|(name, _)| named.contains(*name));
+    for (at, (name, value)) in first.iter().chain(&rest).enumerate() {
+        if at < first.len() || kept.len() < CLAIMS {
+            kept.insert((*name).clone(), (*value).to_owned());
         }
     }
     let name = format!("jwt:{subject}");

@@ -1,9 +1,9 @@
 //! Verifies JWTs with the keys of a file, and keeps the identities of those that were verified.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     jwt_keys::{self, Key},
 };
 use crate::{
-    access::Identity,
+    access::{Identity, Policies},
     domain::{
         bearer::TokenHash,
         error::{CredentialFault, Error},
@@ -27,10 +27,21 @@ const KEPT: usize = 4096;
 pub struct JwtVerifier {
     keys: Vec<Key>,
     expected: Expected,
-    verified: Mutex<HashMap<TokenHash, Arc<Identity>>>,
+    verified: Mutex<Verified>,
 }
 
-pub fn load(path: &Path, issuer: &str, audience: &str) -> Result<Reloaded<JwtVerifier>, String> {
+/// Verified tokens, and the policy whose claims they have.
+struct Verified {
+    identities: HashMap<TokenHash, Arc<Identity>>,
+    policies: Policies,
+}
+
+pub fn load(
+    path: &Path,
+    issuer: &str,
+    audience: &str,
+    policies: Policies,
+) -> Result<Reloaded<JwtVerifier>, String> {
     let (issuer, audience) = (issuer.to_owned(), audience.to_owned());
     let file = NamedFile::new("--jwt-keys", path);
     Reloaded::load_one("jwt_keys", file, move |file, content| {
@@ -38,21 +49,26 @@ pub fn load(path: &Path, issuer: &str, audience: &str) -> Result<Reloaded<JwtVer
             format!("{} Pass a JWKS or PEM file with public keys.", file.refused(cause))
         })?;
         let expected = Expected { issuer: issuer.clone(), audience: audience.clone() };
-        Ok(JwtVerifier::new(keys, expected))
+        Ok(JwtVerifier::new(keys, expected, policies.clone()))
     })
 }
 
 impl JwtVerifier {
-    fn new(keys: Vec<Key>, expected: Expected) -> Self {
-        Self { keys, expected, verified: Mutex::default() }
+    fn new(keys: Vec<Key>, expected: Expected, policies: Policies) -> Self {
+        let verified = Verified { identities: HashMap::new(), policies };
+        Self { keys, expected, verified: Mutex::new(verified) }
     }
 
     /// The holder of a token with this hash.
     pub fn verify(&self, token: &str, hash: TokenHash, now: Time) -> Result<Arc<Identity>, Error> {
-        if let Some(known) = self.kept().get(&hash) {
-            return Ok(Arc::clone(known));
-        }
-        let identity = self.check(token, now).map_err(Error::CredentialInvalid)?;
+        let named = {
+            let kept = self.kept();
+            if let Some(known) = kept.identities.get(&hash) {
+                return Ok(Arc::clone(known));
+            }
+            kept.policies.claims()
+        };
+        let identity = self.check(token, &named, now).map_err(Error::CredentialInvalid)?;
         if identity.has_expired(now) {
             return Err(Error::CredentialExpired);
         }
@@ -61,7 +77,12 @@ impl JwtVerifier {
         Ok(identity)
     }
 
-    fn check(&self, token: &str, now: Time) -> Result<Identity, CredentialFault> {
+    fn check(
+        &self,
+        token: &str,
+        named: &BTreeSet<String>,
+        now: Time,
+    ) -> Result<Identity, CredentialFault> {
         let token = jwt::parse(token)?;
         let may_sign = |key: &&Key| {
             let is_meant = match (&key.id, &token.key_id) {
@@ -75,15 +96,20 @@ impl JwtVerifier {
         if !keys.any(|key| key.has_signed(token.message, &token.signature)) {
             return Err(CredentialFault::Signature);
         }
-        jwt::identity(&token, &self.expected, now)
+        jwt::identity(&token, &self.expected, named, now)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<TokenHash, Arc<Identity>>> {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What was verified under the policy in force. Another policy may name other claims.
+    fn kept(&self) -> MutexGuard<'_, Verified> {
+        let mut kept = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.policies.take_change() {
+            kept.identities.clear();
+        }
+        kept
     }
 
     fn keep(&self, hash: TokenHash, identity: Arc<Identity>, now: Time) {
-        let mut kept = self.kept();
+        let kept = &mut self.kept().identities;
         if kept.len() >= KEPT {
             kept.retain(|_, identity| !identity.has_expired(now));
         }

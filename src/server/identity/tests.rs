@@ -58,7 +58,7 @@ impl Files {
 }
 
 fn load(args: &IdentityArgs) -> Arc<Authenticator> {
-    Arc::new(Authenticator::load(args).unwrap())
+    Arc::new(Authenticator::load(args, &Policies::open()).unwrap())
 }
 
 fn certificate(year: i32) -> CertificateDer<'static> {

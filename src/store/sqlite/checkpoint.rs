@@ -11,7 +11,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -49,7 +49,7 @@ const MAX_PAGES: u32 = 64_000;
 /// How long the writer waits for the readers of a WAL, while writes wait: longer than most reads take.
 const READER_WAIT: Duration = Duration::from_millis(50);
 
-/// Seconds between two messages about a reader that needs a long WAL.
+/// Seconds between two messages about a reader that needs a long WAL, and about checkpoints that fail.
 const REPORT_SECS: u64 = 60;
 
 /// What the writer knows of the WAL, and its checkpointer.
@@ -72,7 +72,12 @@ pub(super) struct Checkpoints {
 impl Checkpoints {
     pub(super) fn new(file: Arc<FileLock>, options: &SqliteOptions) -> Self {
         let metrics = options.metrics.sqlite().clone();
-        let wal = Wal { file, metrics, moved_pages: Arc::default() };
+        let wal = Wal {
+            file,
+            metrics,
+            moved_pages: Arc::default(),
+            failures: Arc::new(Failures::new(Arc::clone(&options.clock))),
+        };
         let has_checkpointer = options.checkpointer;
         Self {
             wal,
@@ -192,6 +197,32 @@ struct Wal {
     metrics: SqliteMetrics,
     /// Pages of this WAL that are in the database.
     moved_pages: Arc<AtomicU32>,
+    failures: Arc<Failures>,
+}
+
+/// Checkpoints that failed, of both threads. A full disk fails each of them, and the log tells it once a minute.
+struct Failures {
+    clock: Arc<dyn Clock>,
+    /// Since the log last told about them.
+    count: AtomicU64,
+    /// When that was, in seconds.
+    reported: AtomicI64,
+}
+
+impl Failures {
+    fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, count: AtomicU64::new(0), reported: AtomicI64::new(i64::MIN) }
+    }
+
+    fn add(&self, error: &rusqlite::Error, how: &str) {
+        let failures = self.count.fetch_add(1, Relaxed) + 1;
+        let (now, reported) = (self.clock.now().secs(), self.reported.load(Relaxed));
+        let is_due = now.abs_diff(reported) >= REPORT_SECS;
+        if is_due && self.reported.compare_exchange(reported, now, Relaxed, Relaxed).is_ok() {
+            self.count.store(0, Relaxed);
+            warn!(%error, how, failures, "a checkpoint failed");
+        }
+    }
 }
 
 /// What a checkpoint did.
@@ -239,7 +270,7 @@ impl Wal {
         done.unwrap_or_else(|error| {
             match error.sqlite_error().map(|failure| failure.extended_code) {
                 Some(SQLITE_IOERR_FSYNC) => self.give_up(&error),
-                _ => warn!(%error, how, "a checkpoint failed"),
+                _ => self.failures.add(&error, how),
             }
             None
         })

@@ -10,6 +10,7 @@ use super::{
     lock::lock,
     schema::SCHEMA_VERSION,
 };
+use crate::files::FileMode;
 
 /// Rewrites a file that no server has open without its free space. Returns its bytes before and after. The file stays as it is if
 /// this fails or is interrupted.
@@ -18,7 +19,7 @@ pub fn compact(path: &Path) -> Result<(u64, u64), OpenError> {
     if !path.exists() {
         return Err(OpenError::failed(&path, "there is no such file"));
     }
-    let _lock = lock(&path)?;
+    let _lock = lock(&path, FileMode::default())?;
     let of = |error: rusqlite::Error| OpenError::of(&path, &error);
     let bytes = || fs::metadata(&path).map(|found| found.len());
     let before = bytes().map_err(|error| OpenError::failed(&path, error))?;

@@ -34,9 +34,12 @@ const FREED_PAGES: usize = 512;
 /// Statements that a connection keeps prepared: more than there are.
 const STATEMENTS: usize = 128;
 
+/// A connection has one thread, and the path is without links: one that is there now has come since.
+const OPENING: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
+
 /// Opens a file for reading and writing. It is there: whoever opens it has locked it.
 pub(super) fn connect(path: &Path) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OPENING;
     Connection::open_with_flags(path, flags)
 }
 
@@ -67,7 +70,7 @@ impl Tables {
     /// A commit empties a reader's page cache, so it is small. The file is not mapped into memory: a page that the disk cannot read
     /// would end the process, and reads took as much CPU time with it.
     pub(super) fn reader(path: &Path) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OPENING;
         let settings = "PRAGMA query_only = ON;
             PRAGMA temp_store = MEMORY;
             PRAGMA foreign_keys = OFF;

@@ -2,7 +2,7 @@
 //! tells it once a minute.
 
 use std::{
-    fs::{self, File},
+    fs::{self, Metadata},
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,7 +14,11 @@ use rustix::{
 };
 use tracing::{error, info, warn};
 
-use super::{file::beside, lock::FileLock, prelude::*};
+use super::{
+    file::{beside, create_like},
+    lock::FileLock,
+    prelude::*,
+};
 use crate::{
     commit::Request,
     metrics::WriteMetrics,
@@ -78,7 +82,7 @@ impl Disk {
 
     /// Makes the first reserve.
     fn make_reserve(&mut self) {
-        while let Err(error) = allocate(&self.reserve, self.bytes) {
+        while let Err(error) = self.allocate(&self.reserve) {
             if !is_full(&error) || self.bytes <= SMALL_RESERVE_BYTES {
                 warn!(%error, "the reserve is missing, so deletions may fail when the disk is full");
                 return;
@@ -145,8 +149,12 @@ impl Disk {
     /// Makes the reserve anew, beside the one that there may be.
     fn try_reserve(&self) -> io::Result<()> {
         let new = beside(&self.reserve, ".new");
-        allocate(&new, self.bytes)?;
+        self.allocate(&new)?;
         fs::rename(&new, &self.reserve)
+    }
+
+    fn allocate(&self, path: &Path) -> io::Result<()> {
+        allocate(&self.file.database.metadata()?, path, self.bytes)
     }
 
     fn give_up(&self) {
@@ -158,7 +166,9 @@ impl Disk {
     fn report(&mut self, now: i64) {
         if self.reported.is_none_or(|reported| now.abs_diff(reported) >= REPORT_SECS) {
             self.reported = Some(now);
-            let (refused, needed_bytes) = (self.refused, self.bytes);
+            // The write that found the disk full is not counted.
+            let refused = (self.refused > 0).then_some(self.refused);
+            let needed_bytes = self.bytes;
             error!(
                 refused,
                 needed_bytes, "the disk is full: writes other than deletions are refused"
@@ -173,9 +183,11 @@ pub(super) fn is_full(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::FileTooLarge
 }
 
-/// Makes a file that takes space, or leaves none.
-fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
-    let allocated = File::create(path).and_then(|file| {
+/// Makes a file like the database that takes space, or leaves none.
+fn allocate(database: &Metadata, path: &Path, bytes: u64) -> io::Result<()> {
+    // What an attempt before has left. A link goes, and its target stays.
+    drop(fs::remove_file(path));
+    let allocated = create_like(database, path).and_then(|file| {
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             Err(Errno::OPNOTSUPP) => io::copy(&mut io::repeat(0).take(bytes), &mut &file).map(drop),
             outcome => Ok(outcome?),

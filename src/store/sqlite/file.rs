@@ -2,9 +2,9 @@
 
 use std::{
     fmt,
-    fs::{self, OpenOptions},
+    fs::{self, File, Metadata},
     io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown},
+    os::unix::fs::{MetadataExt as _, fchown},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -18,6 +18,7 @@ use super::{
     schema::{APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
 };
 use crate::{
+    files::{FileMode, create_new, is_link},
     metrics::Metrics,
     store::{Clock, SystemClock},
 };
@@ -29,6 +30,8 @@ pub struct SqliteOptions {
     pub path: PathBuf,
     /// Identity of the store if the file is new.
     pub new_id: StoreId,
+    /// The mode of a new file.
+    pub file_mode: FileMode,
     /// Threads that read, at least 1: as many reads run side by side. Two, so that one long list does not hold up short reads.
     pub readers: usize,
     /// Writes that may wait for the writer: a fifth of a second's work at full speed. Beyond that callers are refused with OVERLOADED.
@@ -56,6 +59,7 @@ impl SqliteOptions {
         Self {
             path: path.into(),
             new_id,
+            file_mode: FileMode::default(),
             readers: 2,
             queue_requests: 4096,
             group_requests: 512,
@@ -131,6 +135,11 @@ pub enum OpenError {
     /// The database, or a file beside it.
     #[error("The file '{0}' is not writable. Make it and its folder writable for this user.")]
     ReadOnly(PathBuf),
+    /// SQLite or this program would write into the target of a link that somebody else may have made.
+    #[error(
+        "The file '{0}' is a symbolic link, which is not followed. Remove the link, then start again."
+    )]
+    Link(PathBuf),
     #[error("The disk of the database '{0}' is full. Free space on it, then start again.")]
     DiskFull(PathBuf),
     #[error(
@@ -194,13 +203,29 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Bytes of the WAL of a file, if it has some.
+pub fn unfinished_bytes(path: &Path) -> Option<u64> {
+    let wal = beside(&whole_path(path).ok()?, "-wal");
+    let bytes = fs::metadata(wal).ok()?.len();
+    (bytes > 0).then_some(bytes)
+}
+
+/// Endings of the files beside a database, SQLite's and our own.
+const COMPANIONS: [&str; 5] = ["-wal", "-shm", "-journal", "-lock", "-reserve"];
+
+/// Refuses a database with a link beside it. Whoever may write into its folder could have other files overwritten.
+pub(super) fn refuse_links(path: &Path) -> Result<(), OpenError> {
+    let mut links = COMPANIONS.map(|suffix| beside(path, suffix)).into_iter();
+    links.find(|path| is_link(path)).map_or(Ok(()), |path| Err(OpenError::Link(path)))
+}
+
 /// Makes an empty file with the owner and the mode of a database: whoever may open one may open the other. Only root may give it to
 /// another owner.
-pub(super) fn create_like(database: &Path, path: &Path) -> io::Result<()> {
-    let database = fs::metadata(database)?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+pub(super) fn create_like(database: &Metadata, path: &Path) -> io::Result<File> {
+    let file = create_new(path, FileMode::default())?;
     drop(fchown(&file, Some(database.uid()), Some(database.gid())));
-    file.set_permissions(database.permissions())
+    file.set_permissions(database.permissions())?;
+    Ok(file)
 }
 
 /// The version of a file; `None`: it is empty. Errors: it is not to be opened by this program.

@@ -1,7 +1,7 @@
 //! The lock of a database file, and whether the file is still the one that was opened.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -19,11 +19,14 @@ use tracing::error;
 
 use super::{
     connection::connect,
-    file::{OpenError, beside, create_like},
+    file::{OpenError, beside, create_like, refuse_links},
     folder::FolderEvents,
     prelude::*,
 };
-use crate::store::Condition;
+use crate::{
+    files::{FileMode, is_link_error, open_or_create},
+    store::Condition,
+};
 
 /// The lock of a file. It has to outlive every connection to the file: closing the database here would give up SQLite's own locks,
 /// which belong to the process.
@@ -138,21 +141,23 @@ fn is_gone(path: &Path, opened: Identity) -> Option<bool> {
 }
 
 /// Locks a file, which is made if it is missing: first a file beside it, which names the process, then the database itself, so that it
-/// has one process whatever it is called.
-pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
+/// has one process whatever it is called. `mode`: of the files that are made.
+pub(super) fn lock(path: &Path, mode: FileMode) -> Result<FileLock, OpenError> {
+    refuse_links(path)?;
     let name = beside(path, "-lock");
     // Before the files are opened, so that no change of theirs is missed.
     let events = FolderEvents::of(path.parent().unwrap_or(path));
     // The open that follows tells what is wrong, and makes it beside a new database.
-    drop(create_like(path, &name));
-    let mut beside_it = open(&name)?;
+    drop(fs::metadata(path).and_then(|database| create_like(&database, &name)));
+    let mut beside_it = open(&name, mode)?;
     if !try_lock(path, &beside_it)? {
         let mut text = String::new();
         let read = beside_it.read_to_string(&mut text);
         let pid = read.ok().and_then(|_| text.trim().parse().ok());
         return Err(OpenError::InUse { path: path.into(), pid });
     }
-    let database = open(path)?;
+    // SQLite gives its files the mode of this one.
+    let database = open(path, mode)?;
     // Only on Linux are these locks independent of those that SQLite takes on the same file.
     if cfg!(target_os = "linux") && !try_lock(path, &database)? {
         return Err(OpenError::InUse { path: path.into(), pid: None });
@@ -174,10 +179,9 @@ pub(super) fn lock(path: &Path) -> Result<FileLock, OpenError> {
     })
 }
 
-fn open(path: &Path) -> Result<File, OpenError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    options.open(path).map_err(|error| match error.kind() {
+fn open(path: &Path, mode: FileMode) -> Result<File, OpenError> {
+    open_or_create(path, mode).map_err(|error| match error.kind() {
+        _ if is_link_error(&error) => OpenError::Link(path.into()),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::ReadOnly(path.into())
         }

@@ -20,6 +20,7 @@ use super::{
     prelude::*,
     schema,
 };
+use crate::files::FileMode;
 
 /// One step, from a version to the next.
 pub(super) struct Migration {
@@ -115,7 +116,7 @@ fn with_pending(
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let _lock = lock(&path)?;
+    let _lock = lock(&path, FileMode::default())?;
     let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
     let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
     work(&path, &mut connection, from)?;
@@ -162,7 +163,7 @@ fn copy_to(path: &Path, connection: &Connection, copy: &Path) -> Result<(), Open
         remove_file(copy)?;
         let name = copy.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
         // SQLite takes a file that is there and empty.
-        create_like(path, copy)?;
+        create_like(&fs::metadata(path)?, copy)?;
         let filled = connection.execute("VACUUM INTO ?1", [name]);
         filled.map_err(|error| match is_disk_full(&error) {
             true => io::ErrorKind::StorageFull.into(),

@@ -64,7 +64,7 @@ use super::{
 };
 use crate::commit::{Answer, Request};
 pub use compact::compact;
-pub use file::{Crash, CrashPoint, OpenError, SqliteOptions};
+pub use file::{Crash, CrashPoint, OpenError, SqliteOptions, unfinished_bytes};
 pub use migrate::{dry_run, migrate_file};
 
 /// A store in a file. Dropping it finishes what was accepted, without waiting for that; [`Store::close`] waits.
@@ -89,7 +89,7 @@ pub async fn open(options: SqliteOptions) -> Result<SqliteStore, OpenError> {
 fn start(mut options: SqliteOptions) -> Result<SqliteStore, OpenError> {
     let path = file::whole_path(&options.path)?;
     options.path.clone_from(&path);
-    let lock = Arc::new(lock::lock(&path)?);
+    let lock = Arc::new(lock::lock(&path, options.file_mode)?);
     let opened = migrate::open(&path, options.new_id);
     let is_full = matches!(opened, Err(OpenError::DiskFull(_))) && disk::give_up_reserve(&path);
     let (tables, id) = if is_full { migrate::open(&path, options.new_id)? } else { opened? };

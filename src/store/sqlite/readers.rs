@@ -75,13 +75,13 @@ impl Readers {
                 if flush_failed.load(Ordering::Relaxed) { Err(Error::FileLost) } else { result };
             let failed = matches!(result, Err(Error::StoreUnavailable(_) | Error::Internal(_)));
             if failed && let Err(error) = &result {
-                error!(?error, "a read failed, replacing its connection");
+                error!(%error, "a read failed, replacing its connection");
             }
             if let Err(error @ Error::Damaged(..)) = &result {
                 let damaged_reads = damaged.fetch_add(1, Ordering::Relaxed) + 1;
                 // Ever more rarely, because damage is read again and again.
                 if damaged_reads.is_power_of_two() {
-                    error!(?error, damaged_reads, "a read met damage: run `sessiond verify`");
+                    error!(%error, damaged_reads, "a read met damage: run `sessiond verify`");
                 }
             }
             // The caller may have gone, which is fine.

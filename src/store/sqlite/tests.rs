@@ -14,6 +14,7 @@ mod lists;
 mod measured;
 mod memory;
 mod migrations;
+mod modes;
 mod opening;
 mod pages;
 pub(super) mod plans;
@@ -41,6 +42,7 @@ use crate::{
         session::{Labels, State},
         time::Time,
     },
+    files::FileMode,
     metrics::Metrics,
     store::{SessionOrder, group, tests::*},
 };
@@ -137,7 +139,7 @@ struct DirectWriter {
 impl DirectWriter {
     fn open(folder: &Path, clock: &Arc<TestClock>) -> Self {
         let path = folder.join("test.db");
-        let lock = Arc::new(super::lock::lock(&path).unwrap());
+        let lock = Arc::new(super::lock::lock(&path, FileMode::default()).unwrap());
         let (tables, _) = super::migrate::open(&path, NEW_ID).unwrap();
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let options = SqliteOptions { clock, ..SqliteOptions::new(path, NEW_ID) };

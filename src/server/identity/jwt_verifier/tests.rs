@@ -1,11 +1,13 @@
 //! Which tokens are refused, and with what fault.
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{
     super::tests::signer::{AUDIENCE, ISSUER, RSA_TOKEN, Signer, encode, rsa_jwk, unsigned},
     *,
 };
+use crate::access::{Policy, parse};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -14,8 +16,12 @@ fn now() -> Time {
 }
 
 fn verifier(keys: &[Value]) -> JwtVerifier {
+    verifier_by(keys, Policies::open())
+}
+
+fn verifier_by(keys: &[Value], policies: Policies) -> JwtVerifier {
     let keys = jwt_keys::parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap();
-    JwtVerifier::new(keys, Expected { issuer: ISSUER.into(), audience: AUDIENCE.into() })
+    JwtVerifier::new(keys, Expected { issuer: ISSUER.into(), audience: AUDIENCE.into() }, policies)
 }
 
 fn verify(verifier: &JwtVerifier, token: &str) -> Result<Arc<Identity>, Error> {
@@ -211,6 +217,72 @@ fn short_texts_at_the_top_level_are_claims_of_the_principal() {
     assert_eq!((kept.claims.len(), &*kept.claims["sub"]), (32, "alice"));
 }
 
+/// A policy with a rule about each of these claims.
+fn policy_about(claims: &[&str]) -> Arc<Policy> {
+    let rule = |claim: &&str| {
+        format!(
+            "[[rule]]\nprincipals = [\"*\"]\napplications = [\"*\"]\nusers = {{ claim = \"{claim}\" }}\nrights = [\"read\"]\n"
+        )
+    };
+    Arc::new(parse(&claims.iter().map(rule).collect::<String>()).unwrap())
+}
+
+#[test]
+fn the_claims_that_the_policy_names_are_kept_whatever_others_there_are() {
+    let policy = watch::Sender::new(policy_about(&["tenant"]));
+    let signer = Signer::ed25519();
+    let verifier = verifier_by(&[signer.jwk("a")], Policies::of(policy.subscribe()));
+    let mut many = claims();
+    for at in 0..100 {
+        many[format!("a{at:03}")] = json!("x");
+    }
+    for name in ["tenant", "zone"] {
+        many[name] = json!("acme");
+    }
+    let token = signer.sign(&json!({"alg": "EdDSA"}), &many);
+    let has = |name: &str| verify(&verifier, &token).unwrap().claims.contains_key(name);
+    assert!(has("tenant") && has("sub") && !has("zone"));
+    assert_eq!(verify(&verifier, &token).unwrap().claims.len(), 32);
+    // A token that was verified before has what another policy names as well.
+    policy.send_replace(policy_about(&["zone"]));
+    assert!(has("zone") && has("sub") && !has("tenant"));
+    // All that a policy names, also of more than there is place for.
+    let names: Vec<_> = (0..40).map(|at| format!("a{at:03}")).collect();
+    policy.send_replace(policy_about(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert!(names.iter().all(|name| has(name)) && has("sub") && !has("a040"));
+}
+
+#[test]
+fn two_members_of_one_name_are_refused() {
+    let signer = Signer::ed25519();
+    let verifier = verifier(&[signer.jwk("a")]);
+    let own = claims().to_string();
+    let sign = |header: &str, claims: &str| {
+        let message = format!("{}.{}", encode(header), encode(claims));
+        let Signer::Ed25519(key) = &signer else { panic!("another key") };
+        format!("{message}.{}", encode(key.sign(message.as_bytes())))
+    };
+    let (header, begin) = (r#"{"alg":"EdDSA"}"#, &own[..own.len() - 1]);
+    assert!(verify(&verifier, &sign(header, &own)).is_ok());
+    for again in [
+        r#""sub":"admin""#,
+        r#""sub":"alice""#,
+        r#""s\u0075b":"admin""#,
+        r#""exp":1"#,
+        r#""aud":["sessiond"]"#,
+        r#""x":1,"x":1"#,
+        r#""x":null,"y":2,"x":{}"#,
+    ] {
+        let token = sign(header, &format!("{begin},{again}}}"));
+        assert_eq!(fault(&verifier, &token), CredentialFault::Malformed, "{again}");
+    }
+    for header in [r#"{"alg":"EdDSA","alg":"EdDSA"}"#, r#"{"alg":"EdDSA","x":1,"x":1}"#] {
+        assert_eq!(fault(&verifier, &sign(header, &own)), CredentialFault::Malformed, "{header}");
+    }
+    // Within a claim the issuer may write what it likes.
+    assert!(verify(&verifier, &sign(header, &format!(r#"{begin},"x":{{"a":1,"a":2}}}}"#))).is_ok());
+}
+
 #[test]
 fn a_verified_token_is_kept_within_a_bound() {
     let signer = Signer::ed25519();
@@ -223,16 +295,16 @@ fn a_verified_token_is_kept_within_a_bound() {
     for number in 1..KEPT {
         verifier.keep(hash(number), Arc::clone(&ended), now());
     }
-    assert_eq!(verifier.kept().len(), KEPT);
+    assert_eq!(verifier.kept().identities.len(), KEPT);
     verifier.keep(hash(0), Arc::clone(&first), now());
-    assert_eq!(verifier.kept().len(), 2, "what has expired makes place");
+    assert_eq!(verifier.kept().identities.len(), 2, "what has expired makes place");
     for number in 1..KEPT {
         verifier.keep(hash(number), Arc::clone(&first), now());
     }
-    assert!(verifier.kept().len() <= KEPT);
-    assert!(verifier.kept().contains_key(&hash(KEPT - 1)));
+    assert!(verifier.kept().identities.len() <= KEPT);
+    assert!(verifier.kept().identities.contains_key(&hash(KEPT - 1)));
     // A token that is not valid is not kept.
-    let before = verifier.kept().len();
+    let before = verifier.kept().identities.len();
     assert!(verify(&verifier, &format!("{token}A")).is_err());
-    assert_eq!(verifier.kept().len(), before);
+    assert_eq!(verifier.kept().identities.len(), before);
 }

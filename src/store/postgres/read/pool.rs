@@ -149,12 +149,12 @@ impl Pool {
             (read, _) = self.attempt(query, &work).await?;
         }
         match &read {
-            Err(error @ Error::Internal(_)) => error!(?error, "a read failed"),
+            Err(error @ Error::Internal(_)) => error!(%error, "a read failed"),
             Err(error @ Error::Damaged(..)) => {
                 let damaged_reads = self.damaged.fetch_add(1, Ordering::Relaxed) + 1;
                 // Ever more rarely, because damage is read again and again.
                 if damaged_reads.is_power_of_two() {
-                    error!(?error, damaged_reads, "a read met damage");
+                    error!(%error, damaged_reads, "a read met damage");
                 }
             }
             _ => {}

@@ -148,7 +148,7 @@ impl Writer {
                 }
                 Err(error) => {
                     let cause = Cause::new(error);
-                    debug!(?cause, "connecting to the database failed");
+                    debug!(%cause, "connecting to the database failed");
                     self.backoff = (self.backoff * 2).clamp(BACKOFF_FIRST, BACKOFF_LONGEST);
                     return Err(cause);
                 }
@@ -260,11 +260,11 @@ impl Writer {
                 Ok(transaction) if transaction == self.transaction => return Ok(()),
                 Ok(_) => return Err(Failure::Again(cause)),
                 Err(error) if instant() >= until => {
-                    debug!(?error, "the outcome of a commit stays unknown");
+                    debug!(%error, "the outcome of a commit stays unknown");
                     return Err(Error::OutcomeUnknown(cause).into());
                 }
                 Err(cause) => {
-                    debug!(?cause, "the outcome of a commit is asked for again");
+                    debug!(%cause, "the outcome of a commit is asked for again");
                     self.disconnect();
                     sleep(BACKOFF_FIRST).await;
                 }

@@ -136,7 +136,7 @@ async fn a_start_that_fails_gives_up_the_lock() {
     for _ in 0..3 {
         let error = refused(&fixture.options.path).await;
         assert!(matches!(error, OpenError::Failed { .. }), "{error}");
-        drop(lock::lock(&fixture.options.path).unwrap());
+        drop(lock::lock(&fixture.options.path, FileMode::default()).unwrap());
     }
 }
 
@@ -177,6 +177,7 @@ fn every_refusal_is_a_whole_sentence_about_its_file() {
         OpenError::CopyFailed { path: path(), cause: "why".into() },
         OpenError::Migration { path: path(), from: 3, cause: "why".into() },
         OpenError::ReadOnly(path()),
+        OpenError::Link(path()),
         OpenError::DiskFull(path()),
         OpenError::Findings { path: path(), findings: 7 },
         OpenError::NotMigrated { path: path(), version: 3 },

@@ -16,6 +16,7 @@ use super::{
     prelude::*,
     schema::SCHEMA_VERSION,
 };
+use crate::files::FileMode;
 use report::Report;
 pub use report::{Check, Finding, Observer, Part, Progress, Summary};
 pub(super) use serving::before_serving;
@@ -29,7 +30,7 @@ pub fn verify(path: &Path, observer: &mut dyn Observer) -> Result<Summary, OpenE
     if !path.exists() {
         return Err(OpenError::failed(&path, "there is no such file"));
     }
-    let _lock = lock(&path)?;
+    let _lock = lock(&path, FileMode::default())?;
     verify_locked(&path, observer)
 }
 

@@ -24,6 +24,21 @@ pub enum Check {
     Reference,
 }
 
+impl Check {
+    /// Its name, as it is serialised.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Structure => "structure",
+            Self::Unreadable => "unreadable",
+            Self::Sequence => "sequence",
+            Self::State => "state",
+            Self::Index => "index",
+            Self::Json => "json",
+            Self::Reference => "reference",
+        }
+    }
+}
+
 /// A fault of the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -63,6 +78,17 @@ pub enum Part {
     Sessions,
     ApplicationsAndUsers,
     References,
+}
+
+impl Part {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Structure => "structure",
+            Self::Sessions => "sessions",
+            Self::ApplicationsAndUsers => "applications_and_users",
+            Self::References => "references",
+        }
+    }
 }
 
 /// How far a run is.

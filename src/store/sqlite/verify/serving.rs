@@ -34,7 +34,19 @@ struct ServerLog {
 impl Observer for ServerLog {
     fn found(&mut self, finding: &Finding) {
         let Finding { check, place, position, message } = finding;
-        error!(?check, ?place, position, message, "the database is damaged");
+        let place = place.as_ref();
+        let app_name = place.map(|place| &*place.app_name);
+        let user_id = place.and_then(|place| place.user_id.as_deref());
+        let session_id = place.and_then(|place| place.session_id.as_deref());
+        error!(
+            check = check.name(),
+            app_name,
+            user_id,
+            session_id,
+            position,
+            finding = message,
+            "the database is damaged"
+        );
     }
 
     fn progress(&mut self, progress: Progress) {
@@ -42,7 +54,7 @@ impl Observer for ServerLog {
         if now >= self.due {
             self.due = now + PROGRESS_EVERY;
             let Progress { part, rows, total } = progress;
-            info!(?part, rows, total, "verifying the database");
+            info!(part = part.name(), rows, total, "verifying the database");
         }
     }
 }
@@ -56,7 +68,53 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{super::report::Part, *};
+    use super::{
+        super::report::{Check, Part, Place},
+        *,
+    };
+
+    /// What is logged meanwhile, as JSON.
+    fn logged(work: impl FnOnce(&mut ServerLog)) -> Vec<Value> {
+        let mut file = tempfile::tempfile().unwrap();
+        let writer = Arc::new(file.try_clone().unwrap());
+        let subscriber =
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        work(&mut ServerLog { due: instant() });
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        // A parser of objects keeps the last of two members of one name.
+        assert!(text.lines().all(|line| line.matches("\"message\":").count() == 1), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_finding_has_its_place_in_fields() {
+        let finding = |place| Finding {
+            check: Check::Unreadable,
+            place,
+            position: Some(7),
+            message: "a row cannot be read".into(),
+        };
+        let place =
+            Place { app_name: "shop".into(), user_id: Some("al\nice".into()), session_id: None };
+        let lines = logged(|log| {
+            log.found(&finding(Some(place)));
+            log.found(&finding(None));
+        });
+        let told = |line: &Value| {
+            ["message", "check", "finding", "app_name", "user_id", "session_id", "position"]
+                .map(|name| line[name].clone())
+        };
+        let (message, finding) = (json!("the database is damaged"), json!("a row cannot be read"));
+        let check = json!("unreadable");
+        let (app, user, none) = (json!("shop"), json!("al\nice"), Value::Null);
+        let whole = [&message, &check, &finding, &app, &user, &none, &json!(7)].map(Clone::clone);
+        assert_eq!(told(&lines[0]), whole);
+        let whole = [&message, &check, &finding, &none, &none, &none, &json!(7)].map(Clone::clone);
+        assert_eq!(told(&lines[1]), whole);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_logged_every_few_seconds() {
@@ -76,7 +134,7 @@ mod tests {
         let fields: Vec<_> = lines.map(|line| line["fields"].clone()).collect();
         let line = |rows: u64| {
             let message = "verifying the database";
-            json!({ "message": message, "part": "Sessions", "rows": rows, "total": 120 })
+            json!({ "message": message, "part": "sessions", "rows": rows, "total": 120 })
         };
         assert_eq!(fields, [line(0), line(50), line(100)]);
     }
