@@ -94,7 +94,8 @@ fn help_width() -> usize {
 
 fn complete(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Program::command(), "sessiond", &mut script);
+    let mut command = cli::with_hints(Program::command());
+    clap_complete::generate(shell, &mut command, "sessiond", &mut script);
     match io::stdout().write_all(&script) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string()),
         _ => ExitCode::SUCCESS,

@@ -52,7 +52,7 @@ fn the_readme_writes_bodies_in_the_form_of_adk() {
             count += 1;
         }
     }
-    assert_eq!(count, 5, "the bodies were found");
+    assert_eq!(count, 4, "the bodies were found");
 }
 
 /// The paths that a text names in backquotes, each perhaps with a function.

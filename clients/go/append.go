@@ -1,6 +1,7 @@
 package sessiond
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func (s *Service) append(
 		// The id is the caller's from now on: a second call with the same event must not be a second event.
 		event.ID = platform.NewUUID(ctx)
 	}
-	encoded, err := encodeEvent(event, operations, s.shareTemp)
+	encoded, err := encodeEvent(event, operations, s.shareTemp, s.logger)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,13 @@ func (s *Service) append(
 	if err != nil {
 		return nil, appendError(err, event.ID, own.id)
 	}
+	if response.Session.GetStateOmitted() && s.stale != Refuse {
+		// The event is stored, whether the state can be read or not.
+		if err := s.completeState(ctx, response.Session); err != nil {
+			s.logger.Warn("sessiond: failed to read the state after an append", "session", own.id, "error", err)
+		}
+	}
+	s.warnDamaged(own.id, response.Session.GetDamagedKeys())
 	return own.finish(s.stale, event, encoded, operations, response)
 }
 
@@ -66,6 +74,8 @@ func appendError(err error, eventID, sessionID string) error {
 	switch failure := asError(err); {
 	case failure == nil:
 		return err
+	case failure.Reason == reasonReplaced:
+		return fmt.Errorf("stale session error: session %q was deleted and created anew: %w", sessionID, err)
 	case errors.Is(failure, ErrStale):
 		return fmt.Errorf("stale session error: session %q has been modified in storage: %w", sessionID, err)
 	case errors.Is(failure, ErrNotFound):
@@ -139,6 +149,7 @@ func (s *storedSession) finish(
 			operationResults(&u, result.event, operations)
 		}
 	}
+	s.uid = cmp.Or(s.uid, stored.GetUid())
 	s.apply(u)
 	if !response.Replayed || !s.hasEvent(event.ID) {
 		s.events = append(s.events, result.event)
@@ -188,7 +199,7 @@ func operationResults(u *update, event *session.Event, operations []Operation) {
 			delete(u.ownTexts, key)
 			continue
 		}
-		if text, err := encodeValue(key, value); err == nil {
+		if text, err := encodeValue(key, value, nil); err == nil {
 			u.own[key], u.ownTexts[key] = value, text
 		}
 	}

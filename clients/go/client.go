@@ -1,6 +1,7 @@
 package sessiond
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 
 	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
 )
@@ -26,6 +28,8 @@ type client struct {
 	watch    pb.WatchServiceClient
 
 	timeout time.Duration
+	// absence is how long a call waits for a server to which no connection can be made.
+	absence time.Duration
 	retry   RetryPolicy
 	conn    *grpc.ClientConn
 
@@ -63,7 +67,8 @@ func newClient(to address, s settings) (*client, error) {
 		events:   pb.NewEventServiceClient(conn),
 		state:    pb.NewStateServiceClient(conn),
 		watch:    pb.NewWatchServiceClient(conn),
-		timeout:  s.timeout,
+		timeout:  cmp.Or(s.timeout, defaultTimeout),
+		absence:  s.absence(to),
 		retry:    s.retry,
 		conn:     conn,
 		closing:  make(chan struct{}),
@@ -124,6 +129,9 @@ func call[Request, Response any](
 	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
 	request *Request,
 ) (*Response, error) {
+	if refused := checkText(request); refused != nil {
+		return nil, refused
+	}
 	end, err := c.begin()
 	if err != nil {
 		return nil, err
@@ -132,6 +140,7 @@ func call[Request, Response any](
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
+	begun := time.Now()
 
 	mayBeApplied := false
 	for attempts := 1; ; attempts++ {
@@ -150,7 +159,8 @@ func call[Request, Response any](
 
 		delay := c.retry.delay(attempts, failure.RetryAfter)
 		// Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
-		if failure.Retryable() == "no" || c.retry.exhausted(attempts) || time.Until(deadline) <= delay {
+		if failure.Retryable() == "no" || c.retry.exhausted(attempts) || time.Until(deadline) <= delay ||
+			c.isAbsent(failure) && time.Since(begun)+delay >= c.absence {
 			return nil, failure
 		}
 		if err := c.pause(ctx, delay); err != nil {
@@ -158,6 +168,11 @@ func call[Request, Response any](
 			return nil, failure
 		}
 	}
+}
+
+// isAbsent reports whether there is no server: the channel could not connect.
+func (c *client) isAbsent(failure *Error) bool {
+	return failure.Code == codes.Unavailable && failure.Reason == "" && c.conn.GetState() == connectivity.TransientFailure
 }
 
 // pause waits. It returns the error of what ended the pause early.

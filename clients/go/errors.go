@@ -18,7 +18,8 @@ var (
 	ErrNotFound = errors.New("session not found")
 	// ErrAlreadyExists: a session id, or the id of an event with other content, is taken.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrStale: with [Conflict] or [Refuse], somebody else has written first.
+	// ErrStale: with [Conflict] or [Refuse], somebody else has written first; in every mode, the session was deleted and
+	// created anew under its id.
 	ErrStale = errors.New("stale session error")
 	// ErrInvalid: the request breaks a rule or a limit of the server.
 	ErrInvalid = errors.New("invalid request")
@@ -32,7 +33,11 @@ var (
 	ErrClosed = errors.New("the sessiond service is closed")
 )
 
-const errorDomain = "sessiond"
+const (
+	errorDomain = "sessiond"
+	// reasonReplaced: another life of the session id is there than the one that was meant.
+	reasonReplaced = "SESSION_REPLACED"
+)
 
 // Error is a failed call. The chain of every error of a failed call has one, for errors.As.
 type Error struct {
@@ -94,7 +99,7 @@ func (e *Error) Is(target error) bool {
 	case ErrAlreadyExists:
 		return e.Code == codes.AlreadyExists
 	case ErrStale:
-		return e.Reason == "SEQUENCE_CONFLICT" || e.Reason == "KEY_CONFLICT"
+		return e.Reason == "SEQUENCE_CONFLICT" || e.Reason == "KEY_CONFLICT" || e.Reason == reasonReplaced
 	case ErrInvalid:
 		return e.Code == codes.InvalidArgument
 	case ErrUnavailable:
@@ -160,6 +165,15 @@ func newError(err error) *Error {
 func closedError() *Error {
 	made := status.New(codes.Canceled, ErrClosed.Error())
 	return &Error{Code: made.Code(), Message: made.Message(), status: made, cause: ErrClosed}
+}
+
+// replacedError is the error of a read that has found another life of a session than the one that was meant.
+func replacedError(id string) *Error {
+	made := status.New(codes.Aborted, fmt.Sprintf("session %q was deleted and created anew", id))
+	return &Error{
+		Code: made.Code(), Reason: reasonReplaced, Message: made.Message(), status: made,
+		Metadata: map[string]string{"session_id": id, "retryable": "no"},
+	}
 }
 
 // endedBy adds what has ended the call from this side, if anything has.

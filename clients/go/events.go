@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/sessiond/sessiond/clients/go/sessiondv1"
@@ -24,12 +26,15 @@ type encodedEvent struct {
 }
 
 // encodeEvent does not change event. `temp:` keys are sent only if withTemp.
-func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*encodedEvent, error) {
-	texts, err := encodeValues(event.Actions.StateDelta, withTemp)
+func encodeEvent(
+	event *session.Event, operations []Operation, withTemp bool, logger *slog.Logger,
+) (*encodedEvent, error) {
+	mended := &mendedKeys{}
+	texts, err := encodeValues(event.Actions.StateDelta, withTemp, mended)
 	if err != nil {
 		return nil, err
 	}
-	delta, err := encodeDelta(texts, operations)
+	delta, err := encodeDelta(texts, operations, mended)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +48,14 @@ func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*
 		// The ADK tells an empty map from nil, and so does the body.
 		bare.Actions.StateDelta = map[string]any{}
 	}
-	body, err := json.Marshal(&bare)
+	bare.Content = markEmptyMaps(bare.Content)
+	body, replaced, err := encodeJSON(&bare)
 	if err != nil {
 		return nil, fmt.Errorf("sessiond: event %q has no JSON form: %w", event.ID, err)
+	}
+	mended.warn(logger, "event", event.ID)
+	if replaced {
+		logger.Warn("sessiond: replaced text that is not UTF-8 in an event's body by U+FFFD", "event", event.ID)
 	}
 	return &encodedEvent{
 		texts: texts,
@@ -56,9 +66,45 @@ func encodeEvent(event *session.Event, operations []Operation, withTemp bool) (*
 			Branch:       event.Branch,
 			EventTime:    time,
 			StateDelta:   delta,
-			BodyForm:     &pb.Event_BodyJson{BodyJson: string(body)},
+			BodyForm:     &pb.Event_BodyJson{BodyJson: strings.ReplaceAll(body, markedMap, "{}")},
 		},
 	}, nil
+}
+
+// The ADK's JSON omits arguments and responses that are empty. After a read they would be nil, which a model is shown as null.
+// So an empty map has a member while the event is encoded, which is then cut out. It is random, so that nothing else matches.
+var (
+	mark      = newID()
+	markedMap = fmt.Sprintf(`{"%s":null}`, mark)
+)
+
+// markEmptyMaps returns content, or a copy of it in which empty maps are marked.
+func markEmptyMaps(content *genai.Content) *genai.Content {
+	isEmpty := func(values map[string]any) bool { return values != nil && len(values) == 0 }
+	if content == nil || !slices.ContainsFunc(content.Parts, func(part *genai.Part) bool {
+		return part != nil && (part.FunctionCall != nil && isEmpty(part.FunctionCall.Args) ||
+			part.FunctionResponse != nil && isEmpty(part.FunctionResponse.Response))
+	}) {
+		return content
+	}
+	marked := *content
+	marked.Parts = slices.Clone(content.Parts)
+	for at, part := range marked.Parts {
+		if part == nil {
+			continue
+		}
+		copied := *part
+		if call := part.FunctionCall; call != nil && isEmpty(call.Args) {
+			copied.FunctionCall = new(*call)
+			copied.FunctionCall.Args = map[string]any{mark: nil}
+		}
+		if response := part.FunctionResponse; response != nil && isEmpty(response.Response) {
+			copied.FunctionResponse = new(*response)
+			copied.FunctionResponse.Response = map[string]any{mark: nil}
+		}
+		marked.Parts[at] = &copied
+	}
+	return &marked
 }
 
 func withoutTemp(delta map[string]any) map[string]any {

@@ -74,7 +74,7 @@ func extensionsExample(ctx context.Context, sessions *sessiond.Service, s sessio
 	key := sessiond.Key{AppName: "my_app", UserID: "alice", SessionID: "s"}
 	past, err := sessions.GetAsOf(ctx, &session.GetRequest{AppName: "my_app", UserID: "alice", SessionID: "s"}, 2)
 	fork, err := sessions.Fork(ctx, sessiond.ForkRequest{Source: key, UpTo: new(int64(2))})
-	rewound, err := sessions.Rewind(ctx, key, 2)
+	rewound, err := sessions.Rewind(ctx, sessiond.KeyOf(s), 2) // of this session, not of one that was created anew under its id
 	expiry, err := sessions.Expire(ctx, key, 30*24*time.Hour)
 	for stored, err := range sessions.ListEvents(ctx, key, sessiond.EventsQuery{IncludeRewound: true}) {
 		if err != nil {
@@ -137,13 +137,17 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	migration, err := os.ReadFile("migration_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	compiled := map[string]bool{}
-	for line := range strings.Lines(string(source)) {
+	for line := range strings.Lines(string(source) + string(migration)) {
 		compiled[strings.TrimSpace(line)] = true
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(blocks) != 5 {
-		t.Errorf("%d examples in the README, want 5", len(blocks))
+	if len(blocks) != 6 {
+		t.Errorf("%d examples in the README, want 6", len(blocks))
 	}
 	for _, block := range blocks {
 		for line := range strings.Lines(block[1]) {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
 )
 
 // maxDepth covers every field of a model response. Fields below it stay unset.
@@ -121,13 +123,19 @@ func TestEdgesOfEvents(t *testing.T) {
 	service := inMemory(t)
 	s := create(t, service, "s", nil)
 	for name, event := range map[string]*session.Event{
-		"zero":           {ID: "zero"},
-		"empty delta":    {ID: "empty", Actions: session.EventActions{StateDelta: map[string]any{}, ArtifactDelta: map[string]int64{}}},
-		"earliest":       {ID: "earliest", Timestamp: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
-		"latest":         {ID: "latest", Timestamp: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)},
-		"before 1970":    {ID: "before", Timestamp: time.Date(1969, 12, 31, 23, 59, 59, 1, time.UTC)},
-		"a zone":         {ID: "zone", Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", -5400))},
-		"null in delta":  {ID: "null", Actions: session.EventActions{StateDelta: map[string]any{"k": nil}}},
+		"zero":          {ID: "zero"},
+		"empty delta":   {ID: "empty", Actions: session.EventActions{StateDelta: map[string]any{}, ArtifactDelta: map[string]int64{}}},
+		"earliest":      {ID: "earliest", Timestamp: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)},
+		"latest":        {ID: "latest", Timestamp: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)},
+		"before 1970":   {ID: "before", Timestamp: time.Date(1969, 12, 31, 23, 59, 59, 1, time.UTC)},
+		"a zone":        {ID: "zone", Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", -5400))},
+		"null in delta": {ID: "null", Actions: session.EventActions{StateDelta: map[string]any{"k": nil}}},
+		"empty maps": {ID: "maps", LLMResponse: model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{
+			{FunctionCall: &genai.FunctionCall{Name: "f", Args: map[string]any{}}},
+			{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: map[string]any{}}},
+			{FunctionCall: &genai.FunctionCall{Name: "f"}},
+			{FunctionResponse: &genai.FunctionResponse{Name: "f"}},
+		}}}},
 		"names in snake": {ID: "snake", Output: map[string]any{"invocation_id": 1.0, "function_call": map[string]any{"a_b": nil}}},
 	} {
 		appendTo(t, service, s, event)

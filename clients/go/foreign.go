@@ -19,19 +19,6 @@ import (
 // maxOmitted bounds what one event adds to the log.
 const maxOmitted = 20
 
-// hasForeignNames tells whether a body may have names in snake_case, which encoding/json would ignore without an error.
-// A false alarm costs only time.
-func hasForeignNames(body string) bool {
-	for _, name := range []string{
-		`"invocation_id"`, `"function_call"`, `"function_response"`, `"inline_data"`, `"file_data"`, `"thinking"`,
-	} {
-		if strings.Contains(body, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // decodeForeign reads a body as far as possible, and returns the paths that it has left out.
 func decodeForeign(body string, at time.Time) (*session.Event, []string) {
 	decoder := json.NewDecoder(strings.NewReader(body))

@@ -18,6 +18,29 @@ import (
 // Key is the address of a session.
 type Key struct {
 	AppName, UserID, SessionID string
+	// UID names the life of the id that writes are meant for: a session that was deleted and created anew has another one,
+	// and a write fails with [ErrStale]. Empty: any life. [KeyOf] sets it. Reads do not check it.
+	UID string
+}
+
+// KeyOf returns the key of a session. That of a session of this package has its UID.
+func KeyOf(s session.Session) Key {
+	key := Key{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()}
+	if own, err := ownSession(s); err == nil {
+		own.mu.RLock()
+		defer own.mu.RUnlock()
+		key.UID = own.uid
+	}
+	return key
+}
+
+func (k Key) precondition() *pb.Precondition { return uidPrecondition(k.UID) }
+
+func uidPrecondition(uid string) *pb.Precondition {
+	if uid == "" {
+		return nil
+	}
+	return &pb.Precondition{Uid: uid}
 }
 
 func (k Key) encode() (*pb.SessionKey, error) { return sessionKey(k.AppName, k.UserID, k.SessionID) }
@@ -87,7 +110,8 @@ type ForkRequest struct {
 	SessionID string
 }
 
-// Fork creates a session with the events of another up to a sequence, and its own state as of then. It returns the new
+// Fork creates a session with the events of another up to a sequence, its own state as of then, its display name, labels
+// and expiration. It returns the new
 // session without events; Get reads them. [ErrNotFound] if the source does not exist, [ErrAlreadyExists] if the new id is
 // taken.
 func (s *Service) Fork(ctx context.Context, request ForkRequest) (session.Session, error) {
@@ -100,7 +124,7 @@ func (s *Service) Fork(ctx context.Context, request ForkRequest) (session.Sessio
 		id = newID()
 	}
 	forked, err := call(ctx, s.client, s.client.sessions.ForkSession, &pb.ForkSessionRequest{
-		Key: source, UpToSequence: request.UpTo, SessionId: id, JsonForm: asText,
+		Key: source, UpToSequence: request.UpTo, SessionId: id, JsonForm: asText, Precondition: request.Source.precondition(),
 	})
 	stored := forked.GetSession()
 	if err != nil {
@@ -113,7 +137,11 @@ func (s *Service) Fork(ctx context.Context, request ForkRequest) (session.Sessio
 			return nil, fmt.Errorf("fork session %q: %w", source.SessionId, err)
 		}
 	}
-	return newSession(stored, nil, s.logger)
+	result, err := s.open(ctx, stored, nil)
+	if err != nil {
+		return nil, fmt.Errorf("fork session %q: %w", source.SessionId, err)
+	}
+	return result, nil
 }
 
 // Rewind takes a session back to an event (0: as created), and reads it. Get no longer shows the events after it;
@@ -124,7 +152,7 @@ func (s *Service) Rewind(ctx context.Context, key Key, toSequence int64) (sessio
 		return nil, err
 	}
 	_, err = call(ctx, s.client, s.client.sessions.RewindSession, &pb.RewindSessionRequest{
-		Key: target, ToSequence: &toSequence, EventId: newID(), JsonForm: asText,
+		Key: target, ToSequence: &toSequence, EventId: newID(), JsonForm: asText, Precondition: key.precondition(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rewind session %q: %w", target.SessionId, err)
@@ -162,6 +190,7 @@ func (s *Service) updateExpiry(ctx context.Context, key Key, expiry *pb.Session,
 	}
 	updated, err := call(ctx, s.client, s.client.sessions.UpdateSession, &pb.UpdateSessionRequest{
 		Key: target, Session: expiry, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{field}},
+		Precondition: key.precondition(),
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("expire session %q: %w", target.SessionId, err)

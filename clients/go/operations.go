@@ -12,8 +12,8 @@ import (
 type Operation interface {
 	// key returns the key with its prefix.
 	key() string
-	// write adds the operation to a delta.
-	write(delta *pb.StateDelta) error
+	// write adds the operation to a delta, and its key to mended if its value was mended.
+	write(delta *pb.StateDelta, mended *mendedKeys) error
 }
 
 // Increment adds By to a number. A missing key counts as 0.
@@ -59,15 +59,15 @@ func (o SetIfAbsent) key() string    { return o.Key }
 func (o MergePatch) key() string     { return o.Key }
 func (o Remove) key() string         { return o.Key }
 
-func (o Increment) write(delta *pb.StateDelta) error {
+func (o Increment) write(delta *pb.StateDelta, _ *mendedKeys) error {
 	amount := &pb.Increment{Amount: &pb.Increment_By{By: o.By}}
 	add(delta, &pb.StateOperation{Key: o.Key, Operation: &pb.StateOperation_Increment{Increment: amount}})
 	return nil
 }
 
-func (o IncrementFloat) write(delta *pb.StateDelta) error {
+func (o IncrementFloat) write(delta *pb.StateDelta, _ *mendedKeys) error {
 	// Refuses NaN and infinities, with the key in the message.
-	if _, err := encodeValue(o.Key, o.By); err != nil {
+	if _, err := encodeValue(o.Key, o.By, nil); err != nil {
 		return err
 	}
 	amount := &pb.Increment{Amount: &pb.Increment_ByDouble{ByDouble: o.By}}
@@ -75,7 +75,7 @@ func (o IncrementFloat) write(delta *pb.StateDelta) error {
 	return nil
 }
 
-func (o ListAppend) write(delta *pb.StateDelta) error {
+func (o ListAppend) write(delta *pb.StateDelta, mended *mendedKeys) error {
 	if o.MaxLength < 0 || o.MaxLength > math.MaxInt32 {
 		return fmt.Errorf("sessiond: the length %d of the list %q must be in 0..%d", o.MaxLength, o.Key, math.MaxInt32)
 	}
@@ -83,7 +83,7 @@ func (o ListAppend) write(delta *pb.StateDelta) error {
 	if values == nil {
 		values = []any{}
 	}
-	text, err := encodeValue(o.Key, values)
+	text, err := encodeValue(o.Key, values, mended)
 	if err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func (o ListAppend) write(delta *pb.StateDelta) error {
 	return nil
 }
 
-func (o SetIfAbsent) write(delta *pb.StateDelta) error {
-	text, err := encodeValue(o.Key, o.Value)
+func (o SetIfAbsent) write(delta *pb.StateDelta, mended *mendedKeys) error {
+	text, err := encodeValue(o.Key, o.Value, mended)
 	if err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ func (o SetIfAbsent) write(delta *pb.StateDelta) error {
 	return nil
 }
 
-func (o MergePatch) write(delta *pb.StateDelta) error {
+func (o MergePatch) write(delta *pb.StateDelta, mended *mendedKeys) error {
 	patch := o.Patch
 	if patch == nil {
 		patch = map[string]any{}
 	}
-	text, err := encodeValue(o.Key, patch)
+	text, err := encodeValue(o.Key, patch, mended)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (o MergePatch) write(delta *pb.StateDelta) error {
 	return nil
 }
 
-func (o Remove) write(delta *pb.StateDelta) error {
+func (o Remove) write(delta *pb.StateDelta, _ *mendedKeys) error {
 	delta.Remove = append(delta.Remove, o.Key)
 	return nil
 }
@@ -132,15 +132,15 @@ type Delta struct {
 	Operations []Operation
 }
 
-func (d Delta) encode() (*pb.StateDelta, error) {
-	texts, err := encodeValues(d.Set, true)
+func (d Delta) encode(mended *mendedKeys) (*pb.StateDelta, error) {
+	texts, err := encodeValues(d.Set, true, mended)
 	if err != nil {
 		return nil, err
 	}
-	return encodeDelta(texts, d.Operations)
+	return encodeDelta(texts, d.Operations, mended)
 }
 
-func encodeDelta(texts map[string]string, operations []Operation) (*pb.StateDelta, error) {
+func encodeDelta(texts map[string]string, operations []Operation, mended *mendedKeys) (*pb.StateDelta, error) {
 	delta := &pb.StateDelta{}
 	if len(texts) > 0 {
 		delta.SetForm = &pb.StateDelta_SetJson{SetJson: joinObject(texts)}
@@ -149,7 +149,7 @@ func encodeDelta(texts map[string]string, operations []Operation) (*pb.StateDelt
 		if operation == nil {
 			return nil, fmt.Errorf("sessiond: operation %d is nil", at)
 		}
-		if err := operation.write(delta); err != nil {
+		if err := operation.write(delta, mended); err != nil {
 			return nil, err
 		}
 	}

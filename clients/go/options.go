@@ -1,6 +1,7 @@
 package sessiond
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,8 @@ const (
 	// Long enough for a server that restarts or is busy, short enough for a user who waits for a response.
 	defaultTimeout = 15 * time.Second
 	maxTimeout     = 24 * time.Hour
+	// A sidecar that is not there within it was not started, and a user should not wait for the error.
+	localAbsence = 3 * time.Second
 
 	defaultCloseGrace = 5 * time.Second
 
@@ -50,6 +53,7 @@ func (s Staleness) validate() error {
 type Option func(*settings) error
 
 type settings struct {
+	// timeout is 0 unless an option or the address sets it.
 	timeout    time.Duration
 	closeGrace time.Duration
 	stale      Staleness
@@ -60,8 +64,16 @@ type settings struct {
 	dial       []grpc.DialOption
 }
 
-// WithTimeout sets the deadline of a call, its retries included. The default is 15 seconds. The context of a call can
-// only shorten it.
+// absence is how long a call waits for a server to which no connection can be made.
+func (s *settings) absence(to address) time.Duration {
+	if s.timeout == 0 && to.local() {
+		return localAbsence
+	}
+	return cmp.Or(s.timeout, defaultTimeout)
+}
+
+// WithTimeout sets the deadline of a call, its retries included. The default is 15 seconds, or 3 seconds as long as no
+// connection can be made to an address of this machine. The context of a call can only shorten it.
 func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) error {
 		if timeout <= 0 || timeout > maxTimeout {

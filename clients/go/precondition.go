@@ -10,22 +10,26 @@ import (
 // needsVersions reports whether appends check versions of keys.
 func (s *Service) needsVersions() bool { return s.stale == Conflict }
 
-// precondition returns what the server checks before an append, or nil. It is not checked for a replay.
+// precondition returns what the server checks before an append, or nil. Of a replay only the uid is checked.
 func (s *storedSession) precondition(stale Staleness, texts map[string]string, operations []Operation) *pb.Precondition {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	condition := &pb.Precondition{Uid: s.uid}
 	switch stale {
 	case Refuse:
-		return &pb.Precondition{ExpectedSequence: new(s.sequence)}
+		condition.ExpectedSequence = new(s.sequence)
 	case Conflict:
-		return s.keyChecks(texts, operations)
+		condition.Keys = s.keyChecks(texts, operations)
 	}
-	return nil
+	if condition.Uid == "" && condition.ExpectedSequence == nil && len(condition.Keys) == 0 {
+		return nil
+	}
+	return condition
 }
 
 // keyChecks demands that every key that is set or removed is as it was read. The other operations are evaluated in the
 // commit and lose nothing.
-func (s *storedSession) keyChecks(texts map[string]string, operations []Operation) *pb.Precondition {
+func (s *storedSession) keyChecks(texts map[string]string, operations []Operation) []*pb.KeyCheck {
 	written := map[string]bool{}
 	for key := range texts {
 		written[key] = !isTemp(key)
@@ -35,7 +39,7 @@ func (s *storedSession) keyChecks(texts map[string]string, operations []Operatio
 			written[removal.Key] = !isTemp(removal.Key)
 		}
 	}
-	condition := &pb.Precondition{}
+	var checks []*pb.KeyCheck
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if !written[key] {
 			continue
@@ -51,10 +55,7 @@ func (s *storedSession) keyChecks(texts map[string]string, operations []Operatio
 			// Forks, lists, responses without state and older servers come without versions.
 			check.Condition = &pb.KeyCheck_ValueJson{ValueJson: value.text}
 		}
-		condition.Keys = append(condition.Keys, check)
+		checks = append(checks, check)
 	}
-	if len(condition.Keys) == 0 {
-		return nil
-	}
-	return condition
+	return checks
 }

@@ -102,6 +102,14 @@ func (f forwardSessions) RewindSession(ctx context.Context, r *pb.RewindSessionR
 	return f.to.RewindSession(ctx, r)
 }
 
+func (f forwardSessions) UpdateSession(ctx context.Context, r *pb.UpdateSessionRequest) (*pb.UpdateSessionResponse, error) {
+	return f.to.UpdateSession(ctx, r)
+}
+
+func (f forwardSessions) DeleteSession(ctx context.Context, r *pb.DeleteSessionRequest) (*pb.DeleteSessionResponse, error) {
+	return f.to.DeleteSession(ctx, r)
+}
+
 type forwardEvents struct {
 	pb.UnimplementedEventServiceServer
 	to pb.EventServiceClient

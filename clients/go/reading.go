@@ -73,7 +73,21 @@ func (s *Service) read(
 			return nil, err
 		}
 	}
-	return newSession(response.Session, events, s.logger)
+	if response.Session.GetStateOmitted() && asOf != nil {
+		return nil, fmt.Errorf("the state as of event %d does not fit into an answer", *asOf)
+	}
+	return s.open(ctx, response.Session, events)
+}
+
+// open makes the session object of an answer. State that did not fit into the answer is read page by page.
+func (s *Service) open(ctx context.Context, stored *pb.Session, events []*pb.Event) (*storedSession, error) {
+	if stored.GetStateOmitted() {
+		if err := s.completeState(ctx, stored); err != nil {
+			return nil, err
+		}
+	}
+	s.warnDamaged(stored.GetKey().GetSessionId(), stored.GetDamagedKeys())
+	return newSession(stored, events, s.logger)
 }
 
 // possiblyCreated returns the session at key if an earlier attempt of the failed call may have created it, else nil.

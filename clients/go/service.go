@@ -49,7 +49,7 @@ func New(address string, options ...Option) (*Service, error) {
 		return nil, err
 	}
 	chosen := settings{
-		timeout:    cmp.Or(parsed.timeout, defaultTimeout),
+		timeout:    parsed.timeout,
 		closeGrace: defaultCloseGrace,
 		stale:      cmp.Or(parsed.stale, Merge),
 		retry:      DefaultRetryPolicy(),
@@ -60,6 +60,7 @@ func New(address string, options ...Option) (*Service, error) {
 			return nil, err
 		}
 	}
+	chosen.logger = slog.New(quietHandler{chosen.logger.Handler()})
 	connected, err := newClient(parsed, chosen)
 	if err != nil {
 		return nil, err
@@ -84,10 +85,15 @@ func (s *Service) Close() error { return s.client.close(s.closeGrace) }
 // Create creates a session. An empty id becomes a UUID. `temp:` keys of the state are dropped. A taken id is
 // [ErrAlreadyExists].
 func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*session.CreateResponse, error) {
-	if request == nil || request.AppName == "" || request.UserID == "" {
-		return nil, errors.New("sessiond: app_name and user_id are required")
+	if request == nil {
+		return nil, errors.New("sessiond: the request is nil")
 	}
-	texts, err := encodeValues(request.State, false)
+	if request.AppName == "" || request.UserID == "" {
+		return nil, fmt.Errorf("sessiond: app_name and user_id are required, got app_name: %q, user_id: %q",
+			request.AppName, request.UserID)
+	}
+	mended := &mendedKeys{}
+	texts, err := encodeValues(request.State, false, mended)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +101,7 @@ func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*
 	if key.SessionId == "" {
 		key.SessionId = platform.NewUUID(ctx)
 	}
+	mended.warn(s.logger, "session", key.SessionId)
 	creation := newID()
 	created, err := call(ctx, s.client, s.client.sessions.CreateSession, &pb.CreateSessionRequest{
 		AppName:         key.AppName,
@@ -113,9 +120,9 @@ func (s *Service) Create(ctx context.Context, request *session.CreateRequest) (*
 			return nil, createError(err, key.SessionId)
 		}
 	}
-	result, err := newSession(stored, nil, s.logger)
+	result, err := s.open(ctx, stored, nil)
 	if err != nil {
-		return nil, err
+		return nil, createError(err, key.SessionId)
 	}
 	return &session.CreateResponse{Session: result}, nil
 }
@@ -150,9 +157,13 @@ func (s *Service) List(ctx context.Context, request *session.ListRequest) (*sess
 			return nil, fmt.Errorf("list sessions of %q: %w", request.AppName, err)
 		}
 		for _, stored := range response.Sessions {
-			one, err := newSession(stored, nil, s.logger)
+			one, err := s.open(ctx, stored, nil)
+			if errors.Is(err, ErrNotFound) || errors.Is(err, ErrStale) {
+				// It was deleted before the rest of its state was read.
+				continue
+			}
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("list sessions of %q: %w", request.AppName, err)
 			}
 			// A session that is used between two pages is in both. The later one is newer.
 			found[[2]string{one.userID, one.id}] = one
@@ -182,8 +193,21 @@ func (s *Service) Delete(ctx context.Context, request *session.DeleteRequest) er
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, s.client, s.client.sessions.DeleteSession, &pb.DeleteSessionRequest{Key: key, AllowMissing: true})
+	return s.delete(ctx, key, nil)
+}
+
+// DeleteSession is [Service.Delete] for a [Key]. With a UID it deletes no session that was created under the id since.
+func (s *Service) DeleteSession(ctx context.Context, key Key) error {
+	target, err := key.encode()
 	if err != nil {
+		return err
+	}
+	return s.delete(ctx, target, key.precondition())
+}
+
+func (s *Service) delete(ctx context.Context, key *pb.SessionKey, condition *pb.Precondition) error {
+	request := &pb.DeleteSessionRequest{Key: key, AllowMissing: true, Precondition: condition}
+	if _, err := call(ctx, s.client, s.client.sessions.DeleteSession, request); err != nil {
 		return fmt.Errorf("delete session %q: %w", key.SessionId, err)
 	}
 	return nil
@@ -197,7 +221,8 @@ func (s *Service) Delete(ctx context.Context, request *session.DeleteRequest) er
 // changed, but for an empty id. A partial event changes nothing.
 //
 // An event that is stored already, with the same id and the same content, is not stored again; another event with that id
-// is [ErrAlreadyExists]. [Conflict] and [Refuse] make an append from an outdated session fail with [ErrStale].
+// is [ErrAlreadyExists]. [Conflict] and [Refuse] make an append from an outdated session fail with [ErrStale]. So does an
+// append to a session that was deleted and created anew under its id, in every mode: it never reaches the new session.
 func (s *Service) AppendEvent(ctx context.Context, target session.Session, event *session.Event) error {
 	return s.AppendEventWith(ctx, target, event)
 }

@@ -1,6 +1,7 @@
 package sessiond
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -19,6 +20,8 @@ import (
 // goroutines while appends change it.
 type storedSession struct {
 	appName, userID, id string
+	// uid is the life of the id that this object belongs to. mu guards it: an answer of an append may be the first to name it.
+	uid string
 
 	// appending excludes other appends and refreshes of this object, whose responses would overtake each other. It is a
 	// channel so that waiting for it ends with the context. It is held during calls; mu is not.
@@ -77,6 +80,7 @@ func newSession(stored *pb.Session, events []*pb.Event, logger *slog.Logger) (*s
 		appName:   stored.GetKey().GetAppName(),
 		userID:    stored.GetKey().GetUserId(),
 		id:        stored.GetKey().GetSessionId(),
+		uid:       stored.GetUid(),
 		appending: make(chan struct{}, 1),
 		state:     make(map[string]any, len(values)),
 		stored:    values,
@@ -190,7 +194,7 @@ func (s *storedSession) isUncommitted(key string) bool {
 	if !known || !present {
 		return known != present
 	}
-	text, err := encodeValue(key, value)
+	text, err := encodeValue(key, value, nil)
 	return err != nil || !reflect.DeepEqual(decodeValue(text), decodeValue(before.text))
 }
 
@@ -209,14 +213,19 @@ func (s *storedSession) applyOwn(u update) {
 	s.sequence = u.sequence
 }
 
-// replaceWith makes the session equal to a fresh one. `temp:` keys stay; uncommitted values are lost.
-func (s *storedSession) replaceWith(fresh *storedSession) {
+// replaceWith makes the session equal to a fresh one of the same life. `temp:` keys stay; uncommitted values are lost.
+func (s *storedSession) replaceWith(fresh *storedSession) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.uid != "" && fresh.uid != "" && s.uid != fresh.uid {
+		return replacedError(s.id)
+	}
+	s.uid = cmp.Or(s.uid, fresh.uid)
 	maps.DeleteFunc(s.state, func(key string, _ any) bool { return !isTemp(key) })
 	maps.Copy(s.state, fresh.state)
 	s.stored, s.sequence = fresh.stored, fresh.sequence
 	s.events, s.updated = fresh.events, fresh.updated
+	return nil
 }
 
 // stateView is the ADK's view of the state.

@@ -18,25 +18,28 @@ import (
 
 func isTemp(key string) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) }
 
-func encodeValue(key string, value any) (string, error) {
+func encodeValue(key string, value any, mended *mendedKeys) (string, error) {
 	if !utf8.ValidString(key) {
 		return "", &StateValueError{Key: key, Err: errors.New("the key is not UTF-8")}
 	}
-	text, err := json.Marshal(value)
+	text, replaced, err := encodeJSON(value)
 	if err != nil {
 		return "", &StateValueError{Key: key, Err: err}
 	}
-	return string(text), nil
+	if replaced {
+		mended.add(key)
+	}
+	return text, nil
 }
 
 // encodeValues returns the JSON text of each value by key, `temp:` keys only if withTemp.
-func encodeValues(values map[string]any, withTemp bool) (map[string]string, error) {
+func encodeValues(values map[string]any, withTemp bool, mended *mendedKeys) (map[string]string, error) {
 	texts := make(map[string]string, len(values))
-	for key, value := range values {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if isTemp(key) && !withTemp {
 			continue
 		}
-		text, err := encodeValue(key, value)
+		text, err := encodeValue(key, values[key], mended)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,8 @@ func newID() string { return uuid.NewString() }
 // for an application.
 type Scope struct {
 	AppName, UserID, SessionID string
+	// UID is that of [Key], for [Service.UpdateState].
+	UID string
 }
 
 func (s Scope) encode() (*pb.Scope, error) {
@@ -73,6 +75,9 @@ func (s *Service) operate(ctx context.Context, target session.Session, operation
 			&pb.GetSessionRequest{Key: key, AsOfSequence: &sequence, JsonForm: asText})
 		if err != nil {
 			return "", err
+		}
+		if read.Session.GetUid() != done.response.Session.GetUid() {
+			return "", replacedError(key.GetSessionId())
 		}
 		state = read.Session
 	}
@@ -138,7 +143,8 @@ func (s *Service) Remove(ctx context.Context, target session.Session, keys ...st
 }
 
 // Refresh updates a session in place to what is stored, including the events of others. Uncommitted changes of its state
-// are lost. `temp:` keys stay. [ErrNotFound] if the session does not exist any more.
+// are lost. `temp:` keys stay. [ErrNotFound] if the session does not exist any more, [ErrStale] if it was created anew
+// since: Get returns the new one.
 func (s *Service) Refresh(ctx context.Context, target session.Session) error {
 	own, err := ownSession(target)
 	if err != nil {
@@ -153,7 +159,9 @@ func (s *Service) Refresh(ctx context.Context, target session.Session) error {
 	if err != nil {
 		return readError(err, own.id)
 	}
-	own.replaceWith(fresh)
+	if err := own.replaceWith(fresh); err != nil {
+		return fmt.Errorf("stale session error: refresh session %q: %w", own.id, err)
+	}
 	return nil
 }
 
@@ -169,13 +177,12 @@ func (s *Service) GetStateWithin(ctx context.Context, scope Scope, invocationID 
 	if err != nil {
 		return nil, err
 	}
-	request := &pb.GetStateRequest{Scope: target, InvocationId: invocationID, JsonForm: asText}
-	response, err := call(ctx, s.client, s.client.state.GetState, request)
+	found, err := s.readState(ctx, &pb.GetStateRequest{Scope: target, InvocationId: invocationID})
 	if err != nil {
 		return nil, fmt.Errorf("get state: %w", err)
 	}
-	texts, err := splitObject(response.GetStateJson())
-	return decodeValues(texts), err
+	s.warnDamaged(scope.SessionID, found.damaged)
+	return decodeValues(found.texts), nil
 }
 
 // UpdateState changes state outside an invocation, and returns the merged state of the scope with prefixed keys. An
@@ -186,15 +193,23 @@ func (s *Service) UpdateState(ctx context.Context, scope Scope, delta Delta) (ma
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := delta.encode()
+	mended := &mendedKeys{}
+	encoded, err := delta.encode(mended)
 	if err != nil {
 		return nil, err
 	}
-	request := &pb.UpdateStateRequest{Scope: target, Delta: encoded, RequestId: newID(), JsonForm: asText}
+	mended.warn(s.logger)
+	request := &pb.UpdateStateRequest{
+		Scope: target, Delta: encoded, RequestId: newID(), JsonForm: asText, Precondition: uidPrecondition(scope.UID),
+	}
 	response, err := call(ctx, s.client, s.client.state.UpdateState, request)
 	if err != nil {
 		return nil, fmt.Errorf("update state: %w", err)
 	}
+	if response.StateOmitted {
+		return s.GetState(ctx, scope)
+	}
+	s.warnDamaged(scope.SessionID, response.DamagedKeys)
 	texts, err := splitObject(response.GetStateJson())
 	return decodeValues(texts), err
 }

@@ -2,6 +2,7 @@ package sessiond
 
 import (
 	"context"
+	"strings"
 
 	"go.opentelemetry.io/otel"
 	"google.golang.org/grpc"
@@ -30,8 +31,13 @@ func injected(ctx context.Context) context.Context {
 	if sent == nil {
 		sent = metadata.MD{}
 	}
-	otel.GetTextMapPropagator().Inject(ctx, carrier(sent))
+	inject(ctx, sent)
 	return metadata.NewOutgoingContext(ctx, sent)
+}
+
+func inject(ctx context.Context, sent metadata.MD) {
+	defer contain()
+	otel.GetTextMapPropagator().Inject(ctx, carrier(sent))
 }
 
 // carrier is metadata that keeps what the caller has set.
@@ -44,8 +50,9 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
+// Set leaves out what gRPC would refuse the call for.
 func (c carrier) Set(key, value string) {
-	if len(metadata.MD(c).Get(key)) == 0 {
+	if isHeader(key, value) && len(metadata.MD(c).Get(key)) == 0 {
 		metadata.MD(c).Set(key, value)
 	}
 }
@@ -56,4 +63,15 @@ func (c carrier) Keys() []string {
 		keys = append(keys, key)
 	}
 	return keys
+}
+
+// isHeader reports whether gRPC can send a name with a text. Names that begin with grpc- are its own.
+func isHeader(name, value string) bool {
+	name = strings.ToLower(name)
+	badName := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.", c))
+	}
+	badValue := func(c rune) bool { return c < ' ' || c > '~' }
+	return name != "" && !strings.HasPrefix(name, "grpc-") && !strings.ContainsFunc(name, badName) &&
+		!strings.ContainsFunc(value, badValue)
 }

@@ -36,6 +36,8 @@ type Snapshot struct {
 	Cursor
 	State        map[string]any
 	LastSequence int64
+	// UID is that of [Key].
+	UID string
 }
 
 // Appended is an event of the session; the marker of a rewind is one.
@@ -56,7 +58,11 @@ type Changed struct {
 type CaughtUp struct{ Cursor }
 
 // Deleted tells that the session was deleted or has expired. The watch ends.
-type Deleted struct{ Cursor }
+type Deleted struct {
+	Cursor
+	// UID is that of [Key].
+	UID string
+}
 
 // WatchStart is the start of a watch without a cursor.
 type WatchStart int
@@ -95,6 +101,10 @@ func (s *Service) Watch(ctx context.Context, scope Scope, options WatchOptions) 
 		}
 		if options.Start < FromSnapshot || options.Start > FromNow {
 			yield(nil, fmt.Errorf("sessiond: unknown start %d of a watch", options.Start))
+			return
+		}
+		if refused := checkText(&pb.WatchRequest{Scope: target, Cursor: options.Resume}); refused != nil {
+			yield(nil, fmt.Errorf("watch: %w", refused))
 			return
 		}
 		w := &watch{service: s, scope: target, options: options, cursor: options.Resume}
@@ -168,7 +178,7 @@ func (w *watch) stream(ctx context.Context, yield func(WatchItem, error) bool) (
 		if message.Cursor != "" {
 			w.cursor = message.Cursor
 		}
-		item, decodeErr := w.decode(message)
+		item, decodeErr := w.decode(ctx, message)
 		if decodeErr != nil {
 			yield(nil, decodeErr)
 			return true, nil
@@ -225,12 +235,11 @@ func (w *watch) backOff(ctx context.Context, err error) error {
 }
 
 // decode returns the item of a message; nil for a heartbeat, and for kinds that a newer server may add.
-func (w *watch) decode(message *pb.WatchResponse) (WatchItem, error) {
+func (w *watch) decode(ctx context.Context, message *pb.WatchResponse) (WatchItem, error) {
 	cursor := Cursor(w.cursor)
 	switch kind := message.Kind.(type) {
 	case *pb.WatchResponse_Snapshot:
-		texts, err := splitObject(kind.Snapshot.GetStateJson())
-		return Snapshot{cursor, decodeValues(texts), kind.Snapshot.LastSequence}, err
+		return w.snapshot(ctx, cursor, kind.Snapshot)
 	case *pb.WatchResponse_Event:
 		return Appended{cursor, w.service.storedEvent(kind.Event)}, nil
 	case *pb.WatchResponse_StateChange:
@@ -245,7 +254,24 @@ func (w *watch) decode(message *pb.WatchResponse) (WatchItem, error) {
 		w.caughtUp = true
 		return CaughtUp{cursor}, nil
 	case *pb.WatchResponse_SessionDeleted:
-		return Deleted{cursor}, nil
+		return Deleted{cursor, kind.SessionDeleted.Uid}, nil
 	}
 	return nil, nil
+}
+
+// snapshot returns the state of a message. What did not fit into it is read page by page; changes since the snapshot may
+// be in those pages, and come as items as well.
+func (w *watch) snapshot(ctx context.Context, cursor Cursor, sent *pb.StateSnapshot) (WatchItem, error) {
+	item := Snapshot{Cursor: cursor, LastSequence: sent.LastSequence, UID: sent.Uid}
+	texts, err := splitObject(sent.GetStateJson())
+	damaged := sent.DamagedKeys
+	if sent.StateOmitted {
+		var found *scopeState
+		if found, err = w.service.readState(ctx, &pb.GetStateRequest{Scope: w.scope}); err == nil {
+			texts, damaged = found.texts, found.damaged
+		}
+	}
+	w.service.warnDamaged(w.scope.SessionId, damaged)
+	item.State = decodeValues(texts)
+	return item, err
 }

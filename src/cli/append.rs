@@ -17,6 +17,7 @@ use super::{
     connect::Server,
     delta::PreconditionArgs,
     failure::{Failure, tell, warn_of_dropped},
+    find::whole_key,
     lookup::member,
     message::{AsJson, from_json},
     output::{self, Format},
@@ -90,7 +91,7 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
         )));
     }
     let request = v1::AppendEventsRequest {
-        key: Some(args.key.key()?),
+        key: whole_key(server, Some(args.key.key()?)).await?,
         events,
         precondition: args.precondition.precondition(),
         return_state: args.return_state,
@@ -103,7 +104,12 @@ pub async fn batch(server: &Server, args: BatchArgs, format: Format) -> Result<(
 }
 
 /// Sends the lines while the answers arrive. A line that cannot be read ends the input, after those before it.
-pub async fn stream(server: &Server, args: StreamArgs, format: Format) -> Result<(), Failure> {
+pub async fn stream(server: &Server, mut args: StreamArgs, format: Format) -> Result<(), Failure> {
+    if let (true, Some(session_id)) = (args.app.is_empty(), args.session.clone()) {
+        let bare = v1::SessionKey { session_id, ..Default::default() };
+        let key = whole_key(server, Some(bare)).await?.unwrap_or_default();
+        (args.app, args.user) = (key.app_name, key.user_id);
+    }
     let (sender, receiver) = mpsc::channel(QUEUED);
     let fault = Arc::new(Mutex::new(None));
     let reader = {

@@ -40,18 +40,29 @@ impl KeyArgs {
     }
 }
 
+/// A session's id, with or without its option.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+struct NamedSession {
+    /// Session.
+    #[arg(value_name = "SESSION", value_parser = NonEmptyStringValueParser::new())]
+    id: Option<String>,
+    /// Session.
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    session: Option<String>,
+}
+
 /// One session, by its whole key or by its bare id.
 #[derive(Debug, Clone, Args)]
 pub struct AnyKeyArgs {
+    #[command(flatten)]
+    named: NamedSession,
     /// Application. Without it and --user the session is looked up by its id, which must be unique.
     #[arg(long, env = "SESSIOND_APP", value_name = "NAME")]
     pub app: Option<String>,
     /// User within the application.
     #[arg(long, env = "SESSIOND_USER", value_name = "ID")]
     pub user: Option<String>,
-    /// Session.
-    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub session: String,
 }
 
 impl AnyKeyArgs {
@@ -66,7 +77,9 @@ impl AnyKeyArgs {
                     .to_owned(),
             ));
         }
-        Ok(v1::SessionKey { app_name, user_id, session_id: self.session.clone() })
+        let NamedSession { id, session } = &self.named;
+        let session_id = id.as_ref().or(session.as_ref()).cloned().unwrap_or_default();
+        Ok(v1::SessionKey { app_name, user_id, session_id })
     }
 }
 
@@ -184,7 +197,7 @@ mod tests {
         let args = AnyKeyArgs {
             app: app.map(str::to_owned),
             user: user.map(str::to_owned),
-            session: "s".to_owned(),
+            named: NamedSession { id: None, session: Some("s".to_owned()) },
         };
         args.key()
     }

@@ -27,6 +27,8 @@ use crate::proto::v1::{
 
 const DEFAULT_TIMEOUT_SECS: &str = "30";
 const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
+/// Of an address without one, as in the adapters.
+const DEFAULT_PORT: u16 = 50051;
 /// A server on this machine or nearby accepts within milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Far above the 4 MiB of a server's largest answer.
@@ -36,7 +38,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
-    /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH.
+    /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH. The port is 50051 if there is none.
     #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = CONNECTION, value_parser = parse_address)]
     pub server: String,
     /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.
@@ -96,10 +98,14 @@ fn parse_address(text: &str) -> Result<String, String> {
     let uri =
         url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
     let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
-    match uri.map(|uri| uri.port_u16()) {
-        None => wrong("is not an address"),
-        Some(None) => wrong("has no port"),
-        Some(Some(_)) => Ok(url),
+    let Some(uri) = uri else { return wrong("is not an address") };
+    match (uri.port_u16(), uri.scheme_str(), uri.host()) {
+        (Some(_), ..) => Ok(url),
+        // Not `h:` or `h:99999999`.
+        (None, Some(scheme), Some(host)) if uri.authority().is_some_and(|it| it == host) => {
+            Ok(format!("{scheme}://{host}:{DEFAULT_PORT}"))
+        }
+        _ => wrong("is not an address"),
     }
 }
 

@@ -148,6 +148,9 @@ impl Args for DeltaArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Preconditions")]
 pub struct PreconditionArgs {
+    /// Required identity of the session, as `session get` prints it: another session that has taken the id since is not meant.
+    #[arg(long, value_name = "UID", default_value = "", hide_default_value = true)]
+    uid: String,
     /// Required last sequence of the session; for `state set` without --session, the version of the application or user.
     #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
     expect: Option<i64>,
@@ -187,8 +190,7 @@ impl PreconditionArgs {
         keys.extend(self.expect_version);
         keys.extend(self.expect_exists.into_iter().map(exists(true)));
         keys.extend(self.expect_absent.into_iter().map(exists(false)));
-        let precondition =
-            v1::Precondition { expected_sequence: self.expect, keys, ..Default::default() };
+        let precondition = v1::Precondition { expected_sequence: self.expect, keys, uid: self.uid };
         (precondition != v1::Precondition::default()).then_some(precondition)
     }
 }
@@ -215,6 +217,8 @@ mod tests {
     fn nothing_said_is_no_delta_and_no_precondition() {
         assert_eq!(line(&[]).delta.delta(), None);
         assert_eq!(line(&[]).precondition.precondition(), None);
+        let of_life = line(&["--uid", "u1"]).precondition.precondition();
+        assert_eq!(of_life.unwrap().uid, "u1");
         let at_zero = line(&["--expect", "0"]).precondition.precondition();
         assert_eq!(at_zero.unwrap().expected_sequence, Some(0));
     }

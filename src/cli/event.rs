@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::{
     append,
-    args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, SelectionArgs},
+    args::{AnyKeyArgs, JSON_FORM, PageArgs, SelectionArgs},
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::{Failure, warn_of_dropped},
+    find::whole_key,
     message::AsJson,
     output::{
         self,
@@ -28,6 +30,8 @@ use crate::{
 pub enum Action {
     /// Append an event, and change state with it in one commit.
     #[command(after_help = "Examples:
+  sessiond event append --app shop --user alice --session s1 --text 'Hello'
+  sessiond event append s1 --author agent --text 'Hi. What do you need?'
   sessiond event append --app shop --user alice --session s1 --author user \\
       --body '{\"content\": {\"role\": \"user\", \"parts\": [{\"text\": \"hi\"}]}}'
   sessiond event append --session s1 --author agent --body @event.json \\
@@ -63,7 +67,7 @@ line that cannot be read ends the input; the lines before it are appended.")]
       --author user")]
     List {
         #[command(flatten)]
-        key: KeyArgs,
+        key: AnyKeyArgs,
         #[command(flatten)]
         selection: SelectionArgs,
         /// Newest first.
@@ -87,6 +91,9 @@ pub struct AppendArgs {
     /// Author: `user`, an agent's name, `system`, …
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     author: String,
+    /// What was said: a body in ADK's form with this text. Its author is `user` unless --author names an agent.
+    #[arg(long, value_name = "TEXT|@FILE", value_parser = parse::text_or_file, conflicts_with = "body")]
+    text: Option<String>,
     /// Body, which the server does not interpret: one JSON object.
     #[arg(long, value_name = "JSON|@FILE", value_parser = parse::object_or_file)]
     body: Option<Json>,
@@ -117,6 +124,9 @@ pub struct AppendArgs {
     precondition: PreconditionArgs,
 }
 
+/// The author of what a person says, and the role of such an event.
+const USER: &str = "user";
+
 pub const EVENTS: [Column; 8] = [
     Column::new("EVENT", "sequence"),
     Column::ago("TIME", "event_time"),
@@ -129,12 +139,13 @@ pub const EVENTS: [Column; 8] = [
 ];
 
 pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure> {
-    let events = async || Ok::<_, Failure>(Server::connect(&connect).await?.events());
     let format = connect.format();
     match action {
         Action::Append(args) => {
-            let request = append_request(*args)?;
-            let appended = events().await?.append_event(request).await?;
+            let mut request = append_request(*args)?;
+            let server = Server::connect(&connect).await?;
+            request.key = whole_key(&server, request.key).await?;
+            let appended = server.events().append_event(request).await?;
             warn_of_dropped(&appended.get_ref().dropped_temp_keys);
             output::print_answer(format, appended)
         }
@@ -147,8 +158,10 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             append::stream(&Server::connect(&connect).await?, args, format).await
         }
         Action::List { key, selection, descending, author, invocation, pages } => {
+            let key = key.key()?;
+            let server = Server::connect(&connect).await?;
             let request = ListEventsRequest {
-                key: Some(key.key()),
+                key: whole_key(&server, Some(key)).await?,
                 selection: Some(selection.selection()),
                 descending,
                 author,
@@ -156,7 +169,7 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
                 json_form: JSON_FORM,
                 ..Default::default()
             };
-            let events = events().await?;
+            let events = server.events();
             let fetch = async |page_size, page_token| {
                 let request = ListEventsRequest { page_size, page_token, ..request.clone() };
                 let page = events.clone().list_events(request).await?.into_inner();
@@ -167,7 +180,15 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     }
 }
 
-fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
+fn append_request(mut args: AppendArgs) -> Result<AppendEventRequest, Failure> {
+    if let Some(text) = args.text {
+        if args.author.is_empty() {
+            args.author = USER.to_owned();
+        }
+        let role = if args.author == USER { USER } else { "model" };
+        let body = json!({ "content": { "role": role, "parts": [{ "text": text }] } });
+        args.body = Some(Json::from_stored(body.to_string()));
+    }
     let event = Event {
         event_id: args.event_id,
         invocation_id: args.invocation,
@@ -182,7 +203,8 @@ fn append_request(args: AppendArgs) -> Result<AppendEventRequest, Failure> {
     let is_empty =
         Event { event_id: String::new(), event_time: None, ..event.clone() } == Event::default();
     if is_empty {
-        let text = "nothing to append. Give --author, --body or a change of state such as --set";
+        let text =
+            "nothing to append. Give --text, --author, --body or a change of state such as --set";
         return Err(Failure::Usage(text.to_owned()));
     }
     Ok(AppendEventRequest {
@@ -257,6 +279,27 @@ mod tests {
         for some in [["--author", "a"], ["--body", "{}"], ["--set", "k=1"], ["--remove", "k"]] {
             assert!(request(&some).is_ok(), "{some:?}");
         }
+    }
+
+    #[test]
+    fn a_text_becomes_a_body_in_adks_form() {
+        let event = |more: &[&str]| {
+            let line = [&["x", "s", "--text", "say \"hi\""], more].concat();
+            append_request(Append::try_parse_from(line).unwrap().args).unwrap().event.unwrap()
+        };
+        for (more, author, role) in
+            [(&[][..], "user", "user"), (&["--author", "shop"], "shop", "model")]
+        {
+            let event = event(more);
+            let body =
+                format!(r#"{{"content":{{"parts":[{{"text":"say \"hi\""}}],"role":"{role}"}}}}"#);
+            assert_eq!(
+                (event.author.as_str(), event.body_form),
+                (author, Some(BodyForm::BodyJson(body)))
+            );
+        }
+        let both = ["x", "s", "--text", "a", "--body", "{}"];
+        assert!(Append::try_parse_from(both).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     error::Error,
     fmt::Write as _,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     process::ExitCode,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::terminal::escape_lines;
+use super::terminal::{columns, escape_lines, wrap_message};
 use crate::proto::code_name;
 
 /// The message of a status that the client's own timeout makes.
@@ -64,6 +64,27 @@ impl Failure {
     pub fn has_reason(&self, reason: &str) -> bool {
         let Self::Refused(status) = self else { return false };
         status.get_details_error_info().is_some_and(|info| info.reason == reason)
+    }
+
+    /// Whether the server found a fault in this field of the request.
+    pub fn names_field(&self, field: &str) -> bool {
+        let Self::Refused(status) = self else { return false };
+        let request = status.get_details_bad_request();
+        request.is_some_and(|it| it.field_violations.iter().any(|it| it.field == field))
+    }
+
+    /// What the server says beside its reason.
+    pub fn metadata(&self, name: &str) -> Option<String> {
+        let Self::Refused(status) = self else { return None };
+        status.get_details_error_info()?.metadata.remove(name)
+    }
+
+    /// The position of the event in a batch that the server names.
+    pub fn event_index(&self) -> Option<usize> {
+        let Self::Refused(status) = self else { return None };
+        let violations = status.get_details_bad_request()?.field_violations;
+        let mut fields = violations.iter().map(|violation| violation.field.as_str());
+        fields.find_map(|field| field.strip_prefix("events[")?.split(']').next()?.parse().ok())
     }
 
     /// Whether the connection broke: UNAVAILABLE that no server has said.
@@ -165,6 +186,9 @@ fn hint(reason: &str) -> Option<&'static str> {
             "app: keys need --app, user: keys also --user, and all others also --session; temp: keys need `event append --invocation`"
         }
         "SESSION_EXISTS" => "`session create` takes --allow-existing",
+        "SESSION_REPLACED" => {
+            "the session with this uid was deleted, and another one has its id. `session get` prints the uid of that one"
+        }
         "SESSION_NOT_FOUND" => "check --app, --user and --session",
         _ => return None,
     })
@@ -188,7 +212,12 @@ fn says(message: &str, value: &str) -> bool {
 /// Writes a line to standard error. A closed standard error is no reason to stop. Ids within the text may hold control
 /// characters, which a terminal must not see.
 pub fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", escape_lines(text));
+    let text = escape_lines(text);
+    let text = match io::stderr().is_terminal() {
+        true => wrap_message(&text, columns()),
+        false => text,
+    };
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Warns of `temp:` keys that the server dropped.

@@ -14,7 +14,10 @@ mod doctor;
 mod event;
 mod export;
 mod failure;
+mod find;
 mod health;
+mod hidden;
+mod hints;
 mod import;
 mod lookup;
 mod message;
@@ -31,13 +34,15 @@ mod time;
 mod tls;
 mod token;
 mod watch;
+mod whole_state;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use connect::Group;
+use connect::{ConnectArgs, Group};
 pub(crate) use failure::{Failure, tell};
+pub use hints::with_hints;
 pub(crate) use output::print;
 pub use suggest::suggest;
 
@@ -76,10 +81,33 @@ pub enum Command {
     Token(token::Action),
 }
 
+impl Command {
+    /// How it connects to the server, if it does.
+    fn connect(&self) -> Option<&ConnectArgs> {
+        Some(match self {
+            Self::App(Group { connect, .. }) => connect,
+            Self::User(Group { connect, .. }) => connect,
+            Self::Session(Group { connect, .. }) => connect,
+            Self::Event(Group { connect, .. }) => connect,
+            Self::State(Group { connect, .. }) => connect,
+            Self::Show(args) => &args.connect,
+            Self::Render(args) => &args.connect,
+            Self::Watch(args) => &args.connect,
+            Self::Import(args) => &args.connect,
+            Self::Export(args) => &args.connect,
+            // These name no session.
+            Self::Bench(_) | Self::Health(_) | Self::Doctor(_) | Self::Demo(_) | Self::Token(_) => {
+                return None;
+            }
+        })
+    }
+}
+
 /// Runs a command. Answers go to standard output, as tables on a terminal and as JSON elsewhere. Errors go to standard error.
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage, 3 no connection to the server.
 pub async fn run(command: Command) -> ExitCode {
+    let connect = command.connect().cloned();
     let outcome = match command {
         Command::App(args) => admin::run_app(args).await,
         Command::User(args) => admin::run_user(args).await,
@@ -97,7 +125,11 @@ pub async fn run(command: Command) -> ExitCode {
         Command::Demo(args) => demo::run(args).await,
         Command::Token(action) => token::run(action),
     };
-    outcome.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    match connect {
+        Some(connect) => find::with_close_ids(&connect, failure).await.report(),
+        None => failure.report(),
+    }
 }
 
 #[cfg(test)]

@@ -11,12 +11,14 @@ use super::{
     delta::{PreconditionArgs, set_object},
     event::EVENTS,
     failure::{Failure, warn_of_dropped},
+    find::whole_key,
     message::AsJson,
     output::{
         self, Format,
         table::{Cell, Column},
     },
     parse,
+    whole_state::complete,
 };
 use crate::{
     domain::json::Json,
@@ -38,14 +40,13 @@ user: by all sessions of the user. A key without prefix belongs to the session."
     /// Read a session, its merged state and its events.
     #[command(after_help = "Examples:
   sessiond session get --app shop --user alice --session s1
-  sessiond session get --session s1 --recent 20
+  sessiond session get s1 --recent 20  # by its bare id
   sessiond session get --app shop --user alice --session s1 --as-of 7 --events")]
     Get(GetArgs),
     /// List the sessions of an application or user, one per line.
     #[command(after_help = "Examples:
   sessiond session list --app shop
-  sessiond session list --app shop --user alice --order newest --limit 10 \\
-      --state
+  sessiond session list --app shop --user alice --limit 10 --state
   sessiond session list --app shop --label tier=gold")]
     List {
         /// Application.
@@ -58,7 +59,7 @@ user: by all sessions of the user. A key without prefix belongs to the session."
         #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse::label)]
         labels: Vec<(String, String)>,
         /// Order by the time of the last event.
-        #[arg(long, value_enum, default_value_t = Order::Oldest)]
+        #[arg(long, value_enum, default_value_t = Order::Newest)]
         order: Order,
         /// Also show the merged state of each session.
         #[arg(long)]
@@ -86,6 +87,8 @@ Application and user state stay.")]
         /// Succeed also if there is no such session.
         #[arg(long)]
         allow_missing: bool,
+        #[command(flatten)]
+        precondition: PreconditionArgs,
     },
     /// Create a session from the past of another one.
     #[command(after_help = "Examples:
@@ -93,13 +96,15 @@ Application and user state stay.")]
   sessiond session fork --app shop --user alice --session s1 --up-to 7")]
     Fork {
         #[command(flatten)]
-        key: KeyArgs,
+        key: AnyKeyArgs,
         /// Last event to copy; 0 copies no events; by default all are copied.
         #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
         up_to: Option<i64>,
         /// Id of the new session; by default the server makes one.
         #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
         new_session: String,
+        #[command(flatten)]
+        precondition: PreconditionArgs,
     },
     /// Take a session back to an earlier event. Later events are hidden, not deleted.
     #[command(after_help = "Examples:
@@ -111,7 +116,7 @@ The session's own state becomes the state as of that event. Application and
 user state stay.")]
     Rewind {
         #[command(flatten)]
-        key: KeyArgs,
+        key: AnyKeyArgs,
         /// Last event that stays visible; 0 hides all events.
         #[arg(long, value_name = "SEQUENCE", value_parser = parse::sequence)]
         to: i64,
@@ -176,7 +181,7 @@ pub struct GetArgs {
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
     #[command(flatten)]
-    key: KeyArgs,
+    key: AnyKeyArgs,
     #[command(flatten)]
     metadata: MetadataArgs,
     /// Remove all labels.
@@ -185,6 +190,8 @@ pub struct UpdateArgs {
     /// Remove the expiration.
     #[arg(long, conflicts_with_all = ["ttl", "expire_time"])]
     no_expiry: bool,
+    #[command(flatten)]
+    precondition: PreconditionArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -197,12 +204,12 @@ pub enum Order {
 }
 
 const SESSIONS: [Column; 7] = [
-    Column::new("SESSION", "key.session_id"),
+    Column::id("SESSION", "key.session_id"),
     Column::new("USER", "key.user_id"),
-    Column::new("EVENTS", "last_sequence"),
-    Column::ago("LAST EVENT", "last_event_time"),
-    Column::new("NAME", "display_name"),
-    Column::with("LABELS", "labels", Cell::Labels),
+    Column::new("EVENTS", "last_sequence").left_out(1),
+    Column::ago("LAST EVENT", "last_event_time").left_out(2),
+    Column::new("NAME", "display_name").left_out(3),
+    Column::with("LABELS", "labels", Cell::Labels).left_out(4),
     Column::new("STATE", "state"),
 ];
 
@@ -225,8 +232,10 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             output::print_answer(format, created)
         }
         Action::Get(args) => {
-            let request = get_request(args)?;
-            get(&Server::connect(&connect).await?, request, format).await
+            let mut request = get_request(args)?;
+            let server = Server::connect(&connect).await?;
+            request.key = whole_key(&server, request.key).await?;
+            get(&server, request, format).await
         }
         Action::List { app, user, labels, order, state, pages } => {
             let request = v1::ListSessionsRequest {
@@ -247,37 +256,43 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
             output::print_pages((format, &SESSIONS), pages, AsJson, fetch).await
         }
         Action::Update(args) => {
-            let request = update_request(args)?;
-            output::print_answer(format, sessions().await?.update_session(request).await?)
+            let mut request = update_request(args)?;
+            let server = Server::connect(&connect).await?;
+            request.key = whole_key(&server, request.key).await?;
+            output::print_answer(format, server.sessions().update_session(request).await?)
         }
-        Action::Delete { key, allow_missing } => {
+        Action::Delete { key, allow_missing, precondition } => {
             let request = v1::DeleteSessionRequest {
                 key: Some(key.key()),
                 allow_missing,
-                ..Default::default()
+                precondition: precondition.precondition(),
             };
             output::print_answer(format, sessions().await?.delete_session(request).await?)
         }
-        Action::Fork { key, up_to, new_session } => {
+        Action::Fork { key, up_to, new_session, precondition } => {
+            let key = key.key()?;
+            let server = Server::connect(&connect).await?;
             let request = v1::ForkSessionRequest {
-                key: Some(key.key()),
+                key: whole_key(&server, Some(key)).await?,
                 up_to_sequence: up_to,
                 session_id: new_session,
                 json_form: JSON_FORM,
-                ..Default::default()
+                precondition: precondition.precondition(),
             };
-            output::print_answer(format, sessions().await?.fork_session(request).await?)
+            output::print_answer(format, server.sessions().fork_session(request).await?)
         }
         Action::Rewind { key, to, event_id, author, precondition } => {
+            let key = key.key()?;
+            let server = Server::connect(&connect).await?;
             let request = v1::RewindSessionRequest {
-                key: Some(key.key()),
+                key: whole_key(&server, Some(key)).await?,
                 to_sequence: Some(to),
                 event_id,
                 author,
                 precondition: precondition.precondition(),
                 json_form: JSON_FORM,
             };
-            output::print_answer(format, sessions().await?.rewind_session(request).await?)
+            output::print_answer(format, server.sessions().rewind_session(request).await?)
         }
     }
 }
@@ -315,13 +330,15 @@ async fn get(
     format: Format,
 ) -> Result<(), Failure> {
     let selection = request.events;
-    let answer = server.sessions().get_session(request).await?.into_inner();
+    let answer = server.sessions().get_session(request.clone()).await?.into_inner();
     let mut events = Vec::new();
     let push = |event| {
         events.push(AsJson(event));
         Ok(())
     };
-    let session = AsJson(for_each_event(server, answer, selection, push).await?);
+    let mut session = for_each_event(server, answer, selection, push).await?;
+    complete(server, &mut session, &request).await?;
+    let session = AsJson(session);
     if format == Format::Table {
         output::print_as(format, &session)?;
         return output::print_list(format, &EVENTS, &events);
@@ -330,7 +347,7 @@ async fn get(
 }
 
 fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure> {
-    let UpdateArgs { key, metadata, no_labels, no_expiry } = args;
+    let UpdateArgs { key, metadata, no_labels, no_expiry, precondition } = args;
     let paths = [
         ("display_name", metadata.display_name.is_some()),
         ("labels", no_labels || !metadata.labels.is_empty()),
@@ -345,10 +362,10 @@ fn update_request(args: UpdateArgs) -> Result<v1::UpdateSessionRequest, Failure>
         ));
     }
     Ok(v1::UpdateSessionRequest {
-        key: Some(key.key()),
+        key: Some(key.key()?),
         session: Some(metadata.session()),
         update_mask: Some(FieldMask { paths }),
-        ..Default::default()
+        precondition: precondition.precondition(),
     })
 }
 

@@ -6,14 +6,16 @@ use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde::Serialize;
 
 use super::{
-    args::{JSON_FORM, KeyArgs, PageArgs, ScopeArgs},
+    args::{AnyKeyArgs, JSON_FORM, KeyArgs, PageArgs, ScopeArgs},
     connect::{ConnectArgs, Group, Server},
     delta::{DeltaArgs, PreconditionArgs},
     failure::Failure,
+    find::whole_key,
     message::AsJson,
     output::{self, Format, table::Column},
     parse,
-    show::{View, state_text},
+    show::{View, state_text, state_title},
+    whole_state::{self, state_request, whole_state},
 };
 use crate::{
     domain::json::minified,
@@ -101,7 +103,7 @@ const CHANGES: [Column; 7] = [
     Column::new("VERSION", "version"),
     Column::ago("CHANGED", "commit_time"),
     Column::new("AUTHOR", "author"),
-    Column::new("SESSION", "session.session_id"),
+    Column::id("SESSION", "session.session_id"),
     Column::new("EVENT", "sequence"),
     Column::new("VALUE", "value"),
     Column::new("REMOVED", "removed"),
@@ -121,21 +123,22 @@ pub async fn run(Group { connect, action }: Group<Action>) -> Result<(), Failure
     let format = connect.format();
     match action {
         Action::Get { scope, keys, invocation, versions } => {
+            let scope = scope.scope()?;
+            let title = state_title(&scope);
             let request = v1::GetStateRequest {
-                scope: Some(scope.scope()?),
                 keys,
                 invocation_id: invocation,
                 include_versions: versions,
-                json_form: JSON_FORM,
-                ..Default::default()
+                ..state_request(scope)
             };
-            let answer = state().await?.get_state(request).await?;
-            match (format, &answer.get_ref().state_form) {
-                (Format::Table, Some(StateForm::StateJson(state))) if !versions => {
-                    let state = minified(state);
-                    output::print_text(&state_text(&state, &View::live()))
+            let state = whole_state(&Server::connect(&connect).await?, request).await?;
+            whole_state::warn(state.state_omitted, &state.damaged_keys);
+            match (format, &state.state_form) {
+                (Format::Table, Some(StateForm::StateJson(text))) if !versions => {
+                    let text = state_text(&minified(text), &View::live());
+                    output::print_text(&(title + &text))
                 }
-                (format, _) => output::print_answer(format, answer),
+                (format, _) => output::print_as(format, &AsJson(state)),
             }
         }
         Action::Set(args) => {
@@ -197,9 +200,9 @@ fn set_request(args: SetArgs) -> Result<v1::UpdateStateRequest, Failure> {
 value.")]
 pub struct RenderArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     #[command(flatten)]
-    key: KeyArgs,
+    key: AnyKeyArgs,
     /// The template.
     #[arg(long, value_name = "TEXT|@FILE", value_parser = parse::text_or_file)]
     template: String,
@@ -212,9 +215,10 @@ pub struct RenderArgs {
 }
 
 pub async fn render(args: RenderArgs) -> Result<(), Failure> {
+    let key = args.key.key()?;
     let server = Server::connect(&args.connect).await?;
     let request = v1::RenderTemplateRequest {
-        key: Some(args.key.key()),
+        key: whole_key(&server, Some(key)).await?,
         template: args.template,
         invocation_id: args.invocation,
     };

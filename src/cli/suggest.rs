@@ -20,9 +20,13 @@ fn suggest_option(error: &mut Error, arguments: impl Iterator<Item = OsString>) 
     if error.kind() != ErrorKind::UnknownArgument {
         return;
     }
-    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg).cloned() else {
+        return;
+    };
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return };
     if argument.starts_with('-') {
+        // That a name may begin so is true, and not what was meant.
+        error.remove(ContextKind::Suggested);
         return;
     }
     let given: Vec<String> = arguments.map(|it| it.to_string_lossy().into_owned()).collect();

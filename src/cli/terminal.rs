@@ -1,10 +1,13 @@
-//! The terminal: its width, its colours, and text that cannot control it.
+//! The terminal: its width, its colours, and text that is cut or wrapped to it.
 
 use std::{borrow::Cow, fmt::Display, io};
 
 use anstyle::{AnsiColor, Style};
 use terminal_size::{Width, terminal_size_of};
+use textwrap::WordSplitter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+pub use super::hidden::{escape, escape_lines};
 
 /// Columns of text that is read in a pager or of which nobody knows the terminal.
 const DEFAULT_COLUMNS: usize = 80;
@@ -32,34 +35,6 @@ pub fn columns() -> usize {
     known.map_or(DEFAULT_COLUMNS, |(Width(columns), _)| usize::from(columns).max(20))
 }
 
-/// The text with control characters, and characters that reorder text, written as escapes. Line breaks are kept if
-/// `lines` says so.
-fn escape_with(text: &str, lines: bool) -> Cow<'_, str> {
-    let kept = |letter: char| (lines && letter == '\n') || !is_hidden(letter);
-    if text.chars().all(kept) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        if kept(letter) { shown.push(letter) } else { shown.extend(letter.escape_default()) }
-    }
-    Cow::Owned(shown)
-}
-
-/// One line without control characters.
-pub fn escape(text: &str) -> Cow<'_, str> {
-    escape_with(text, false)
-}
-
-/// Lines without other control characters.
-pub fn escape_lines(text: &str) -> Cow<'_, str> {
-    escape_with(text, true)
-}
-
-fn is_hidden(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 /// The text in at most `columns` columns; `…` stands for what is missing.
 pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
@@ -78,9 +53,11 @@ pub fn truncate(text: &str, columns: usize) -> Cow<'_, str> {
 /// The text wrapped to `columns`, each line behind `indent`. Empty lines stay.
 pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
     let columns = columns.saturating_sub(indent.width()).max(20);
+    // An id such as `S-204` is one word.
+    let options = textwrap::Options::new(columns).word_splitter(WordSplitter::NoHyphenation);
     let mut wrapped = String::new();
     for line in text.lines() {
-        for part in textwrap::wrap(line, columns) {
+        for part in textwrap::wrap(line, &options) {
             wrapped.push_str(indent);
             wrapped.push_str(&part);
             wrapped.truncate(wrapped.trim_end_matches(' ').len());
@@ -90,17 +67,25 @@ pub fn wrap(text: &str, columns: usize, indent: &str) -> String {
     wrapped
 }
 
+/// The lines of a message, wrapped between words. A line goes on deeper than it began; what has no blank, such as a path, stays whole.
+pub fn wrap_message(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.lines().all(|line| line.width() <= columns) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.lines().map(|line| {
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + 2);
+        let options = textwrap::Options::new(columns)
+            .subsequent_indent(&indent)
+            .word_splitter(WordSplitter::NoHyphenation)
+            .break_words(false);
+        textwrap::wrap(line, options).join("\n")
+    });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_shown_as_escapes() {
-        assert_eq!(escape("a\u{1b}[31mb\r\n"), "a\\u{1b}[31mb\\r\\n");
-        assert_eq!(escape("\u{9b}\u{7f}\u{202e}"), "\\u{9b}\\u{7f}\\u{202e}");
-        assert_eq!(escape_lines("é\nb\tc"), "é\nb\\tc");
-        assert!(matches!(escape("plain é 😀"), Cow::Borrowed(_)));
-    }
 
     #[test]
     fn text_is_truncated_by_columns_and_not_by_bytes() {
@@ -115,5 +100,16 @@ mod tests {
     fn wrapped_lines_stay_within_the_columns_and_keep_empty_ones() {
         let text = "one two three four five six\n\nend";
         assert_eq!(wrap(text, 24, "  "), "  one two three four\n  five six\n\n  end\n");
+        assert_eq!(wrap("a call of find(S-204)", 20, ""), "a call of\nfind(S-204)\n");
+    }
+
+    #[test]
+    fn a_message_is_wrapped_between_words() {
+        let text = "warning: one two three /a/long/path/that/stays\n  hint: four five six seven";
+        assert_eq!(
+            wrap_message(text, 24),
+            "warning: one two three\n  /a/long/path/that/stays\n  hint: four five six\n    seven"
+        );
+        assert!(matches!(wrap_message("short", 24), Cow::Borrowed(_)));
     }
 }

@@ -13,7 +13,7 @@ use super::{
     resume,
     show::{View, event_text, shared_change, state_text},
     terminal::{DIM, paint},
-    time,
+    time, whole_state,
 };
 use crate::{
     domain::json::Json,
@@ -35,7 +35,7 @@ a restart of the server. When its token ends, it takes the one that is then in
 --token-file. --cursor resumes right after the line that had it.")]
 pub struct WatchArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     #[command(flatten)]
     scope: ScopeArgs,
     /// Resume after this cursor, which a line of an earlier watch had.
@@ -101,7 +101,14 @@ pub async fn run(args: WatchArgs) -> Result<(), Failure> {
 fn for_people(message: WatchResponse, view: &View) -> String {
     let note = |text: String| format!("{}\n", paint(DIM, text));
     match message.kind {
-        Some(Kind::Snapshot(StateSnapshot { state_form, last_sequence, .. })) => {
+        Some(Kind::Snapshot(StateSnapshot {
+            state_form,
+            last_sequence,
+            state_omitted,
+            damaged_keys,
+            ..
+        })) => {
+            whole_state::warn(state_omitted, &damaged_keys);
             let Some(StateForm::StateJson(state)) = state_form else { return String::new() };
             let title = note(format!("state after event {last_sequence}"));
             title + &state_text(&Json::from_stored(state), view)

@@ -105,10 +105,16 @@ pub const MEMORY: Backend = Backend {
     durable: false,
     in_order: true,
     cost: 1,
-    excluded: &[(
-        "durability::everything_is_there_after_a_restart",
-        "it lives as long as its process, and promises nothing beyond",
-    )],
+    excluded: &[
+        (
+            "durability::everything_is_there_after_a_restart",
+            "it lives as long as its process, and promises nothing beyond",
+        ),
+        (
+            "lives::lives_are_told_apart_after_a_restart",
+            "it lives as long as its process, and promises nothing beyond",
+        ),
+    ],
 };
 
 /// An identity that no other store of this process has.

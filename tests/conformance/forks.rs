@@ -61,8 +61,8 @@ pub async fn a_fork_copies_all_or_a_part(fixture: &mut Fixture) {
         assert_eq!(info.create_time, at(7_000));
         assert_eq!(info.update_time, at(7_000));
         assert_eq!(info.labels, labels(&[("team", "red")]));
-        assert_eq!(info.display_name.as_str(), "");
-        assert_eq!(info.expire_time, None);
+        assert_eq!(info.display_name.as_str(), "name");
+        assert_eq!(info.expire_time, Some(at(100_000)));
         let origin = ForkOrigin { key: address("a/u/s"), sequence: taken };
         assert_eq!(info.forked_from, Some(origin));
         let newest = log[..taken as usize].last();

@@ -21,6 +21,7 @@ mod history;
 mod idempotency;
 mod lifecycle;
 mod listing;
+mod lives;
 mod log;
 mod names;
 mod notifications;
@@ -115,6 +116,16 @@ suite! {
         request_ids_belong_to_one_scope,
         a_request_that_changes_nothing_is_remembered,
         a_refused_request_is_not_remembered,
+    }
+    lives {
+        lives_are_told_apart_after_a_restart,
+        versions_of_an_earlier_life_are_never_repeated,
+        a_life_is_a_precondition_of_an_update,
+        requests_of_an_earlier_life_are_forgotten,
+        what_has_state_or_a_session_stays,
+        a_session_that_is_created_meanwhile_keeps_its_user,
+        a_removed_user_is_not_named_any_more,
+        a_long_log_of_an_earlier_life_is_removed_behind_the_next_one,
     }
     log {
         sequences_are_dense_and_begin_at_1,

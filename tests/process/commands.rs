@@ -160,8 +160,7 @@ fn a_command_of_another_group_is_told_where_there_is_one() {
 #[test]
 fn a_name_without_its_option_is_told_of_it() {
     let tips = [
-        (&["session", "get", "s1"][..], Some("--session <ID>")),
-        (&["session", "list", "my_app"], Some("--app <NAME>")),
+        (&["session", "list", "my_app"][..], Some("--app <NAME>")),
         (&["session", "delete", "s1"], Some("--app <NAME>, --user <ID>, --session <ID>")),
         (&["session", "delete", "--app", "a", "--user", "u", "s1"], Some("--session <ID>")),
         (&["show", "--session", "s1", "s2"], None),
@@ -223,7 +222,7 @@ fn comparable(path: &Path) -> Value {
 #[test]
 fn an_import_run_twice_changes_nothing_and_an_export_restores_an_equal_session() {
     let shell = Shell::new();
-    let mut import = vec!["import", "--app", "my_app", "--user", "carol"];
+    let mut import = vec!["import", "--app", "my_app", "--user", "carol", "--as-named"];
     for (name, text) in FILES {
         shell.write(name, text);
         import.push(name);

@@ -20,7 +20,9 @@ mod drain;
 mod file_lost;
 mod files;
 mod harness;
+mod hidden;
 mod identity;
+mod imports;
 #[path = "../jwt/mod.rs"]
 mod jwt;
 mod leftovers;
@@ -28,6 +30,7 @@ mod limits;
 mod metrics;
 mod migrate;
 mod mutual_tls;
+mod newcomer;
 mod policy;
 mod pty;
 mod refuse;

@@ -19,8 +19,13 @@ pub struct Shell {
 
 impl Shell {
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// With more arguments of the server.
+    pub fn with(arguments: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        let server = Server::start(folder.path());
+        let server = Server::start_with(folder.path(), arguments);
         Self { folder, server }
     }
 
@@ -34,6 +39,11 @@ impl Shell {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &str {
+        self.server.address()
     }
 
     /// A command that is not yet running.

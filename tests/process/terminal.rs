@@ -64,6 +64,7 @@ fn show_prints_a_conversation() {
     assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
     assert!(raw.contains('\u{1b}'));
     let state = shown(&shell, &[&["state", "get"], &session[..]].concat(), 70).0;
+    let state = state.strip_prefix("State of demo / alice / rain-shoes\n").unwrap();
     assert!(text.ends_with(&format!("State\n{state}")), "{state}");
     // In a pipe: the same without colours, so that a pager shows it.
     let piped = shell.output(&show);
@@ -292,6 +293,16 @@ fn completions_name_commands_and_flags() {
         for word in ["append-stream", "restore-shared", "end-invocation", "completions"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        // After an option for an id a shell has nothing to offer, least of all files.
+        let files = match shell {
+            "zsh" => script.contains("--session=[Session]:ID:_default"),
+            "bash" => {
+                let after = script.split("--session)\n").nth(1).unwrap();
+                after.lines().next().unwrap().contains("compgen")
+            }
+            _ => !script.contains("-l session -d 'Session' -r -f"),
+        };
+        assert!(!files, "{shell} offers files for an id");
     }
 }
 

@@ -42,10 +42,10 @@ type EventServiceClient interface {
 	// the state is left out if even that is too large, and after it the bodies and
 	// deltas of the last events.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-	// KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-	// (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-	// (STATE_TOO_LARGE), INVALID_ARGUMENT.
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+	// FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+	// RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
 	AppendEvent(ctx context.Context, in *AppendEventRequest, opts ...grpc.CallOption) (*AppendEventResponse, error)
 	// Appends several events to one session in one commit: all or none.
 	//
@@ -129,10 +129,10 @@ type EventServiceServer interface {
 	// the state is left out if even that is too large, and after it the bodies and
 	// deltas of the last events.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-	// KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-	// (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-	// (STATE_TOO_LARGE), INVALID_ARGUMENT.
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+	// FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+	// RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
 	AppendEvent(context.Context, *AppendEventRequest) (*AppendEventResponse, error)
 	// Appends several events to one session in one commit: all or none.
 	//

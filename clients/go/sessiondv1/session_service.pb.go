@@ -708,7 +708,9 @@ type UpdateSessionRequest struct {
 	// New values.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// Required: `display_name`, `labels`, `expire_time`, `ttl`.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Optional.
+	Precondition  *Precondition `protobuf:"bytes,4,opt,name=precondition,proto3" json:"precondition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +766,13 @@ func (x *UpdateSessionRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
+func (x *UpdateSessionRequest) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
+}
+
 // Response of UpdateSession.
 type UpdateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -815,8 +824,12 @@ type DeleteSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Key *SessionKey `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Succeed if there is no such session.
-	AllowMissing  bool `protobuf:"varint,2,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
+	// Succeed if there is no such session. With `precondition.uid` also if only
+	// another life of the session id is there, which stays.
+	AllowMissing bool `protobuf:"varint,2,opt,name=allow_missing,json=allowMissing,proto3" json:"allow_missing,omitempty"`
+	// Optional. An `uid` keeps a repeated call from deleting a session that was
+	// created meanwhile.
+	Precondition  *Precondition `protobuf:"bytes,3,opt,name=precondition,proto3" json:"precondition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,6 +876,13 @@ func (x *DeleteSessionRequest) GetAllowMissing() bool {
 		return x.AllowMissing
 	}
 	return false
+}
+
+func (x *DeleteSessionRequest) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
 }
 
 // Response of DeleteSession.
@@ -912,7 +932,9 @@ type ForkSessionRequest struct {
 	// The new session's id; empty: the server makes a UUIDv7.
 	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,4,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	JsonForm JsonForm `protobuf:"varint,4,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Optional; of the source.
+	Precondition  *Precondition `protobuf:"bytes,5,opt,name=precondition,proto3" json:"precondition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +995,13 @@ func (x *ForkSessionRequest) GetJsonForm() JsonForm {
 		return x.JsonForm
 	}
 	return JsonForm_JSON_FORM_UNSPECIFIED
+}
+
+func (x *ForkSessionRequest) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
 }
 
 // Response of ForkSession.
@@ -1234,24 +1263,27 @@ const file_sessiond_v1_session_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
 	"\x14ListSessionsResponse\x120\n" +
 	"\bsessions\x18\x01 \x03(\v2\x14.sessiond.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xae\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xed\x01\n" +
 	"\x14UpdateSessionRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12.\n" +
 	"\asession\x18\x02 \x01(\v2\x14.sessiond.v1.SessionR\asession\x12;\n" +
 	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"G\n" +
+	"updateMask\x12=\n" +
+	"\fprecondition\x18\x04 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\"G\n" +
 	"\x15UpdateSessionResponse\x12.\n" +
-	"\asession\x18\x01 \x01(\v2\x14.sessiond.v1.SessionR\asession\"f\n" +
+	"\asession\x18\x01 \x01(\v2\x14.sessiond.v1.SessionR\asession\"\xa5\x01\n" +
 	"\x14DeleteSessionRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12#\n" +
-	"\rallow_missing\x18\x02 \x01(\bR\fallowMissing\"\x17\n" +
-	"\x15DeleteSessionResponse\"\xd0\x01\n" +
+	"\rallow_missing\x18\x02 \x01(\bR\fallowMissing\x12=\n" +
+	"\fprecondition\x18\x03 \x01(\v2\x19.sessiond.v1.PreconditionR\fprecondition\"\x17\n" +
+	"\x15DeleteSessionResponse\"\x8f\x02\n" +
 	"\x12ForkSessionRequest\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12)\n" +
 	"\x0eup_to_sequence\x18\x02 \x01(\x03H\x00R\fupToSequence\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x03 \x01(\tR\tsessionId\x122\n" +
-	"\tjson_form\x18\x04 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonFormB\x11\n" +
+	"\tjson_form\x18\x04 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12=\n" +
+	"\fprecondition\x18\x05 \x01(\v2\x19.sessiond.v1.PreconditionR\fpreconditionB\x11\n" +
 	"\x0f_up_to_sequence\"E\n" +
 	"\x13ForkSessionResponse\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.sessiond.v1.SessionR\asession\"\x9d\x02\n" +
@@ -1342,35 +1374,38 @@ var file_sessiond_v1_session_service_proto_depIdxs = []int32{
 	21, // 14: sessiond.v1.UpdateSessionRequest.key:type_name -> sessiond.v1.SessionKey
 	18, // 15: sessiond.v1.UpdateSessionRequest.session:type_name -> sessiond.v1.Session
 	23, // 16: sessiond.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 17: sessiond.v1.UpdateSessionResponse.session:type_name -> sessiond.v1.Session
-	21, // 18: sessiond.v1.DeleteSessionRequest.key:type_name -> sessiond.v1.SessionKey
-	21, // 19: sessiond.v1.ForkSessionRequest.key:type_name -> sessiond.v1.SessionKey
-	19, // 20: sessiond.v1.ForkSessionRequest.json_form:type_name -> sessiond.v1.JsonForm
-	18, // 21: sessiond.v1.ForkSessionResponse.session:type_name -> sessiond.v1.Session
-	21, // 22: sessiond.v1.RewindSessionRequest.key:type_name -> sessiond.v1.SessionKey
-	24, // 23: sessiond.v1.RewindSessionRequest.precondition:type_name -> sessiond.v1.Precondition
-	19, // 24: sessiond.v1.RewindSessionRequest.json_form:type_name -> sessiond.v1.JsonForm
-	18, // 25: sessiond.v1.RewindSessionResponse.session:type_name -> sessiond.v1.Session
-	22, // 26: sessiond.v1.RewindSessionResponse.event:type_name -> sessiond.v1.Event
-	1,  // 27: sessiond.v1.SessionService.CreateSession:input_type -> sessiond.v1.CreateSessionRequest
-	4,  // 28: sessiond.v1.SessionService.GetSession:input_type -> sessiond.v1.GetSessionRequest
-	6,  // 29: sessiond.v1.SessionService.ListSessions:input_type -> sessiond.v1.ListSessionsRequest
-	8,  // 30: sessiond.v1.SessionService.UpdateSession:input_type -> sessiond.v1.UpdateSessionRequest
-	10, // 31: sessiond.v1.SessionService.DeleteSession:input_type -> sessiond.v1.DeleteSessionRequest
-	12, // 32: sessiond.v1.SessionService.ForkSession:input_type -> sessiond.v1.ForkSessionRequest
-	14, // 33: sessiond.v1.SessionService.RewindSession:input_type -> sessiond.v1.RewindSessionRequest
-	2,  // 34: sessiond.v1.SessionService.CreateSession:output_type -> sessiond.v1.CreateSessionResponse
-	5,  // 35: sessiond.v1.SessionService.GetSession:output_type -> sessiond.v1.GetSessionResponse
-	7,  // 36: sessiond.v1.SessionService.ListSessions:output_type -> sessiond.v1.ListSessionsResponse
-	9,  // 37: sessiond.v1.SessionService.UpdateSession:output_type -> sessiond.v1.UpdateSessionResponse
-	11, // 38: sessiond.v1.SessionService.DeleteSession:output_type -> sessiond.v1.DeleteSessionResponse
-	13, // 39: sessiond.v1.SessionService.ForkSession:output_type -> sessiond.v1.ForkSessionResponse
-	15, // 40: sessiond.v1.SessionService.RewindSession:output_type -> sessiond.v1.RewindSessionResponse
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	24, // 17: sessiond.v1.UpdateSessionRequest.precondition:type_name -> sessiond.v1.Precondition
+	18, // 18: sessiond.v1.UpdateSessionResponse.session:type_name -> sessiond.v1.Session
+	21, // 19: sessiond.v1.DeleteSessionRequest.key:type_name -> sessiond.v1.SessionKey
+	24, // 20: sessiond.v1.DeleteSessionRequest.precondition:type_name -> sessiond.v1.Precondition
+	21, // 21: sessiond.v1.ForkSessionRequest.key:type_name -> sessiond.v1.SessionKey
+	19, // 22: sessiond.v1.ForkSessionRequest.json_form:type_name -> sessiond.v1.JsonForm
+	24, // 23: sessiond.v1.ForkSessionRequest.precondition:type_name -> sessiond.v1.Precondition
+	18, // 24: sessiond.v1.ForkSessionResponse.session:type_name -> sessiond.v1.Session
+	21, // 25: sessiond.v1.RewindSessionRequest.key:type_name -> sessiond.v1.SessionKey
+	24, // 26: sessiond.v1.RewindSessionRequest.precondition:type_name -> sessiond.v1.Precondition
+	19, // 27: sessiond.v1.RewindSessionRequest.json_form:type_name -> sessiond.v1.JsonForm
+	18, // 28: sessiond.v1.RewindSessionResponse.session:type_name -> sessiond.v1.Session
+	22, // 29: sessiond.v1.RewindSessionResponse.event:type_name -> sessiond.v1.Event
+	1,  // 30: sessiond.v1.SessionService.CreateSession:input_type -> sessiond.v1.CreateSessionRequest
+	4,  // 31: sessiond.v1.SessionService.GetSession:input_type -> sessiond.v1.GetSessionRequest
+	6,  // 32: sessiond.v1.SessionService.ListSessions:input_type -> sessiond.v1.ListSessionsRequest
+	8,  // 33: sessiond.v1.SessionService.UpdateSession:input_type -> sessiond.v1.UpdateSessionRequest
+	10, // 34: sessiond.v1.SessionService.DeleteSession:input_type -> sessiond.v1.DeleteSessionRequest
+	12, // 35: sessiond.v1.SessionService.ForkSession:input_type -> sessiond.v1.ForkSessionRequest
+	14, // 36: sessiond.v1.SessionService.RewindSession:input_type -> sessiond.v1.RewindSessionRequest
+	2,  // 37: sessiond.v1.SessionService.CreateSession:output_type -> sessiond.v1.CreateSessionResponse
+	5,  // 38: sessiond.v1.SessionService.GetSession:output_type -> sessiond.v1.GetSessionResponse
+	7,  // 39: sessiond.v1.SessionService.ListSessions:output_type -> sessiond.v1.ListSessionsResponse
+	9,  // 40: sessiond.v1.SessionService.UpdateSession:output_type -> sessiond.v1.UpdateSessionResponse
+	11, // 41: sessiond.v1.SessionService.DeleteSession:output_type -> sessiond.v1.DeleteSessionResponse
+	13, // 42: sessiond.v1.SessionService.ForkSession:output_type -> sessiond.v1.ForkSessionResponse
+	15, // 43: sessiond.v1.SessionService.RewindSession:output_type -> sessiond.v1.RewindSessionResponse
+	37, // [37:44] is the sub-list for method output_type
+	30, // [30:37] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_sessiond_v1_session_service_proto_init() }

@@ -63,18 +63,22 @@ type SessionServiceClient interface {
 	// Changes a session's display name, labels or expiration. State is changed by
 	// events and by StateService.UpdateState.
 	//
-	// Errors: NOT_FOUND, INVALID_ARGUMENT.
+	// Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT).
 	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
 	// Deletes a session with its events and its own state. The application's and
 	// the user's state stay.
 	//
-	// Errors: NOT_FOUND unless `allow_missing`.
+	// Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT).
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
 	// Creates a session from another one's past: its events up to a sequence, with
-	// their ids, sequences, times and rewinds, its own state as it was then, and
-	// its labels. Application and user state are shared with it as with any session.
+	// their ids, sequences, times and rewinds, its own state as it was then, its
+	// display name, labels and expiration. Application and user state are shared
+	// with it as with any session.
 	//
-	// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+	// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+	// ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
 	ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionResponse, error)
 	// Takes a session back to an earlier event without forgetting anything: a
 	// marker event is appended whose delta restores the session's own state, and
@@ -82,7 +86,8 @@ type SessionServiceClient interface {
 	// for. Application and user state stay as they are. A rewind can be rewound.
 	//
 	// Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-	// (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+	// (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+	// (EVENT_ID_REUSED).
 	RewindSession(ctx context.Context, in *RewindSessionRequest, opts ...grpc.CallOption) (*RewindSessionResponse, error)
 }
 
@@ -199,18 +204,22 @@ type SessionServiceServer interface {
 	// Changes a session's display name, labels or expiration. State is changed by
 	// events and by StateService.UpdateState.
 	//
-	// Errors: NOT_FOUND, INVALID_ARGUMENT.
+	// Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT).
 	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
 	// Deletes a session with its events and its own state. The application's and
 	// the user's state stay.
 	//
-	// Errors: NOT_FOUND unless `allow_missing`.
+	// Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT).
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
 	// Creates a session from another one's past: its events up to a sequence, with
-	// their ids, sequences, times and rewinds, its own state as it was then, and
-	// its labels. Application and user state are shared with it as with any session.
+	// their ids, sequences, times and rewinds, its own state as it was then, its
+	// display name, labels and expiration. Application and user state are shared
+	// with it as with any session.
 	//
-	// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+	// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+	// ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
 	ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionResponse, error)
 	// Takes a session back to an earlier event without forgetting anything: a
 	// marker event is appended whose delta restores the session's own state, and
@@ -218,7 +227,8 @@ type SessionServiceServer interface {
 	// for. Application and user state stay as they are. A rewind can be rewound.
 	//
 	// Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-	// (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+	// (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+	// (EVENT_ID_REUSED).
 	RewindSession(context.Context, *RewindSessionRequest) (*RewindSessionResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }

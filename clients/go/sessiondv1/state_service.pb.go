@@ -35,7 +35,15 @@ type GetStateRequest struct {
 	// Fill `versions`.
 	IncludeVersions bool `protobuf:"varint,4,opt,name=include_versions,json=includeVersions,proto3" json:"include_versions,omitempty"`
 	// Form of the response.
-	JsonForm      JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	JsonForm JsonForm `protobuf:"varint,5,opt,name=json_form,json=jsonForm,proto3,enum=sessiond.v1.JsonForm" json:"json_form,omitempty"`
+	// Keys of a page, in the order of the merged state: the application's, the
+	// user's, the session's, `temp:`, each in byte order. 0: as many as fit into an
+	// answer; more than 1000 counts as 1000. A page also ends before it grows too
+	// large for a client to receive.
+	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the previous page, with the same scope, keys and invocation. A key that
+	// changes between two pages may come as it was or as it is.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -105,6 +113,20 @@ func (x *GetStateRequest) GetJsonForm() JsonForm {
 	return JsonForm_JSON_FORM_UNSPECIFIED
 }
 
+func (x *GetStateRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetStateRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // Response of GetState.
 type GetStateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -119,7 +141,20 @@ type GetStateResponse struct {
 	StateRounded bool `protobuf:"varint,3,opt,name=state_rounded,json=stateRounded,proto3" json:"state_rounded,omitempty"`
 	// Key -> version at which it was last written: an event's sequence for the
 	// session's own keys, a counter of the scope for the others.
-	Versions      map[string]int64 `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Versions map[string]int64 `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Empty on the last page. Without `page_size` and `page_token`, set only if the
+	// state does not fit into one answer.
+	NextPageToken string `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The value of the only key of this page does not fit into an answer, even as
+	// text: it is left out, and the next page goes on behind it.
+	StateOmitted bool `protobuf:"varint,6,opt,name=state_omitted,json=stateOmitted,proto3" json:"state_omitted,omitempty"`
+	// As Session.damaged_keys, of this page.
+	DamagedKeys []string `protobuf:"bytes,7,rep,name=damaged_keys,json=damagedKeys,proto3" json:"damaged_keys,omitempty"`
+	// Identity of this life of the scope: Session.uid of a session's. That of a
+	// user's or an application's scope changes if all that was in it was removed
+	// and it is written to again; empty if nothing is in it. Send it as
+	// Precondition.uid.
+	Uid           string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +226,34 @@ func (x *GetStateResponse) GetVersions() map[string]int64 {
 		return x.Versions
 	}
 	return nil
+}
+
+func (x *GetStateResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *GetStateResponse) GetStateOmitted() bool {
+	if x != nil {
+		return x.StateOmitted
+	}
+	return false
+}
+
+func (x *GetStateResponse) GetDamagedKeys() []string {
+	if x != nil {
+		return x.DamagedKeys
+	}
+	return nil
+}
+
+func (x *GetStateResponse) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 type isGetStateResponse_StateForm interface {
@@ -317,7 +380,14 @@ type UpdateStateResponse struct {
 	StateRounded bool `protobuf:"varint,3,opt,name=state_rounded,json=stateRounded,proto3" json:"state_rounded,omitempty"`
 	// The request had been carried out before: nothing changed, and `state` is
 	// what is visible now.
-	Replayed      bool `protobuf:"varint,4,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	Replayed bool `protobuf:"varint,4,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	// The state does not fit into the answer even as text: read it page by page
+	// with GetState.
+	StateOmitted bool `protobuf:"varint,5,opt,name=state_omitted,json=stateOmitted,proto3" json:"state_omitted,omitempty"`
+	// As Session.damaged_keys.
+	DamagedKeys []string `protobuf:"bytes,6,rep,name=damaged_keys,json=damagedKeys,proto3" json:"damaged_keys,omitempty"`
+	// As GetStateResponse.uid, after the change.
+	Uid           string `protobuf:"bytes,7,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +459,27 @@ func (x *UpdateStateResponse) GetReplayed() bool {
 		return x.Replayed
 	}
 	return false
+}
+
+func (x *UpdateStateResponse) GetStateOmitted() bool {
+	if x != nil {
+		return x.StateOmitted
+	}
+	return false
+}
+
+func (x *UpdateStateResponse) GetDamagedKeys() []string {
+	if x != nil {
+		return x.DamagedKeys
+	}
+	return nil
+}
+
+func (x *UpdateStateResponse) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 type isUpdateStateResponse_StateForm interface {
@@ -886,19 +977,26 @@ var File_sessiond_v1_state_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_state_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fsessiond/v1/state_service.proto\x12\vsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto\"\xd3\x01\n" +
+	"\x1fsessiond/v1/state_service.proto\x12\vsessiond.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17sessiond/v1/types.proto\"\x8f\x02\n" +
 	"\x0fGetStateRequest\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.sessiond.v1.ScopeR\x05scope\x12\x12\n" +
 	"\x04keys\x18\x02 \x03(\tR\x04keys\x12#\n" +
 	"\rinvocation_id\x18\x03 \x01(\tR\finvocationId\x12)\n" +
 	"\x10include_versions\x18\x04 \x01(\bR\x0fincludeVersions\x122\n" +
-	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\x9d\x02\n" +
+	"\tjson_form\x18\x05 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\x12\x1b\n" +
+	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\"\x9f\x03\n" +
 	"\x10GetStateResponse\x12/\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructH\x00R\x05state\x12\x1f\n" +
 	"\n" +
 	"state_json\x18\x02 \x01(\tH\x00R\tstateJson\x12#\n" +
 	"\rstate_rounded\x18\x03 \x01(\bR\fstateRounded\x12G\n" +
-	"\bversions\x18\x04 \x03(\v2+.sessiond.v1.GetStateResponse.VersionsEntryR\bversions\x1a;\n" +
+	"\bversions\x18\x04 \x03(\v2+.sessiond.v1.GetStateResponse.VersionsEntryR\bversions\x12&\n" +
+	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12#\n" +
+	"\rstate_omitted\x18\x06 \x01(\bR\fstateOmitted\x12!\n" +
+	"\fdamaged_keys\x18\a \x03(\tR\vdamagedKeys\x12\x10\n" +
+	"\x03uid\x18\b \x01(\tR\x03uid\x1a;\n" +
 	"\rVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\f\n" +
@@ -911,13 +1009,16 @@ const file_sessiond_v1_state_service_proto_rawDesc = "" +
 	"\x06author\x18\x04 \x01(\tR\x06author\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x05 \x01(\tR\trequestId\x122\n" +
-	"\tjson_form\x18\x06 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\xb6\x01\n" +
+	"\tjson_form\x18\x06 \x01(\x0e2\x15.sessiond.v1.JsonFormR\bjsonForm\"\x90\x02\n" +
 	"\x13UpdateStateResponse\x12/\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructH\x00R\x05state\x12\x1f\n" +
 	"\n" +
 	"state_json\x18\x02 \x01(\tH\x00R\tstateJson\x12#\n" +
 	"\rstate_rounded\x18\x03 \x01(\bR\fstateRounded\x12\x1a\n" +
-	"\breplayed\x18\x04 \x01(\bR\breplayedB\f\n" +
+	"\breplayed\x18\x04 \x01(\bR\breplayed\x12#\n" +
+	"\rstate_omitted\x18\x05 \x01(\bR\fstateOmitted\x12!\n" +
+	"\fdamaged_keys\x18\x06 \x03(\tR\vdamagedKeys\x12\x10\n" +
+	"\x03uid\x18\a \x01(\tR\x03uidB\f\n" +
 	"\n" +
 	"state_form\"\xc3\x01\n" +
 	"\x15ListKeyChangesRequest\x12(\n" +

@@ -33,19 +33,21 @@ const (
 // State without events: reading, changing and rendering it.
 type StateServiceClient interface {
 	// Reads what is visible from a scope: the application's keys; with a user,
-	// that user's as well; with a session, the session's too.
+	// that user's as well; with a session, the session's too. State that does not
+	// fit into an answer is read page by page.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-	// never written to has empty state.
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+	// DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+	// was never written to has empty state.
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error)
 	// Changes state outside of an invocation. An application's scope takes
 	// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
 	// `temp:`. Through a session's scope it is recorded in its log as an event.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-	// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-	// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-	// (KEY_OUTSIDE_SCOPE and others).
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+	// FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+	// INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
 	UpdateState(ctx context.Context, in *UpdateStateRequest, opts ...grpc.CallOption) (*UpdateStateResponse, error)
 	// Lists how a key came to its value, newest first.
 	ListKeyChanges(ctx context.Context, in *ListKeyChangesRequest, opts ...grpc.CallOption) (*ListKeyChangesResponse, error)
@@ -132,19 +134,21 @@ func (c *stateServiceClient) EndInvocation(ctx context.Context, in *EndInvocatio
 // State without events: reading, changing and rendering it.
 type StateServiceServer interface {
 	// Reads what is visible from a scope: the application's keys; with a user,
-	// that user's as well; with a session, the session's too.
+	// that user's as well; with a session, the session's too. State that does not
+	// fit into an answer is read page by page.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-	// never written to has empty state.
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+	// DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+	// was never written to has empty state.
 	GetState(context.Context, *GetStateRequest) (*GetStateResponse, error)
 	// Changes state outside of an invocation. An application's scope takes
 	// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
 	// `temp:`. Through a session's scope it is recorded in its log as an event.
 	//
-	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-	// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-	// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-	// (KEY_OUTSIDE_SCOPE and others).
+	// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+	// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+	// FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+	// INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
 	UpdateState(context.Context, *UpdateStateRequest) (*UpdateStateResponse, error)
 	// Lists how a key came to its value, newest first.
 	ListKeyChanges(context.Context, *ListKeyChangesRequest) (*ListKeyChangesResponse, error)

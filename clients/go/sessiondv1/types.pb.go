@@ -255,7 +255,17 @@ type Session struct {
 	// Output only. Of each stored key in the state, the version at which it was
 	// last written, as in GetStateResponse. Only if the request has
 	// `include_versions` and the state is here.
-	Versions      map[string]int64 `protobuf:"bytes,14,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Versions map[string]int64 `protobuf:"bytes,14,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Output only. Identity of this life of the session id, opaque: a session that
+	// was deleted and created anew, imported or restored has another one. Never
+	// used again. Send it as Precondition.uid.
+	Uid string `protobuf:"bytes,15,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Output only. The state was asked for and does not fit into the answer even as
+	// text: read it page by page with StateService.GetState.
+	StateOmitted bool `protobuf:"varint,16,opt,name=state_omitted,json=stateOmitted,proto3" json:"state_omitted,omitempty"`
+	// Output only. Keys of the application or the user, with their prefixes, whose
+	// stored values are damaged: left out of the state. At most 20, in byte order.
+	DamagedKeys   []string `protobuf:"bytes,17,rep,name=damaged_keys,json=damagedKeys,proto3" json:"damaged_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +416,27 @@ func (x *Session) GetForkedFrom() *ForkOrigin {
 func (x *Session) GetVersions() map[string]int64 {
 	if x != nil {
 		return x.Versions
+	}
+	return nil
+}
+
+func (x *Session) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Session) GetStateOmitted() bool {
+	if x != nil {
+		return x.StateOmitted
+	}
+	return false
+}
+
+func (x *Session) GetDamagedKeys() []string {
+	if x != nil {
+		return x.DamagedKeys
 	}
 	return nil
 }
@@ -1321,15 +1352,20 @@ func (*MergePatch_Patch) isMergePatch_PatchForm() {}
 func (*MergePatch_PatchJson) isMergePatch_PatchForm() {}
 
 // Conditions at the commit. All are checked, and all that fail are
-// reported, in one ABORTED status; then nothing was written. Not evaluated for
-// a replay.
+// reported, in one ABORTED status; then nothing was written. Of a replay only
+// `uid` is checked.
 type Precondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's `last_sequence` must be this; for a user's or an
 	// application's scope, its version.
 	ExpectedSequence *int64 `protobuf:"varint,1,opt,name=expected_sequence,json=expectedSequence,proto3,oneof" json:"expected_sequence,omitempty"`
 	// Conditions on single keys, in any scope.
-	Keys          []*KeyCheck `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys []*KeyCheck `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// `uid` of the session that is meant, or, to UpdateState on a user's or an
+	// application's scope, of that scope. Any other one at the same address is
+	// ABORTED (SESSION_REPLACED), whatever the other conditions say. Empty: not
+	// checked.
+	Uid           string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1376,6 +1412,13 @@ func (x *Precondition) GetKeys() []*KeyCheck {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *Precondition) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 // A condition on one key.
@@ -1524,7 +1567,7 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\bapp_name\x18\x01 \x01(\tR\aappName\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\tR\x06userId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"\xe7\x06\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\xc1\a\n" +
 	"\aSession\x12)\n" +
 	"\x03key\x18\x01 \x01(\v2\x17.sessiond.v1.SessionKeyR\x03key\x12/\n" +
 	"\x05state\x18\x02 \x01(\v2\x17.google.protobuf.StructH\x00R\x05state\x12\x1f\n" +
@@ -1545,7 +1588,10 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\x06labels\x18\f \x03(\v2 .sessiond.v1.Session.LabelsEntryR\x06labels\x128\n" +
 	"\vforked_from\x18\r \x01(\v2\x17.sessiond.v1.ForkOriginR\n" +
 	"forkedFrom\x12>\n" +
-	"\bversions\x18\x0e \x03(\v2\".sessiond.v1.Session.VersionsEntryR\bversions\x1a9\n" +
+	"\bversions\x18\x0e \x03(\v2\".sessiond.v1.Session.VersionsEntryR\bversions\x12\x10\n" +
+	"\x03uid\x18\x0f \x01(\tR\x03uid\x12#\n" +
+	"\rstate_omitted\x18\x10 \x01(\bR\fstateOmitted\x12!\n" +
+	"\fdamaged_keys\x18\x11 \x03(\tR\vdamagedKeys\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -1625,10 +1671,11 @@ const file_sessiond_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"patch_json\x18\x02 \x01(\tH\x00R\tpatchJsonB\f\n" +
 	"\n" +
-	"patch_form\"\x81\x01\n" +
+	"patch_form\"\x93\x01\n" +
 	"\fPrecondition\x120\n" +
 	"\x11expected_sequence\x18\x01 \x01(\x03H\x00R\x10expectedSequence\x88\x01\x01\x12)\n" +
-	"\x04keys\x18\x02 \x03(\v2\x15.sessiond.v1.KeyCheckR\x04keysB\x14\n" +
+	"\x04keys\x18\x02 \x03(\v2\x15.sessiond.v1.KeyCheckR\x04keys\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uidB\x14\n" +
 	"\x12_expected_sequence\"\xb0\x01\n" +
 	"\bKeyCheck\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +

@@ -332,7 +332,14 @@ type StateSnapshot struct {
 	// A number in `state` could not be written exactly.
 	StateRounded bool `protobuf:"varint,3,opt,name=state_rounded,json=stateRounded,proto3" json:"state_rounded,omitempty"`
 	// For a session: sequence of its newest event.
-	LastSequence  int64 `protobuf:"varint,4,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	LastSequence int64 `protobuf:"varint,4,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// As GetStateResponse.uid.
+	Uid string `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The state does not fit into a message even as text: read it page by page
+	// with StateService.GetState.
+	StateOmitted bool `protobuf:"varint,6,opt,name=state_omitted,json=stateOmitted,proto3" json:"state_omitted,omitempty"`
+	// As Session.damaged_keys.
+	DamagedKeys   []string `protobuf:"bytes,7,rep,name=damaged_keys,json=damagedKeys,proto3" json:"damaged_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -404,6 +411,27 @@ func (x *StateSnapshot) GetLastSequence() int64 {
 		return x.LastSequence
 	}
 	return 0
+}
+
+func (x *StateSnapshot) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *StateSnapshot) GetStateOmitted() bool {
+	if x != nil {
+		return x.StateOmitted
+	}
+	return false
+}
+
+func (x *StateSnapshot) GetDamagedKeys() []string {
+	if x != nil {
+		return x.DamagedKeys
+	}
+	return nil
 }
 
 type isStateSnapshot_StateForm interface {
@@ -564,7 +592,9 @@ func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
 
 // The session is gone.
 type SessionDeleted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `uid` of the session that is gone.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -599,6 +629,13 @@ func (*SessionDeleted) Descriptor() ([]byte, []int) {
 	return file_sessiond_v1_watch_service_proto_rawDescGZIP(), []int{6}
 }
 
+func (x *SessionDeleted) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 var File_sessiond_v1_watch_service_proto protoreflect.FileDescriptor
 
 const file_sessiond_v1_watch_service_proto_rawDesc = "" +
@@ -617,13 +654,16 @@ const file_sessiond_v1_watch_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x05 \x01(\v2\x16.sessiond.v1.HeartbeatH\x00R\theartbeat\x12F\n" +
 	"\x0fsession_deleted\x18\x06 \x01(\v2\x1b.sessiond.v1.SessionDeletedH\x00R\x0esessionDeleted\x12\x16\n" +
 	"\x06cursor\x18\a \x01(\tR\x06cursorB\x06\n" +
-	"\x04kind\"\xb9\x01\n" +
+	"\x04kind\"\x93\x02\n" +
 	"\rStateSnapshot\x12/\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.google.protobuf.StructH\x00R\x05state\x12\x1f\n" +
 	"\n" +
 	"state_json\x18\x02 \x01(\tH\x00R\tstateJson\x12#\n" +
 	"\rstate_rounded\x18\x03 \x01(\bR\fstateRounded\x12#\n" +
-	"\rlast_sequence\x18\x04 \x01(\x03R\flastSequenceB\f\n" +
+	"\rlast_sequence\x18\x04 \x01(\x03R\flastSequence\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\x12#\n" +
+	"\rstate_omitted\x18\x06 \x01(\bR\fstateOmitted\x12!\n" +
+	"\fdamaged_keys\x18\a \x03(\tR\vdamagedKeysB\f\n" +
 	"\n" +
 	"state_form\"y\n" +
 	"\vStateChange\x12-\n" +
@@ -634,8 +674,9 @@ const file_sessiond_v1_watch_service_proto_rawDesc = "" +
 	"\bCaughtUp\"H\n" +
 	"\tHeartbeat\x12;\n" +
 	"\vserver_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"serverTime\"\x10\n" +
-	"\x0eSessionDeleted*s\n" +
+	"serverTime\"\"\n" +
+	"\x0eSessionDeleted\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid*s\n" +
 	"\n" +
 	"WatchStart\x12\x1b\n" +
 	"\x17WATCH_START_UNSPECIFIED\x10\x00\x12\x18\n" +

@@ -1,13 +1,24 @@
 //! Finds the tests of adk-session in the sources that cargo has unpacked, and names them as modules, so that they are compiled
 //! from there and not from a copy.
 
-use std::{env, error::Error, fs, path::Path, process::Command};
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
 /// The tests that every session service has to pass. The other published tests are about one backend each.
 const PUBLISHED: [&str; 3] =
     ["session_contract_inmemory", "identity_isolation_tests", "inmemory_tests"];
+
+/// The tests of adk-runner that make ADK's in-memory service. Its others bring a session service of their own, except
+/// `sandbox_runner_tests`, of a feature that needs a container runtime, and one of `runner_tests`, a file that needs all of
+/// adk-plugin and adk-skill.
+const OF_THE_RUNNER: [&str; 1] = ["compaction_e2e_test"];
 
 /// Published tests of which all but these fit. They are compiled without them.
 const ALL_BUT: [(&str, &[&str]); 2] = [
@@ -34,19 +45,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
     let packages = metadata["packages"].as_array().ok_or("no packages")?;
-    let upstream = packages.iter().find(|package| package["name"] == "adk-session");
-    let manifest =
-        upstream.and_then(|package| package["manifest_path"].as_str()).ok_or("no adk-session")?;
-    let tests = Path::new(manifest).parent().ok_or("no folder")?.join("tests");
-    // A shared target directory may outlive the sources.
-    println!("cargo:rerun-if-changed={}", tests.display());
-    let modules = PUBLISHED.map(|name| {
-        let file = tests.join(name).with_extension("rs");
+    let tests_of = |crate_name: &str| -> Result<PathBuf, Box<dyn Error>> {
+        let upstream = packages.iter().find(|package| package["name"] == crate_name);
+        let manifest = upstream.and_then(|package| package["manifest_path"].as_str());
+        let manifest = manifest.ok_or_else(|| format!("no {crate_name}"))?;
+        let tests = Path::new(manifest).parent().ok_or("no folder")?.join("tests");
+        // A shared target directory may outlive the sources.
+        println!("cargo:rerun-if-changed={}", tests.display());
+        Ok(tests)
+    };
+    let (tests, runner) = (tests_of("adk-session")?, tests_of("adk-runner")?);
+    let module = |folder: &Path, name: &str| {
+        let file = folder.join(name).with_extension("rs");
         format!("{ALLOW}\n#[path = {:?}]\nmod {name};\n", file.display().to_string())
-    });
+    };
+    let modules = PUBLISHED.map(|name| module(&tests, name));
+    let of_the_runner = OF_THE_RUNNER.map(|name| module(&runner, name)).concat();
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
-    let mut modules = modules.concat();
+    let mut modules = modules.concat() + &of_the_runner;
     for (name, excluded) in ALL_BUT {
         let mut text = fs::read_to_string(tests.join(name).with_extension("rs"))?;
         for test in excluded {

@@ -6,8 +6,8 @@ use adk_core::{
 };
 
 use crate::{
-    error::unexpected,
-    proto::v1::{self, SessionKey},
+    error::{REPLACED, invalid, unexpected},
+    proto::v1::{self, Precondition, SessionKey},
 };
 
 /// Whose state: an application's, a user's, or a session's. A read also shows the wider scopes.
@@ -40,6 +40,51 @@ impl Scope {
             }
         })
     }
+}
+
+/// A session, and which life of its id is meant: one that was deleted and created anew has another `uid`.
+///
+/// Made from an [`AdkIdentity`], which means any life, or from a [`TrackedSession`](crate::TrackedSession), which means its own: a
+/// write to another one is refused with `session.replaced`.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionRef<'a> {
+    identity: &'a AdkIdentity,
+    uid: &'a str,
+}
+
+impl<'a> SessionRef<'a> {
+    /// The life with this uid; empty: any.
+    pub fn new(identity: &'a AdkIdentity, uid: &'a str) -> Self {
+        Self { identity, uid }
+    }
+
+    pub(crate) fn key(self) -> Result<SessionKey> {
+        key(self.identity)
+    }
+
+    /// None if any life is meant.
+    pub(crate) fn precondition(self) -> Option<Precondition> {
+        uid_precondition(self.uid)
+    }
+}
+
+impl<'a> From<&'a AdkIdentity> for SessionRef<'a> {
+    fn from(identity: &'a AdkIdentity) -> Self {
+        Self { identity, uid: "" }
+    }
+}
+
+/// None for an unknown life.
+pub(crate) fn uid_precondition(uid: &str) -> Option<Precondition> {
+    (!uid.is_empty()).then(|| Precondition { uid: uid.into(), ..Precondition::default() })
+}
+
+/// Fails if two answers about one address are of different lives. A server of before has none.
+pub(crate) fn same_life(meant: &str, found: &str) -> Result<()> {
+    if meant.is_empty() || found.is_empty() || meant == found {
+        return Ok(());
+    }
+    Err(invalid(REPLACED, "the session was deleted and created anew"))
 }
 
 /// A point in the log of a session: right after an event.

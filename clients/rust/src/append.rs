@@ -7,8 +7,9 @@ use crate::{
     call::{CallResult, Caller},
     failure::Failure,
     json::{object_text, parse_object},
+    observe::observe,
     proto::v1::{
-        self, AppendEventRequest, AppendEventResponse, JsonForm, SessionKey,
+        self, AppendEventRequest, AppendEventResponse, JsonForm, Precondition, SessionKey,
         event_service_client::EventServiceClient, state_delta::SetForm,
     },
 };
@@ -21,10 +22,15 @@ const TEMP_INVOCATIONS: &str = "temp_invocations";
 pub(crate) async fn append(
     caller: &Caller,
     key: SessionKey,
+    precondition: Option<Precondition>,
     event: v1::Event,
 ) -> Result<AppendEventResponse> {
-    let request =
-        AppendEventRequest { key: Some(key), event: Some(event), ..AppendEventRequest::default() };
+    let request = AppendEventRequest {
+        key: Some(key),
+        event: Some(event),
+        precondition,
+        ..AppendEventRequest::default()
+    };
     append_request(caller, request).await
 }
 
@@ -46,7 +52,7 @@ pub(crate) async fn append_request(
     match send(caller, &request).await {
         Ok(response) => {
             let refusal = refusal.status.message();
-            tracing::warn!(refusal, "event stored without its temp: keys");
+            observe(|| tracing::warn!(refusal, "event stored without its temp: keys"));
             Ok(response)
         }
         // The stored event is another one with or without the keys: the first refusal names the event as it was passed. One that

@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status, transport::Channel};
 use crate::{
     failure::{Failure, Kind},
     metadata::CallMetadata,
+    observe::observe,
     policy::CallPolicy,
 };
 
@@ -36,13 +37,15 @@ pub(crate) struct Outage(Arc<AtomicBool>);
 impl Outage {
     pub fn retrying(&self, failure: &Failure) {
         if self.begins(failure) {
-            tracing::warn!(status = %failure.status, "sessiond is unavailable, retrying");
+            observe(
+                || tracing::warn!(status = %failure.status, "sessiond is unavailable, retrying"),
+            );
         }
     }
 
     pub fn succeeded(&self) {
         if self.ends() {
-            tracing::warn!("connected to sessiond again");
+            observe(|| tracing::warn!("connected to sessiond again"));
         }
     }
 
@@ -85,8 +88,9 @@ impl Caller {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let CallPolicy { deadline, retry } = self.policy;
-        let end = Instant::now() + deadline.min(LONGEST_DEADLINE);
+        let CallPolicy { deadline, absence, retry } = self.policy;
+        let begun = Instant::now();
+        let end = begun + deadline.min(LONGEST_DEADLINE);
         let time_left = || end.saturating_duration_since(Instant::now());
         let mut attempts = 0;
         loop {
@@ -103,12 +107,15 @@ impl Caller {
                 Err(_) => Failure::new(Status::deadline_exceeded("no answer in time"), attempts),
             };
             let pause = pause(&self.policy, &failure);
-            let is_last = attempts >= retry.attempts || pause >= time_left();
+            let is_away = failure.is_absent() && begun.elapsed() + pause >= absence;
+            let is_last = attempts >= retry.attempts || pause >= time_left() || is_away;
             if is_last || !failure.is_retryable() || handled(&failure) {
                 return Err(failure);
             }
             self.outage.retrying(&failure);
-            tracing::debug!(attempts, ?pause, status = %failure.status, "call failed, retrying");
+            observe(
+                || tracing::debug!(attempts, ?pause, status = %failure.status, "call failed, retrying"),
+            );
             sleep(pause).await;
         }
     }

@@ -66,7 +66,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The longest that one call to the server takes, its retries included; 15 seconds by default. A method of the service may
+    /// The longest that one call to the server takes, its retries included; 15 seconds by default, or 3 seconds as long as nothing
+    /// listens at an address of this machine. A method of the service may
     /// make several calls, for example when a session's events do not fit into one answer. Wins over the address.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -122,7 +123,7 @@ impl Builder {
     /// `InvalidInput` for a bad address or file.
     pub fn connect_lazy(self) -> Result<SessiondSessionService> {
         let address = parse(&self.address)?;
-        let policy = self.policy(&address.settings);
+        let policy = self.policy(&address.settings, address.is_local());
         let files = self.files.or_environment(std::env::var_os);
         let metadata = CallMetadata::new(files.token_file(&address)?);
         let channel = files.endpoint(&address)?.connect_lazy();
@@ -131,21 +132,18 @@ impl Builder {
 
     /// Uses an existing channel, for example through a proxy. The address is not read, nor its settings, nor files and the environment.
     pub fn with_channel(self, channel: Channel) -> SessiondSessionService {
-        let policy = self.policy(&Settings::default());
+        let policy = self.policy(&Settings::default(), false);
         SessiondSessionService::new(channel, policy, CallMetadata::default())
     }
 
-    fn policy(&self, settings: &Settings) -> CallPolicy {
-        let default = CallPolicy::default();
+    fn policy(&self, settings: &Settings, is_local: bool) -> CallPolicy {
+        let default = Retry::default();
         let retry = Retry {
-            attempts: settings.attempts.unwrap_or(default.retry.attempts),
-            first_pause: settings.first_delay.unwrap_or(default.retry.first_pause),
-            longest_pause: settings.max_delay.unwrap_or(default.retry.longest_pause),
+            attempts: settings.attempts.unwrap_or(default.attempts),
+            first_pause: settings.first_delay.unwrap_or(default.first_pause),
+            longest_pause: settings.max_delay.unwrap_or(default.longest_pause),
         };
-        CallPolicy {
-            deadline: self.deadline.or(settings.timeout).unwrap_or(default.deadline),
-            retry: self.retry.unwrap_or(retry),
-        }
+        CallPolicy::new(self.deadline.or(settings.timeout), self.retry.unwrap_or(retry), is_local)
     }
 }
 
@@ -156,7 +154,8 @@ mod tests {
     #[test]
     fn settings_of_an_address_are_defaults() {
         let address = "sessiond://h:1?timeout=2.5&attempts=3&first_delay=0.2&max_delay=4";
-        let policy = |builder: &Builder| builder.policy(&parse(&builder.address).unwrap().settings);
+        let policy =
+            |builder: &Builder| builder.policy(&parse(&builder.address).unwrap().settings, true);
         let builder = SessiondSessionService::builder(address);
         let set = policy(&builder);
         assert_eq!(set.deadline, Duration::from_millis(2500));
@@ -168,5 +167,9 @@ mod tests {
 
         let plain = policy(&SessiondSessionService::builder("h:1"));
         assert_eq!(plain.deadline, Duration::from_secs(15), "as in the other adapters");
+        assert_eq!(plain.absence, Duration::from_secs(3));
+        assert_eq!(set.absence, Duration::from_millis(2500));
+        let remote = SessiondSessionService::builder("h:1").policy(&Settings::default(), false);
+        assert_eq!(remote.absence, Duration::from_secs(15));
     }
 }

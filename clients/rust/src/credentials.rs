@@ -172,7 +172,9 @@ impl TokenFile {
         if now.saturating_duration_since(last.checked) >= CHECK_INTERVAL {
             last.checked = now;
             if let Err(error) = self.read_again(&mut last) {
-                tracing::warn!(%error, "failed to read the token file again, the last token stays");
+                crate::observe::observe(
+                    || tracing::warn!(%error, "failed to read the token file again, the last token stays"),
+                );
             }
         }
         last.header.clone()

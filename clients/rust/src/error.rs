@@ -8,6 +8,9 @@ use crate::failure::{DOMAIN, Failure, Kind};
 /// Ends the message of a call that this side gave up on.
 const OUTCOME_NOT_KNOWN: &str = "It is not known whether the call was applied; of the writes, only an append of the same event is always safe to repeat.";
 
+/// The code of a write that is meant for another life of the session id than the one that is there.
+pub(crate) const REPLACED: &str = "session.replaced";
+
 impl From<Failure> for AdkError {
     fn from(failure: Failure) -> Self {
         let info = failure.info();
@@ -84,6 +87,7 @@ fn of_reason(reason: &str) -> Option<(ErrorCategory, &'static str)> {
         "EVENT_ID_REUSED" => (InvalidInput, "session.event_id_reused"),
         "REQUEST_ID_REUSED" => (InvalidInput, "session.request_id_reused"),
         "SEQUENCE_CONFLICT" => (InvalidInput, "session.sequence_conflict"),
+        "SESSION_REPLACED" => (InvalidInput, REPLACED),
         "KEY_CONFLICT" => (InvalidInput, "session.key_conflict"),
         "TYPE_MISMATCH" => (InvalidInput, "session.type_mismatch"),
         "MISSING_STATE_KEY" => (InvalidInput, "session.missing_state_key"),

@@ -14,6 +14,7 @@ use crate::{
     error::{invalid, unexpected},
     foreign,
     json::{object_text, parse_object},
+    observe::observe,
     proto::v1::{self, event::BodyForm, state_delta::SetForm},
     time::{from_timestamp, to_timestamp},
 };
@@ -89,7 +90,13 @@ pub(crate) fn from_wire(wire: v1::Event) -> Result<Event> {
         let (mut event, omitted) = foreign::read(&text, &wire.author, time);
         if !omitted.is_empty() {
             let event_id = &wire.event_id;
-            tracing::warn!(event_id, ?omitted, "members of an event omitted, ADK cannot hold them");
+            observe(|| {
+                tracing::warn!(
+                    event_id,
+                    ?omitted,
+                    "members of an event omitted, ADK cannot hold them"
+                )
+            });
             event.provider_metadata.insert(FOREIGN_BODY.into(), text);
         }
         event

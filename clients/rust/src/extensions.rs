@@ -10,21 +10,23 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    address::{Point, Scope, key},
+    address::{Point, Scope, SessionRef, key},
     append::append,
     delta::Delta,
     error::{invalid, unexpected},
     event::{from_wire, to_wire},
     json::parse_object,
+    list::delete,
     proto::v1::{
         self, EndInvocationRequest, EventSelection, GetSessionRequest, GetStateRequest, JsonForm,
-        UpdateSessionRequest, UpdateStateRequest, get_state_response, session::Expiration,
+        UpdateSessionRequest, UpdateStateRequest, session::Expiration,
         session_service_client::SessionServiceClient, state_service_client::StateServiceClient,
         update_state_response,
     },
     read::read,
     rewind::{rewind_to, sequence_of},
     service::SessiondSessionService,
+    state_pages::{read_state, warn_damaged},
     time::from_timestamp,
 };
 
@@ -35,21 +37,23 @@ impl SessiondSessionService {
     ///
     /// `session.not_found` for a missing session.
     pub async fn state(&self, scope: &Scope) -> Result<HashMap<String, Value>> {
-        let request = GetStateRequest {
-            scope: Some(scope.to_wire()?),
-            json_form: JsonForm::Text.into(),
-            ..GetStateRequest::default()
-        };
-        let response = self
-            .caller
-            .call(&request, |channel, request| async move {
-                StateServiceClient::new(channel).get_state(request).await
-            })
-            .await?;
-        match response.state_form {
-            Some(get_state_response::StateForm::StateJson(text)) => parse_object(&text),
-            _ => Err(unexpected("sessiond sent no state as text")),
-        }
+        let scope = scope.to_wire()?;
+        let session_id = scope.session_id.clone();
+        let request = GetStateRequest { scope: Some(scope), ..GetStateRequest::default() };
+        let found = read_state(&self.caller, request).await?;
+        warn_damaged(&session_id, &found.damaged_keys);
+        parse_object(&found.text)
+    }
+
+    /// Deletes a session as `delete` does. With the uid of a [`SessionRef`] it deletes no session that was created under the id
+    /// since, however often the call is repeated.
+    ///
+    /// # Errors
+    ///
+    /// None of its own: a missing session is not an error, nor is another life of its id, which stays.
+    pub async fn delete_session(&self, session: impl Into<SessionRef<'_>>) -> Result<()> {
+        let session = session.into();
+        Ok(delete(&self.caller, session.key()?, session.precondition()).await?)
     }
 
     /// Changes state outside of an invocation, and returns the state that is then visible from the scope. An application's scope
@@ -76,6 +80,11 @@ impl SessiondSessionService {
                 StateServiceClient::new(channel).update_state(request).await
             })
             .await?;
+        if response.state_omitted {
+            return self.state(scope).await;
+        }
+        let scope = request.scope.unwrap_or_default();
+        warn_damaged(&scope.session_id, &response.damaged_keys);
         match response.state_form {
             Some(update_state_response::StateForm::StateJson(text)) => parse_object(&text),
             _ => Err(unexpected("sessiond sent no state as text")),
@@ -87,10 +96,10 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// As `append_event_for_identity`; `session.type_mismatch` for an operation on a value of another type.
+    /// As `append_event_for_identity`; `session.type_mismatch` for an operation on a value of another type; `session.replaced`.
     pub async fn append_with(
         &self,
-        identity: &AdkIdentity,
+        session: impl Into<SessionRef<'_>>,
         mut event: Event,
         delta: Delta,
     ) -> Result<Event> {
@@ -98,7 +107,8 @@ impl SessiondSessionService {
         let delta = delta.with_event_delta(event_delta).into_wire()?;
         let mut event = to_wire(event)?;
         event.state_delta = Some(delta);
-        let stored = append(&self.caller, key(identity)?, event).await?;
+        let session = session.into();
+        let stored = append(&self.caller, session.key()?, session.precondition(), event).await?;
         from_wire(stored.event.ok_or_else(|| unexpected("sessiond sent no event"))?)
     }
 
@@ -129,13 +139,15 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// `session.not_found`, `session.beyond_last_sequence`.
+    /// `session.not_found`, `session.beyond_last_sequence`, `session.replaced`.
     pub async fn rewind_to(
         &self,
-        identity: &AdkIdentity,
+        session: impl Into<SessionRef<'_>>,
         sequence: i64,
     ) -> Result<Box<dyn Session>> {
-        Ok(Box::new(rewind_to(&self.caller, key(identity)?, sequence).await?))
+        let session = session.into();
+        let precondition = session.precondition();
+        Ok(Box::new(rewind_to(&self.caller, session.key()?, precondition, sequence).await?))
     }
 
     /// The session with the `temp:` keys of an invocation.
@@ -178,22 +190,24 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// `session.not_found`, `session.bad_value` for zero and for more than the server can count.
+    /// `session.not_found`, `session.replaced`, `session.bad_value` for zero and for more than the server can count.
     pub async fn expire(
         &self,
-        identity: &AdkIdentity,
+        session: impl Into<SessionRef<'_>>,
         after: Option<Duration>,
     ) -> Result<Option<DateTime<Utc>>> {
         let ttl = after.map(prost_types::Duration::try_from).transpose().map_err(|cause| {
             invalid("session.bad_value", "the time to live is too long").with_source(cause)
         })?;
+        let addressed = session.into();
         let request = UpdateSessionRequest {
-            key: Some(key(identity)?),
+            key: Some(addressed.key()?),
             session: Some(v1::Session {
                 expiration: ttl.map(Expiration::Ttl),
                 ..v1::Session::default()
             }),
             update_mask: Some(FieldMask { paths: vec!["ttl".into()] }),
+            precondition: addressed.precondition(),
         };
         let response = self
             .caller

@@ -1,6 +1,6 @@
 //! A failed call: who failed it, why, and whether it may be repeated.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use tonic::{Code, Status, TimeoutExpired};
 use tonic_types::{ErrorInfo, StatusExt as _};
@@ -57,6 +57,21 @@ impl Failure {
             }
             (Kind::Refused, None) => self.status.code() == Code::Unavailable,
         }
+    }
+
+    /// Whether nothing listens at the address.
+    pub fn is_absent(&self) -> bool {
+        let mut cause = self.status.source();
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+                );
+            }
+            cause = error.source();
+        }
+        false
     }
 
     /// The delay that the server asks for before the next attempt.

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use adk_core::{
-    CitationMetadata, Content, Event, EventActions, EventCompaction, FinishReason, Part,
-    UsageMetadata,
+    CitationMetadata, CitationSource, Content, Event, EventActions, EventCompaction, FinishReason,
+    Part, ToolConfirmationRequest, UsageMetadata,
 };
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, de::value::MapDeserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 mod part;
@@ -78,9 +78,9 @@ impl Reader {
     fn read_event(&mut self, body: &Members<'_>, event: &mut Event) {
         let response = &mut event.llm_response;
         response.content = self.members(body, "content").map(|content| self.content(&content));
-        response.usage_metadata = self.convert(body, "usage_metadata", usage);
+        response.usage_metadata = self.usage(body);
         response.finish_reason = self.convert(body, "finish_reason", finish_reason);
-        response.citation_metadata = self.convert(body, "citation_metadata", citations);
+        response.citation_metadata = self.citations(body);
         response.partial = self.read(body, "partial").unwrap_or_default();
         response.turn_complete = self.read(body, "turn_complete").unwrap_or_default();
         response.interrupted = self.read(body, "interrupted").unwrap_or_default();
@@ -97,17 +97,17 @@ impl Reader {
                 event.actions.route = self.convert(body, name, route);
             }
         }
-        event.long_running_tool_ids = self.read(body, "long_running_tool_ids").unwrap_or_default();
+        event.long_running_tool_ids = self.items(body, "long_running_tool_ids");
         event.llm_request = self.read(body, "llm_request");
-        event.provider_metadata = self.read(body, "event_metadata").unwrap_or_default();
+        event.provider_metadata = self.entries(body, "event_metadata");
     }
 
     fn read_actions(&mut self, given: &Members<'_>, actions: &mut EventActions) {
-        actions.artifact_delta = self.read(given, "artifact_delta").unwrap_or_default();
+        actions.artifact_delta = self.entries(given, "artifact_delta");
         actions.skip_summarization = self.read(given, "skip_summarization").unwrap_or_default();
         actions.transfer_to_agent = self.read(given, "transfer_to_agent");
         actions.escalate = self.read(given, "escalate").unwrap_or_default();
-        actions.tool_confirmation = self.read(given, "tool_confirmation");
+        actions.tool_confirmation = self.tool_confirmation(given);
         actions.tool_confirmation_decision = self.read(given, "tool_confirmation_decision");
         if let Some(compaction) = self.members(given, "compaction") {
             actions.compaction = self.compaction(&compaction);
@@ -126,6 +126,35 @@ impl Reader {
     /// A member that is an object.
     fn members<'a>(&mut self, object: &Members<'a>, name: &str) -> Option<Members<'a>> {
         self.convert(object, name, |value| members(value.get()))
+    }
+
+    /// The items of a list that can be read.
+    fn items<'a, T: Deserialize<'a>>(&mut self, object: &Members<'a>, name: &str) -> Vec<T> {
+        let given: Vec<&RawValue> = self.read(object, name).unwrap_or_default();
+        let read = given.iter().filter_map(|item| serde_json::from_str(item.get()).ok());
+        let items: Vec<T> = read.collect();
+        if items.len() < given.len() {
+            self.omitted.push(name.into());
+        }
+        items
+    }
+
+    /// The entries of an object, whose names are not the ADK's, that can be read.
+    fn entries<'a, T: Deserialize<'a>>(
+        &mut self,
+        object: &Members<'a>,
+        name: &str,
+    ) -> HashMap<String, T> {
+        let given: HashMap<String, &RawValue> = self.read(object, name).unwrap_or_default();
+        let count = given.len();
+        let read = given.into_iter().filter_map(|(key, value)| {
+            serde_json::from_str(value.get()).ok().map(|value| (key, value))
+        });
+        let entries: HashMap<String, T> = read.collect();
+        if entries.len() < count {
+            self.omitted.push(name.into());
+        }
+        entries
     }
 
     fn convert<'a, T>(
@@ -154,6 +183,65 @@ impl Reader {
             role = "function".into();
         }
         Content { role, parts }
+    }
+
+    /// The other kits omit a count of zero, and have other names for two of them.
+    fn usage(&mut self, body: &Members<'_>) -> Option<UsageMetadata> {
+        let given = self.members(body, "usage_metadata")?;
+        Some(UsageMetadata {
+            prompt_token_count: self.read(&given, "prompt_token_count").unwrap_or_default(),
+            candidates_token_count: self.read(&given, "candidates_token_count").unwrap_or_default(),
+            total_token_count: self.read(&given, "total_token_count").unwrap_or_default(),
+            cache_read_input_token_count: self
+                .read(&given, "cache_read_input_token_count")
+                .or_else(|| self.read(&given, "cached_content_token_count")),
+            cache_creation_input_token_count: self.read(&given, "cache_creation_input_token_count"),
+            thinking_token_count: self
+                .read(&given, "thinking_token_count")
+                .or_else(|| self.read(&given, "thoughts_token_count")),
+            audio_input_token_count: self.read(&given, "audio_input_token_count"),
+            audio_output_token_count: self.read(&given, "audio_output_token_count"),
+            cost: self.read(&given, "cost"),
+            is_byok: self.read(&given, "is_byok"),
+            provider_usage: self.read(&given, "provider_usage"),
+        })
+    }
+
+    /// The other kits name the list `citations`, and have an object for a date.
+    fn citations(&mut self, body: &Members<'_>) -> Option<CitationMetadata> {
+        let given = self.members(body, "citation_metadata")?;
+        let name =
+            if given.contains_key("citation_sources") { "citation_sources" } else { "citations" };
+        let sources: Vec<Map<String, Value>> = self.items(&given, name);
+        let mut citation_sources = Vec::with_capacity(sources.len());
+        for source in sources {
+            let mut kept = Map::new();
+            for (name, value) in source {
+                let alone = Map::from_iter([(name.clone(), value.clone())]);
+                let date = name == "publicationDate" && !value.is_string();
+                if serde_json::from_value::<CitationSource>(alone.into()).is_ok() {
+                    kept.insert(name, value);
+                } else if !date {
+                    self.omitted.push(name);
+                }
+            }
+            citation_sources.extend(serde_json::from_value::<CitationSource>(kept.into()).ok());
+        }
+        Some(CitationMetadata { citation_sources })
+    }
+
+    /// None if the tool has no name.
+    fn tool_confirmation(&mut self, given: &Members<'_>) -> Option<ToolConfirmationRequest> {
+        let given = self.members(given, "tool_confirmation")?;
+        let Some(tool_name) = self.read(&given, "tool_name") else {
+            self.omitted.push("tool_confirmation".into());
+            return None;
+        };
+        Some(ToolConfirmationRequest {
+            tool_name,
+            function_call_id: self.read(&given, "function_call_id"),
+            args: self.read(&given, "args").unwrap_or_default(),
+        })
     }
 
     /// None if it cannot take the place of the events that it summarizes.
@@ -206,24 +294,6 @@ impl Clock {
     }
 }
 
-/// The other kits omit a count of zero, and have other names for two of them.
-fn usage(value: &RawValue) -> Option<UsageMetadata> {
-    let mut counts = members(value.get())?;
-    for (theirs, ours) in [
-        ("cached_content_token_count", "cache_read_input_token_count"),
-        ("thoughts_token_count", "thinking_token_count"),
-    ] {
-        if let Some(count) = counts.remove(theirs) {
-            counts.entry(ours.into()).or_insert(count);
-        }
-    }
-    let zero = serde_json::from_str("0").ok()?;
-    for required in ["prompt_token_count", "candidates_token_count", "total_token_count"] {
-        counts.entry(required.into()).or_insert(zero);
-    }
-    UsageMetadata::deserialize(MapDeserializer::new(counts.into_iter())).ok()
-}
-
 /// `MAX_TOKENS`, which ADK for Rust writes `MaxTokens`. The other kits know more reasons.
 fn finish_reason(value: &RawValue) -> Option<FinishReason> {
     let name: String = serde_json::from_str(value.get()).ok()?;
@@ -234,20 +304,6 @@ fn finish_reason(value: &RawValue) -> Option<FinishReason> {
         "recitation" => FinishReason::Recitation,
         _ => FinishReason::Other,
     })
-}
-
-/// The other kits name the list `citations`, and have an object for a date.
-fn citations(value: &RawValue) -> Option<CitationMetadata> {
-    let given = members(value.get())?;
-    let Some(sources) = given.get("citation_sources").or_else(|| given.get("citations")) else {
-        return Some(CitationMetadata { citation_sources: Vec::new() });
-    };
-    let mut sources: Vec<Map<String, Value>> = serde_json::from_str(sources.get()).ok()?;
-    for source in &mut sources {
-        source.retain(|name, value| name != "publicationDate" || value.is_string());
-    }
-    let citation_sources = serde_json::from_value(sources.into()).ok()?;
-    Some(CitationMetadata { citation_sources })
 }
 
 /// A list of names, or one name.

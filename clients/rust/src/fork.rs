@@ -1,13 +1,10 @@
 //! Forking: a new session from the past of another.
 
-use adk_core::{
-    Result,
-    identity::{AdkIdentity, SessionId},
-};
+use adk_core::{Result, identity::SessionId};
 use adk_session::Session;
 
 use crate::{
-    address::{Point, key},
+    address::{Point, SessionRef, uid_precondition},
     proto::v1::{
         EventSelection, ForkOrigin, ForkSessionRequest, GetSessionRequest, JsonForm, SessionKey,
         session_service_client::SessionServiceClient,
@@ -19,22 +16,29 @@ use crate::{
 
 impl SessiondSessionService {
     /// Makes a new session of the same user from another one's events up to `up_to`, or all of them, and its own state as of
-    /// then. Without `session_id` it gets a new id.
+    /// then, its display name, labels and expiration. Without `session_id` it gets a new id.
     ///
     /// # Errors
     ///
-    /// `session.not_found`, `session.event_not_found`, `session.beyond_last_sequence`, `session.already_exists`.
+    /// `session.not_found`, `session.event_not_found`, `session.beyond_last_sequence`, `session.already_exists`,
+    /// `session.replaced`.
     pub async fn fork(
         &self,
-        source: &AdkIdentity,
+        source: impl Into<SessionRef<'_>>,
         up_to: Option<Point<'_>>,
         session_id: Option<SessionId>,
     ) -> Result<Box<dyn Session>> {
-        let source = key(source)?;
+        let given = source.into();
+        let source = given.key()?;
+        let mut precondition = given.precondition();
         // Resolved once, so that a retry copies the same events.
         let up_to = match up_to {
             Some(point) => sequence_of(&self.caller, &source, point).await?,
-            None => head(&self.caller, source.clone()).await?.last_sequence,
+            None => {
+                let head = head(&self.caller, source.clone()).await?;
+                precondition = precondition.or_else(|| uid_precondition(&head.uid));
+                head.last_sequence
+            }
         };
         let session_id = session_id.unwrap_or_else(SessionId::generate);
         let session_id = SessionId::try_from(session_id.as_str())?.to_string();
@@ -44,6 +48,7 @@ impl SessiondSessionService {
             up_to_sequence: Some(up_to),
             session_id,
             json_form: JsonForm::Text.into(),
+            precondition,
         };
         let outcome = self
             .caller

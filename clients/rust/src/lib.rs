@@ -32,7 +32,7 @@
 //!
 //! * `service`: ADK's trait, call by call. An append: `event` writes the event as JSON, `append` sends it through `call`, which
 //!   holds the call policy (`policy`), and `failure` and `error` turn a refusal into an error of ADK.
-//! * `read`, `list`, `rewind`, `fork`: operations that need several calls. `session`: a session as it was read.
+//! * `read`, `list`, `rewind`, `fork`, `state_pages`: operations that need several calls. `session`: a session as it was read.
 //! * `connect`, `endpoint`, `credentials`, `health`: [`Builder`] and what it needs to connect. `metadata`: the token and the trace
 //!   context of each call.
 //!
@@ -80,18 +80,20 @@ mod history;
 mod json;
 mod list;
 mod metadata;
+mod observe;
 mod policy;
 mod read;
 mod rewind;
 mod service;
 mod session;
+mod state_pages;
 mod time;
 mod tracked;
 mod watch;
 
 pub mod proto;
 
-pub use address::{Point, Scope};
+pub use address::{Point, Scope, SessionRef};
 pub use connect::Builder;
 pub use delta::Delta;
 pub use event::FOREIGN_BODY;

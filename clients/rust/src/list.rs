@@ -3,18 +3,20 @@
 use std::collections::{HashMap, HashSet};
 
 use adk_core::{AdkError, ErrorComponent, Result};
-use adk_session::Session;
+use adk_session::Session as _;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    address::sent_key,
+    address::{sent_key, uid_precondition},
     call::{CallResult, Caller},
+    error::REPLACED,
     proto::v1::{
-        DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse, SessionKey,
-        SessionOrder, session_service_client::SessionServiceClient,
+        DeleteSessionRequest, JsonForm, ListSessionsRequest, ListSessionsResponse, Precondition,
+        Session, SessionKey, SessionOrder, session_service_client::SessionServiceClient,
     },
     read::LARGEST_PAGE,
     session::SessionSnapshot,
+    state_pages::complete,
 };
 
 /// Deletions in flight at the same time: enough for the server to commit them in groups.
@@ -33,7 +35,7 @@ pub(crate) async fn list(
     (app_name, user_id): (String, String),
     offset: usize,
     limit: Option<usize>,
-) -> Result<Vec<Box<dyn Session>>> {
+) -> Result<Vec<Box<dyn adk_session::Session>>> {
     let request = ListSessionsRequest {
         app_name,
         user_id,
@@ -51,7 +53,7 @@ async fn list_all(
     caller: &Caller,
     mut request: ListSessionsRequest,
     offset: usize,
-) -> Result<Vec<Box<dyn Session>>> {
+) -> Result<Vec<Box<dyn adk_session::Session>>> {
     request.order = SessionOrder::LastEventTimeAsc.into();
     request.page_size = LARGEST_PAGE;
     request.include_state = true;
@@ -59,7 +61,7 @@ async fn list_all(
     loop {
         let page = list_sessions(caller, &request).await?;
         for session in page.sessions {
-            let snapshot = SessionSnapshot::new(session, Vec::new())?;
+            let Some(snapshot) = snapshot(caller, session).await? else { continue };
             // The later of two copies is newer.
             found.insert(snapshot.id().to_owned(), snapshot);
         }
@@ -82,9 +84,9 @@ async fn list_some(
     mut request: ListSessionsRequest,
     offset: usize,
     limit: usize,
-) -> Result<Vec<Box<dyn Session>>> {
+) -> Result<Vec<Box<dyn adk_session::Session>>> {
     request.order = SessionOrder::LastEventTimeDesc.into();
-    let mut sessions: Vec<Box<dyn Session>> = Vec::new();
+    let mut sessions: Vec<Box<dyn adk_session::Session>> = Vec::new();
     let mut seen = HashSet::new();
     let mut to_skip = offset;
     while sessions.len() < limit {
@@ -101,7 +103,7 @@ async fn list_some(
             if to_skip > 0 {
                 to_skip -= 1;
             } else {
-                sessions.push(Box::new(SessionSnapshot::new(session, Vec::new())?));
+                sessions.extend(snapshot(caller, session).await?.map(|it| Box::new(it) as _));
             }
         }
         request.page_token = page.next_page_token;
@@ -110,6 +112,15 @@ async fn list_some(
         }
     }
     Ok(sessions)
+}
+
+/// None for a session that was deleted before all of its state was read.
+async fn snapshot(caller: &Caller, mut session: Session) -> Result<Option<SessionSnapshot>> {
+    match complete(caller, &mut session).await {
+        Ok(()) => Ok(Some(SessionSnapshot::new(session, Vec::new())?)),
+        Err(gone) if gone.code == REPLACED || gone.code == "session.not_found" => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Deletes every session of one user, including those created meanwhile, up to [`MAX_DELETED_PAGES`].
@@ -126,9 +137,10 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
         if page.sessions.is_empty() {
             return Ok(());
         }
-        let keys = page.sessions.into_iter().map(|session| sent_key(session.key));
-        stream::iter(keys.collect::<Result<Vec<_>>>()?)
-            .map(|key| delete(caller, key))
+        let lives =
+            page.sessions.into_iter().map(|session| Ok((sent_key(session.key)?, session.uid)));
+        stream::iter(lives.collect::<Result<Vec<_>>>()?)
+            .map(|(key, uid)| delete(caller, key, uid_precondition(&uid)))
             .buffer_unordered(DELETIONS)
             .try_collect::<()>()
             .await?;
@@ -143,8 +155,12 @@ pub(crate) async fn delete_all(caller: &Caller, app_name: &str, user_id: &str) -
 }
 
 /// Deletes one session. A missing one is not an error.
-pub(crate) async fn delete(caller: &Caller, key: SessionKey) -> CallResult<()> {
-    let request = DeleteSessionRequest { key: Some(key), allow_missing: true };
+pub(crate) async fn delete(
+    caller: &Caller,
+    key: SessionKey,
+    precondition: Option<Precondition>,
+) -> CallResult<()> {
+    let request = DeleteSessionRequest { key: Some(key), allow_missing: true, precondition };
     caller
         .call(&request, |channel, request| async move {
             SessionServiceClient::new(channel).delete_session(request).await

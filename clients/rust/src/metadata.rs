@@ -34,9 +34,13 @@ mod trace {
     use opentelemetry::{global, propagation::Injector};
     use tonic::metadata::{MetadataKey, MetadataMap};
 
+    use crate::observe::observe;
+
     /// Adds the current context, with the propagator that the application has set.
     pub fn inject(metadata: &mut MetadataMap) {
-        global::get_text_map_propagator(|propagator| propagator.inject(&mut Carrier(metadata)));
+        observe(|| {
+            global::get_text_map_propagator(|propagator| propagator.inject(&mut Carrier(metadata)));
+        });
     }
 
     struct Carrier<'a>(&'a mut MetadataMap);
@@ -44,7 +48,11 @@ mod trace {
     impl Injector for Carrier<'_> {
         fn set(&mut self, key: &str, value: String) {
             // gRPC has no form for others, such as a binary key.
-            if let (Ok(key), Ok(value)) = (MetadataKey::from_bytes(key.as_bytes()), value.parse()) {
+            if let (Ok(key), Ok(value)) = (MetadataKey::from_bytes(key.as_bytes()), value.parse())
+                // The token, and what gRPC writes itself.
+                && !self.0.contains_key(&key)
+                && !key.as_str().starts_with("grpc-")
+            {
                 self.0.insert(key, value);
             }
         }

@@ -41,13 +41,23 @@ impl Default for Retry {
 pub(crate) struct CallPolicy {
     /// Of one call, its retries included.
     pub deadline: Duration,
+    /// How long a call waits for a server that is not there.
+    pub absence: Duration,
     pub retry: Retry,
 }
 
-impl Default for CallPolicy {
-    fn default() -> Self {
-        // Long enough for a server that restarts or is busy, short enough for a user who waits for an answer.
-        Self { deadline: Duration::from_secs(15), retry: Retry::default() }
+/// Long enough for a server that restarts or is busy, short enough for a user who waits for an answer.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A sidecar that is not there within it was not started, and a user should not wait for the error.
+const LOCAL_ABSENCE: Duration = Duration::from_secs(3);
+
+impl CallPolicy {
+    /// A deadline that was set holds for servers that are not there, too.
+    pub fn new(deadline: Option<Duration>, retry: Retry, is_local: bool) -> Self {
+        let default = if is_local { LOCAL_ABSENCE } else { DEADLINE };
+        let absence = deadline.unwrap_or(default);
+        Self { deadline: deadline.unwrap_or(DEADLINE), absence, retry }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         session_service_client::SessionServiceClient,
     },
     session::SessionSnapshot,
+    state_pages::complete_within,
 };
 
 /// The largest page that the server sends.
@@ -53,6 +54,10 @@ pub(crate) async fn read_message(
         }
         session.key = pages.key;
     }
+    if session.state_omitted && request.as_of_sequence.is_some() {
+        return Err(unexpected("the state as of that event does not fit into an answer"));
+    }
+    complete_within(caller, &mut session, &request.invocation_id, request.include_versions).await?;
     Ok((session, events))
 }
 

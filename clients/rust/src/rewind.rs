@@ -4,7 +4,7 @@ use adk_core::{AdkError, ErrorComponent, Result};
 use uuid::Uuid;
 
 use crate::{
-    address::{Point, sent_key},
+    address::{Point, same_life, sent_key},
     call::{CallResult, Caller},
     error::{invalid, unexpected},
     proto::v1::{
@@ -12,7 +12,7 @@ use crate::{
         RewindSessionRequest, RewindSessionResponse, SessionKey,
         session_service_client::SessionServiceClient,
     },
-    read::{LARGEST_PAGE, head, list_events, read},
+    read::{LARGEST_PAGE, head, list_events, read_message},
     session::SessionSnapshot,
 };
 
@@ -35,8 +35,12 @@ pub(crate) async fn rewind(
     target: Target<'_>,
 ) -> Result<SessionSnapshot> {
     let mut conflicts = 0;
+    let mut uid = String::new();
     loop {
         let head = head(caller, bare_key.clone()).await?;
+        // A session that was created meanwhile is not the one that is meant.
+        same_life(&uid, &head.uid)?;
+        uid.clone_from(&head.uid);
         let key = sent_key(head.key)?;
         let to_sequence = find(caller, &key, target, false).await?;
         let request = RewindSessionRequest {
@@ -44,6 +48,7 @@ pub(crate) async fn rewind(
             precondition: Some(Precondition {
                 expected_sequence: Some(head.last_sequence),
                 keys: Vec::new(),
+                uid: uid.clone(),
             }),
             ..request(key.clone(), to_sequence)
         };
@@ -61,9 +66,11 @@ pub(crate) async fn rewind(
 pub(crate) async fn rewind_to(
     caller: &Caller,
     key: SessionKey,
+    precondition: Option<Precondition>,
     to_sequence: i64,
 ) -> Result<SessionSnapshot> {
-    let response = send(caller, request(key.clone(), to_sequence)).await?;
+    let request = RewindSessionRequest { precondition, ..request(key.clone(), to_sequence) };
+    let response = send(caller, request).await?;
     snapshot(caller, key, response).await
 }
 
@@ -92,13 +99,16 @@ async fn snapshot(
     response: RewindSessionResponse,
 ) -> Result<SessionSnapshot> {
     let marker = response.event.ok_or_else(|| unexpected("sessiond sent no rewind event"))?;
+    let rewound = response.session.unwrap_or_default();
     let request = GetSessionRequest {
         key: Some(key),
         events: Some(EventSelection::default()),
         as_of_sequence: Some(marker.sequence),
         ..GetSessionRequest::default()
     };
-    read(caller, request).await
+    let (session, events) = read_message(caller, request).await?;
+    same_life(&rewound.uid, &session.uid)?;
+    SessionSnapshot::new(session, events)
 }
 
 /// The sequence of a point in the log.

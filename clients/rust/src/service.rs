@@ -32,6 +32,7 @@ use crate::{
     read::{head, newest, read},
     rewind::{Target, rewind},
     session::SessionSnapshot,
+    state_pages::complete,
     time::to_timestamp,
 };
 
@@ -101,8 +102,9 @@ impl SessionService for SessiondSessionService {
             .await;
         match outcome {
             Ok(response) => {
-                let session =
+                let mut session =
                     response.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+                complete(&self.caller, &mut session).await?;
                 Ok(Box::new(SessionSnapshot::new(session, Vec::new())?))
             }
             Err(failure) if failure.attempts > 1 && failure.is("SESSION_EXISTS") => {
@@ -151,17 +153,17 @@ impl SessionService for SessiondSessionService {
     /// Deletes a session. A missing one is not an error.
     async fn delete(&self, req: DeleteRequest) -> Result<()> {
         let key = key(&req.try_identity()?)?;
-        Ok(list::delete(&self.caller, key).await?)
+        Ok(list::delete(&self.caller, key, None).await?)
     }
 
     /// Appends to the one session with this id. If several sessions have it, `session.ambiguous_id`.
     async fn append_event(&self, session_id: &str, event: Event) -> Result<()> {
-        append(&self.caller, bare_key(session_id)?, to_wire(event)?).await?;
+        append(&self.caller, bare_key(session_id)?, None, to_wire(event)?).await?;
         Ok(())
     }
 
     async fn append_event_for_identity(&self, req: AppendEventRequest) -> Result<()> {
-        append(&self.caller, key(&req.identity)?, to_wire(req.event)?).await?;
+        append(&self.caller, key(&req.identity)?, None, to_wire(req.event)?).await?;
         Ok(())
     }
 

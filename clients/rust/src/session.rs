@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::{
-    address::identity, error::unexpected, json::parse_object, proto::v1, time::from_timestamp,
+    address::identity, error::unexpected, json::parse_object, observe::observe, proto::v1,
+    time::from_timestamp,
 };
 
 /// The result of one read. Later commits do not change it.
@@ -90,7 +91,7 @@ impl State for SessionSnapshot {
             Ok(()) => {
                 self.state.insert(key, value);
             }
-            Err(says) => tracing::warn!(key, says, "state key refused by ADK"),
+            Err(says) => observe(|| tracing::warn!(key, says, "state key refused by ADK")),
         }
     }
 

@@ -8,12 +8,13 @@ use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
 
 use crate::{
-    address::key,
+    address::{SessionRef, key},
     append::append_request,
     delta::Delta,
     error::unexpected,
     event::{from_wire, to_wire},
     json::parse_object,
+    observe::observe,
     proto::v1::{
         self, AppendEventRequest, EventSelection, GetSessionRequest, KeyCheck, Precondition,
         key_check::Condition, session::StateForm, state_delta::SetForm,
@@ -21,6 +22,7 @@ use crate::{
     read::read_message,
     service::SessiondSessionService,
     session::SessionSnapshot,
+    state_pages::complete_within,
     time::from_timestamp,
 };
 
@@ -34,6 +36,8 @@ type Versions = HashMap<String, i64>;
 #[derive(Clone, Debug)]
 pub struct TrackedSession {
     snapshot: SessionSnapshot,
+    /// The life of the session id; empty if the server has sent none.
+    uid: String,
     /// The stored values, byte for byte.
     texts: Texts,
     /// The version at which a key got the value in `texts`.
@@ -64,7 +68,7 @@ impl SessiondSessionService {
     ///
     /// # Errors
     ///
-    /// As `append_with`, and `session.key_conflict` with the keys in `details.metadata["keys"]`. Nothing is written then: read the
+    /// As `append_with`, with `session.replaced` if the session was deleted and created anew, and `session.key_conflict` with the keys in `details.metadata["keys"]`. Nothing is written then: read the
     /// session again and decide again.
     pub async fn append_from(
         &self,
@@ -87,7 +91,13 @@ impl SessiondSessionService {
         };
         let answer = append_request(&self.caller, request).await?;
         let stored = answer.event.ok_or_else(|| unexpected("sessiond sent no event"))?;
-        let now = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+        let mut now = answer.session.ok_or_else(|| unexpected("sessiond sent no session"))?;
+        // The event is stored, whether the state can be read or not.
+        if let Err(error) =
+            complete_within(&self.caller, &mut now, &stored.invocation_id, true).await
+        {
+            observe(|| tracing::warn!(%error, "failed to read the state after an append"));
+        }
         session.advance(stored, now)
     }
 }
@@ -99,10 +109,16 @@ impl TrackedSession {
             _ => Texts::new(),
         };
         let versions = std::mem::take(&mut session.versions);
-        Ok(Self { snapshot: SessionSnapshot::new(session, events)?, texts, versions })
+        let uid = std::mem::take(&mut session.uid);
+        Ok(Self { snapshot: SessionSnapshot::new(session, events)?, uid, texts, versions })
     }
 
-    /// The condition that nobody has changed a key that `delta` overwrites.
+    /// Which life of the session id this is, for [`SessionRef::new`]; empty if the server has sent none.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The condition that the session is the one that was read, and that others have changed no key that `delta` overwrites.
     fn unchanged(&self, delta: &Delta) -> Precondition {
         let overwritten = delta.overwritten().into_iter();
         let keys = overwritten.filter(|key| !key.starts_with(KEY_PREFIX_TEMP)).map(|key| {
@@ -113,11 +129,14 @@ impl TrackedSession {
             };
             KeyCheck { key, condition: Some(condition) }
         });
-        Precondition { keys: keys.collect(), ..Precondition::default() }
+        Precondition { keys: keys.collect(), expected_sequence: None, uid: self.uid.clone() }
     }
 
     /// Takes over what is stored after an append, and returns the stored event.
     fn advance(&mut self, stored: v1::Event, now: v1::Session) -> Result<Event> {
+        if self.uid.is_empty() {
+            self.uid = now.uid;
+        }
         (self.texts, self.versions) = match now.state_form {
             Some(StateForm::StateJson(text)) => (texts(&text)?, now.versions),
             // A state that is too large for the answer is left out.
@@ -149,6 +168,12 @@ impl TrackedSession {
         }
         values.retain(|key, _| !delta.remove.contains(key));
         Ok((values, versions))
+    }
+}
+
+impl<'a> From<&'a TrackedSession> for SessionRef<'a> {
+    fn from(session: &'a TrackedSession) -> Self {
+        Self::new(session.snapshot.identity(), &session.uid)
     }
 }
 

@@ -16,11 +16,13 @@ use crate::{
     failure::Failure,
     history::StoredEvent,
     json::parse_object,
+    observe::observe,
     proto::v1::{
-        JsonForm, WatchRequest, WatchResponse, WatchStart, state_snapshot::StateForm,
-        watch_response::Kind, watch_service_client::WatchServiceClient,
+        GetStateRequest, JsonForm, WatchRequest, WatchResponse, WatchStart,
+        state_snapshot::StateForm, watch_response::Kind, watch_service_client::WatchServiceClient,
     },
     service::SessiondSessionService,
+    state_pages::{read_state, warn_damaged},
 };
 
 /// The server sends a heartbeat every ten seconds, so after this long without a message the connection is dead.
@@ -136,7 +138,7 @@ impl Watch {
     async fn next(&mut self) -> Option<Result<Change>> {
         while !self.ended {
             let outcome = match self.message().await {
-                Ok(message) => self.convert(message).transpose(),
+                Ok(message) => self.convert(message).await.transpose(),
                 Err(status) => self.reconnect(status).await.err().map(Err),
             };
             if let Some(change) = outcome {
@@ -164,7 +166,7 @@ impl Watch {
     }
 
     /// Remembers the cursor. None for a heartbeat, and for what has been told before.
-    fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
+    async fn convert(&mut self, message: WatchResponse) -> Result<Option<Change>> {
         self.attempts = 0;
         self.failing_since = None;
         self.has_told = true;
@@ -175,10 +177,15 @@ impl Watch {
         }
         let kind = match kind {
             Some(Kind::Snapshot(snapshot)) => match snapshot.state_form {
-                Some(StateForm::StateJson(text)) => ChangeKind::Snapshot {
-                    state: parse_object(&text)?,
-                    last_sequence: snapshot.last_sequence,
-                },
+                _ if snapshot.state_omitted => {
+                    let scope = self.request.scope.clone();
+                    let request = GetStateRequest { scope, ..GetStateRequest::default() };
+                    let found = read_state(&self.caller, request).await?;
+                    self.snapshot(&found.text, &found.damaged_keys, snapshot.last_sequence)?
+                }
+                Some(StateForm::StateJson(text)) => {
+                    self.snapshot(&text, &snapshot.damaged_keys, snapshot.last_sequence)?
+                }
                 _ => return Err(unexpected("sessiond sent no state as text")),
             },
             Some(Kind::Event(event)) => ChangeKind::Event(Box::new(StoredEvent::new(event)?)),
@@ -193,6 +200,12 @@ impl Watch {
             Some(Kind::Heartbeat(_)) | None => return Ok(None),
         };
         Ok(Some(Change { cursor, kind }))
+    }
+
+    fn snapshot(&self, state: &str, damaged: &[String], last_sequence: i64) -> Result<ChangeKind> {
+        let session_id = self.request.scope.as_ref().map_or("", |scope| &scope.session_id);
+        warn_damaged(session_id, damaged);
+        Ok(ChangeKind::Snapshot { state: parse_object(state)?, last_sequence })
     }
 
     /// Pauses before the next attempt. Fails if no attempt is left.
@@ -217,7 +230,9 @@ impl Watch {
         }
         self.caller.outage.retrying(&failure);
         let pause = pause(&self.caller.policy, &failure);
-        tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting");
+        observe(
+            || tracing::debug!(attempts = self.attempts, ?pause, status = %failure.status, "watch failed, reconnecting"),
+        );
         sleep(pause).await;
         Ok(())
     }

@@ -10,6 +10,7 @@ import {
 import {randomUUID} from 'node:crypto';
 import {jsonForm, sessionKey, type Client} from './client.js';
 import {
+  SESSION_REPLACED,
   SessiondAlreadyExistsError,
   SessiondConflictError,
   SessiondStaleError,
@@ -36,8 +37,9 @@ import type {
 } from './gen/sessiond/v1/types_pb.js';
 import {canonical} from './json.js';
 import {ObjectLocks} from './locks.js';
+import {warnOfDamage} from './log.js';
 import type {Operation} from './operations.js';
-import {present, readStoredSession} from './reading.js';
+import {readStoredSession} from './reading.js';
 import {storedValuesOf} from './sessions.js';
 import {Staleness, type Stale} from './stale.js';
 import {
@@ -48,6 +50,8 @@ import {
   setOwn,
   type DeltaTexts,
 } from './state.js';
+import {present, withState} from './state_pages.js';
+import {addressOf, uidOf} from './target.js';
 import {millisOf, nanosOf, toNanos} from './times.js';
 
 /** ADK's own update of a session object by an event. Does everything before its first await. */
@@ -102,11 +106,7 @@ export class Appender {
         );
       }
     }
-    const key = sessionKey({
-      appName: session.appName,
-      userId: session.userId,
-      sessionId: session.id,
-    });
+    const key = sessionKey(addressOf({session}));
     // Every ADK event has an id unless it was removed. Retries need one.
     event.id ||= randomUUID();
     const before = readStateOf(session)?.values;
@@ -127,8 +127,10 @@ export class Appender {
     key: SessionKey,
     encoded: EncodedEvent,
   ): Promise<Appended | undefined> {
-    const known = readStateOf(session)?.eventIds;
-    if (known?.has(event.id) && isCopy(session, event)) {
+    if (
+      readStateOf(session)?.eventIds.has(event.id) &&
+      isCopy(session, event)
+    ) {
       trimTempDeltaState(event);
       return undefined;
     }
@@ -147,6 +149,11 @@ export class Appender {
       return undefined;
     }
     const stored = present(response.event, 'event');
+    const known = readStateOf(session);
+    if (response.session?.stateOmitted && !known?.values) {
+      // An object that shows no state yet has nothing but the answer to show it from.
+      await withState(this.#client, response.session);
+    }
     // From here on without an await, so that no other code sees half of the update.
     const local = updateCaller(
       {session, event, own: encoded.texts, response, readAt: checked.readAt},
@@ -176,6 +183,10 @@ export class Appender {
       ) {
         throw error;
       }
+      if (error.reason === SESSION_REPLACED) {
+        // Whatever the new session holds, the event does not belong into it.
+        throw error;
+      }
       // The server may check the precondition before the id: an event that is stored already can fail for either.
       const stored = await this.#findStored(request.key, encoded);
       if (stored && hasEqualContent(stored, encoded)) {
@@ -183,7 +194,7 @@ export class Appender {
         return create(AppendEventResponseSchema, {
           event: stored,
           replayed: true,
-          session: await readStoredSession(this.#client, key),
+          session: await readStoredSession(this.#client, key, uidOf({session})),
         });
       }
       if (stored && isCopy(session, event) && hasEnvelope(stored, encoded)) {
@@ -306,13 +317,22 @@ function updateCaller(
     return Promise.resolve(trimTempDeltaState(event));
   }
   const wasListed = session.events.some(({id}) => id === event.id);
+  for (const key of own.mended) {
+    setOwn(event.actions.stateDelta, key, JSON.parse(own.set.get(key) ?? ''));
+  }
   const local = applyLocally(session, event);
   if (contained && !wasListed) {
     session.events.splice(session.events.lastIndexOf(event), 1);
   }
   const values = storedValuesOf(stored);
   if (current && values) {
-    applyStoredState(session, values, reached, own);
+    const {uid, damagedKeys} = stored;
+    warnOfDamage(`session ${session.id}`, damagedKeys);
+    applyStoredState(
+      session,
+      {values, sequence: reached, uid, damagedKeys},
+      own,
+    );
   } else {
     // The response has no state (for one, if it is too large). The event's own changes are known.
     applyOwnChanges(session, response.event?.stateDelta, reached, own);

@@ -26,6 +26,7 @@ import {
 } from './credentials.js';
 import {serviceClosed} from './errors.js';
 import {callMetadata, type MetadataSource} from './metadata.js';
+import {refuseIllFormed} from './well_formed.js';
 
 /** Credentials, and the options of gRPC that are passed through. */
 export interface ChannelSettings extends CredentialFiles {
@@ -88,6 +89,7 @@ export class Connection {
   /**
    * Calls a method once.
    *
+   * @throws TypeError: an id of the request cannot be sent.
    * @throws ServiceError: the call failed.
    * @throws SessiondClosedError: closing the service cut the call off.
    */
@@ -96,6 +98,7 @@ export class Connection {
     request: MessageShape<I>,
     deadline: number,
   ): Promise<MessageShape<O>> {
+    refuseIllFormed(request);
     const token = {};
     this.#inFlight.set(token, undefined);
     try {
@@ -136,6 +139,7 @@ export class Connection {
     method: DescMethodServerStreaming<I, O>,
     request: MessageShape<I>,
   ): Promise<ClientReadableStream<MessageShape<O>>> {
+    refuseIllFormed(request);
     const metadata = await this.#metadata();
     if (this.closed) {
       throw serviceClosed();

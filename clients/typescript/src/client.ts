@@ -31,16 +31,28 @@ export const PAGE_SIZE = 1000;
 /** The form of every response. */
 export const jsonForm = JsonForm.TEXT;
 
+export interface ClientOptions {
+  /** Whether requests for the state of a session ask for the versions of its keys. */
+  readonly includeVersions?: boolean;
+  /** Until the server has answered a first time, calls are retried no longer than this. Default: until their deadline. */
+  readonly absentMs?: number;
+}
+
 /** Calls one server. Connects at the first call. */
 export class Client {
+  readonly includeVersions: boolean;
+  readonly #absentMs: number;
+  #answered = false;
+
   /** @throws RangeError: the timeout is not positive. */
   constructor(
     readonly connections: Connections,
     readonly timeoutMs: number,
     readonly backoff: Backoff,
-    /** Whether requests for the state of a session ask for the versions of its keys. */
-    readonly includeVersions = false,
+    {includeVersions = false, absentMs = Infinity}: ClientOptions = {},
   ) {
+    this.includeVersions = includeVersions;
+    this.#absentMs = absentMs;
     if (!(timeoutMs > 0)) {
       throw new RangeError(
         `The timeout is ${timeoutMs} ms. It must be positive.`,
@@ -57,14 +69,17 @@ export class Client {
     method: DescMethodUnary<I, O>,
     request: MessageShape<I>,
   ): Promise<MessageShape<O>> {
-    const deadline = Date.now() + this.timeoutMs;
+    const began = Date.now();
+    const deadline = began + this.timeoutMs;
     // All attempts use one connection, so that closing the service between two attempts ends the call.
     const connection = this.connections.current();
     for (let attempts = 1; ; attempts++) {
       try {
-        return await connection.invoke(method, request, deadline);
+        const response = await connection.invoke(method, request, deadline);
+        this.#answered = true;
+        return response;
       } catch (failure) {
-        await this.#backOff(connection, failure, attempts, deadline);
+        await this.#backOff(connection, failure, attempts, began);
       }
     }
   }
@@ -74,16 +89,20 @@ export class Client {
     connection: Connection,
     failure: unknown,
     attempts: number,
-    deadline: number,
+    began: number,
   ): Promise<void> {
     if (!isServiceError(failure)) {
       throw failure;
     }
     const status = statusOf(failure);
     const error = errorOf(status, attempts, failure);
+    // A status of the transport has no reason.
+    this.#answered ||= status.reason !== '';
+    const absentMs = this.#answered ? Infinity : this.#absentMs;
     const delay = this.backoff.delayMs(attempts, status.retryAfterMs);
     // Waiting past the deadline would replace this error by a DEADLINE_EXCEEDED, which says less.
-    const late = Date.now() + delay >= deadline;
+    const late =
+      Date.now() + delay >= began + Math.min(this.timeoutMs, absentMs);
     if (
       status.retryable === 'no' ||
       attempts >= this.backoff.attempts ||

@@ -6,6 +6,7 @@
  */
 
 import {status as Code} from '@grpc/grpc-js';
+import type {SessionAddress} from './client.js';
 import type {Status} from './status.js';
 
 /** What `SessiondError` says in addition to a message. */
@@ -52,7 +53,11 @@ export class SessiondNotFoundError extends SessiondError {}
 /** The session id, the event id or the request id is taken. */
 export class SessiondAlreadyExistsError extends SessiondError {}
 
-/** With `stale: 'error'`: the session has been modified in storage since it was read. */
+/**
+ * The session has been modified in storage since it was read, with
+ * `stale: 'error'`; with every setting, if it was deleted and its id created
+ * anew (SESSION_REPLACED).
+ */
 export class SessiondStaleError extends SessiondError {}
 
 /** With `stale: 'conflict'`: others have changed keys that the event writes. */
@@ -98,6 +103,9 @@ export class StateValueError extends TypeError {
   }
 }
 
+/** The reason of a refusal: the id belongs to another session now. */
+export const SESSION_REPLACED = 'SESSION_REPLACED';
+
 const BY_CODE: Partial<Record<Code, typeof SessiondError>> = {
   [Code.NOT_FOUND]: SessiondNotFoundError,
   [Code.ALREADY_EXISTS]: SessiondAlreadyExistsError,
@@ -117,6 +125,9 @@ export function errorOf(
   if (status.reason === 'SEQUENCE_CONFLICT') {
     const {expected = '?', actual = '?'} = status.metadata;
     return staleSession(expected, actual, attempts, cause);
+  }
+  if (status.reason === SESSION_REPLACED) {
+    return new SessiondStaleError(status, attempts, cause);
   }
   if (status.reason === 'KEY_CONFLICT') {
     return new SessiondConflictError(status, attempts, cause);
@@ -158,6 +169,32 @@ export function staleSession(
     localStatus(Code.ABORTED, message, 'SEQUENCE_CONFLICT', {expected, actual}),
     attempts,
     cause,
+  );
+}
+
+/** The error of a session object whose id belongs to another session now. */
+export function sessionReplaced({
+  appName,
+  userId,
+  sessionId,
+}: SessionAddress): SessiondStaleError {
+  const message =
+    `Session '${sessionId}' of user '${userId}' in application '${appName}' ` +
+    'was deleted and created anew since it was read. Read it again.';
+  return new SessiondStaleError(
+    localStatus(Code.ABORTED, message, SESSION_REPLACED, {
+      app_name: appName,
+      user_id: userId,
+      session_id: sessionId,
+    }),
+  );
+}
+
+/** The error of a state of the past that no answer can hold. Pages show the present only. */
+export function pastTooLarge(sequence: bigint): SessiondError {
+  const message = `The state as of sequence ${sequence} does not fit into an answer.`;
+  return new SessiondError(
+    localStatus(Code.RESOURCE_EXHAUSTED, message, 'ANSWER_TOO_LARGE'),
   );
 }
 

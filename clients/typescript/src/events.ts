@@ -78,7 +78,10 @@ export function encodeEvent(
 function bodyOf(event: Event): string {
   const actions = event.actions && {...event.actions, stateDelta: undefined};
   try {
-    return toWellFormed(JSON.stringify({...event, actions}));
+    return toWellFormed(
+      JSON.stringify({...event, actions}),
+      `event ${JSON.stringify(event.id)}`,
+    );
   } catch (cause) {
     throw new TypeError(`Event '${event.id}' has no JSON form: ${cause}`, {
       cause,
@@ -96,7 +99,8 @@ function bodyOf(event: Event): string {
  */
 export function decodeEvent(stored: StoredEvent): Event {
   const text = stored.bodyForm.case === 'bodyJson' ? stored.bodyForm.value : '';
-  const event = readForeignBody(stored.eventId, text);
+  const nanos = nanosOf(stored.eventTime);
+  const event = readForeignBody(stored.eventId, text, nanos);
   event.actions.stateDelta = decodeDelta(stored.stateDelta);
   event.id = stored.eventId;
   event.invocationId = stored.invocationId;
@@ -106,7 +110,6 @@ export function decodeEvent(stored: StoredEvent): Event {
   if (stored.branch) {
     event.branch = stored.branch;
   }
-  const nanos = nanosOf(stored.eventTime);
   if (nanosOrUndefined(event.timestamp) !== nanos) {
     event.timestamp = fromNanos(nanos);
   }

@@ -24,10 +24,10 @@ import {
   UpdateStateRequestSchema,
 } from './gen/sessiond/v1/state_service_pb.js';
 import {History} from './history.js';
-import {splitObject} from './json.js';
+import {joinObject, splitObject} from './json.js';
 import * as operations from './operations.js';
 import {encodeWholeDelta, type Delta, type Operation} from './operations.js';
-import {present, readSession, readState, readStoredSession} from './reading.js';
+import {readSession, readStoredSession} from './reading.js';
 import {stateTextOf} from './sessions.js';
 import type {Stale} from './stale.js';
 import {
@@ -37,6 +37,14 @@ import {
   withoutPrefix,
   withPrefix,
 } from './state.js';
+import {present, readState, stateTexts} from './state_pages.js';
+import {
+  addressOf,
+  refuseOtherLife,
+  sameLife,
+  uidOf,
+  type SessionTarget,
+} from './target.js';
 
 type Values = Record<string, unknown>;
 
@@ -140,13 +148,23 @@ export abstract class Extensions extends History {
     }
     // The commit did not change the key. The state of a replay is that of now, so it is read as of the commit.
     const {stored, response} = present(appended, 'event');
-    let committed = present(response.session, 'session');
-    if (response.replayed || stateTextOf(committed) === undefined) {
-      const address = present(committed.key, 'key');
+    const committed = present(response.session, 'session');
+    const address = present(committed.key, 'key');
+    let state = stateTextOf(committed);
+    if (committed.stateOmitted) {
+      // State that does not fit into an answer can be read as of now only.
+      const scope = scopeOf(address);
+      const {uid} = committed;
+      const {texts} = await readState(this.client, scope, {uid, keys: [key]});
+      state = joinObject(texts);
+    } else if (response.replayed || state === undefined) {
+      const {uid} = committed;
       const {sequence} = stored;
-      committed = await readStoredSession(this.client, address, sequence);
+      state = stateTextOf(
+        await readStoredSession(this.client, address, uid, sequence),
+      );
     }
-    const text = splitObject(stateTextOf(committed) ?? '{}').get(key);
+    const text = splitObject(state ?? '{}').get(key);
     return text === undefined ? undefined : JSON.parse(text);
   }
 
@@ -155,16 +173,18 @@ export abstract class Extensions extends History {
    * others. Uncommitted changes of its state are lost. `temp:` keys stay.
    *
    * @throws SessiondNotFoundError: the session does not exist any more.
+   * @throws SessiondStaleError: another session has its id now.
    */
   async refresh(session: Session): Promise<void> {
-    const {appName, userId, id: sessionId} = session;
+    const address = addressOf({session});
     // Without the lock, the session that is read could lack an event that an in-flight append adds to `session`.
     await this.appender.locks.hold(session.state, async () => {
-      const address = {appName, userId, sessionId};
       const fresh = await readSession(this.client, address);
       if (!fresh) {
+        const {appName, userId, sessionId} = address;
         throw sessionNotFound(appName, userId, sessionId);
       }
+      refuseOtherLife(address, uidOf({session}), uidOf({session: fresh}));
       replaceState(session, fresh);
       session.events.splice(0, session.events.length, ...fresh.events);
       session.lastUpdateTime = fresh.lastUpdateTime;
@@ -184,7 +204,9 @@ export abstract class Extensions extends History {
     address: ScopeAddress & {readonly invocationId?: string},
   ): Promise<Values> {
     const scope = scopeOf(address);
-    return valuesOf(await readState(this.client, scope, address.invocationId));
+    const {invocationId = ''} = address;
+    const {texts} = await readState(this.client, scope, {invocationId});
+    return valuesOf(texts);
   }
 
   /**
@@ -192,33 +214,34 @@ export abstract class Extensions extends History {
    * scope with prefixed keys. An application's scope accepts `app:` keys; a
    * user's, `app:` and `user:` keys; a session's, all but `temp:` keys. A change
    * through a session is an event of its log. Retries within the call apply the
-   * delta once.
+   * delta once. A session object does not change.
    *
+   * @throws SessiondStaleError: the session of the object was deleted and its id created anew.
    * @throws SessiondInvalidError: a key is outside the scope (KEY_OUTSIDE_SCOPE).
    */
   async updateState(
-    address: ScopeAddress & {readonly author?: string},
+    target: (ScopeAddress | SessionTarget) & {readonly author?: string},
     delta: Delta,
   ): Promise<Values> {
+    const session = 'session' in target;
+    const scope = scopeOf(session ? addressOf(target) : target);
     const request = create(UpdateStateRequestSchema, {
-      scope: scopeOf(address),
+      scope,
       delta: encodeWholeDelta(delta),
-      author: address.author ?? '',
+      author: target.author ?? '',
       requestId: randomUUID(),
       jsonForm,
+      ...(session && sameLife(uidOf(target))),
     });
-    const {stateForm} = await this.client.call(
-      StateService.method.updateState,
-      request,
-    );
-    const text = stateForm.case === 'stateJson' ? stateForm.value : '{}';
-    return valuesOf(splitObject(text));
+    const {updateState} = StateService.method;
+    const response = await this.client.call(updateState, request);
+    return valuesOf(await stateTexts(this.client, scope, response));
   }
 
   /** Reads an application's state. Keys come without `app:`. */
   async getAppState({appName}: {appName: string}): Promise<Values> {
-    const state = await readState(this.client, scopeOf({appName}));
-    return withoutPrefix(state, State.APP_PREFIX);
+    const {texts} = await readState(this.client, scopeOf({appName}));
+    return withoutPrefix(texts, State.APP_PREFIX);
   }
 
   /** Reads a user's state. Keys come without `user:`. */
@@ -226,8 +249,8 @@ export abstract class Extensions extends History {
     appName: string;
     userId: string;
   }): Promise<Values> {
-    const state = await readState(this.client, scopeOf(address));
-    return withoutPrefix(state, State.USER_PREFIX);
+    const {texts} = await readState(this.client, scopeOf(address));
+    return withoutPrefix(texts, State.USER_PREFIX);
   }
 
   /** Sets keys of an application's state. Pass them without `app:`; undefined removes a key. */
@@ -250,8 +273,7 @@ export abstract class Extensions extends History {
 
   /** Drops the `temp:` keys that were shared in an invocation. Otherwise they expire after an hour without use. */
   async endInvocation(session: Session, invocationId: string): Promise<void> {
-    const {appName, userId, id: sessionId} = session;
-    const key = sessionKey({appName, userId, sessionId});
+    const key = sessionKey(addressOf({session}));
     const request = create(EndInvocationRequestSchema, {key, invocationId});
     await this.client.call(StateService.method.endInvocation, request);
   }

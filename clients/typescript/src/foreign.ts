@@ -7,9 +7,10 @@
  * they are. What this ADK would fail on is left out, with one warning.
  */
 
-import {getLogger, type Event} from '@google/adk';
-
-type Json = Record<string, unknown>;
+import type {Event} from '@google/adk';
+import {readCompaction} from './compaction.js';
+import {warn} from './log.js';
+import {isObject, removeUnreadable, type Json} from './shape.js';
 
 /** ADK's members that have a spelling in snake_case. */
 const EVENT_MEMBERS = [
@@ -31,25 +32,35 @@ const PART_MEMBERS = [
   'videoMetadata',
 ];
 const BLOB_MEMBERS = ['mimeType', 'fileUri', 'displayName'];
+const COMPACTION_MEMBERS = [
+  'startTimestamp',
+  'endTimestamp',
+  'compactedContent',
+];
 const ACTION_MAPS = [
   ...(['stateDelta', 'artifactDelta'] as const),
   ...(['requestedAuthConfigs', 'requestedToolConfirmations'] as const),
 ];
 
-/** The event of a body, with complete `actions`. Never fails. */
-export function readForeignBody(eventId: string, text: string): Event {
+/** The event of a body, with complete `actions`. Never fails. `nanos` is the event's time. */
+export function readForeignBody(
+  eventId: string,
+  text: string,
+  nanos: bigint,
+): Event {
   const omitted: string[] = [];
   const body = parseObject(text, omitted);
   const renamed = toCamelCase(body, EVENT_MEMBERS);
   const actions = isObject(body['actions']) ? body['actions'] : {};
   toCamelCase(actions, ACTION_MEMBERS);
-  for (const map of ACTION_MAPS) {
-    if (!isObject(actions[map])) {
-      actions[map] = {};
-    }
-  }
   body['actions'] = actions;
-  readContent(body, omitted);
+  readContent(body['content']);
+  const {compaction} = actions;
+  if (isObject(compaction)) {
+    toCamelCase(compaction, COMPACTION_MEMBERS);
+    readContent(compaction['compactedContent']);
+  }
+  readCompaction(body, actions, nanos, omitted);
   readRoute(body, actions);
   readMetadata(body);
   if (renamed) {
@@ -57,8 +68,12 @@ export function readForeignBody(eventId: string, text: string): Event {
     removeNulls(body);
     removeNulls(actions);
   }
+  removeUnreadable(body, omitted);
+  for (const map of ACTION_MAPS) {
+    actions[map] ??= {};
+  }
   if (omitted.length > 0) {
-    getLogger().warn(
+    warn(
       `event ${eventId}: omitted what this version of ADK cannot read: ${omitted.join(', ')}`,
     );
   }
@@ -81,31 +96,13 @@ function parseObject(text: string, omitted: string[]): Json {
   return {};
 }
 
-/** ADK reads `content.parts` without a check. */
-function readContent(body: Json, omitted: string[]): void {
-  const content = body['content'];
-  if (content === undefined || content === null) {
-    return;
+/** Reads the parts of a content in the form of any kit. */
+function readContent(content: unknown): void {
+  if (isObject(content) && Array.isArray(content['parts'])) {
+    content['parts'] = content['parts'].map((part: unknown) =>
+      isObject(part) ? readPart(part) : part,
+    );
   }
-  if (!isObject(content)) {
-    delete body['content'];
-    omitted.push('content');
-    return;
-  }
-  const {parts} = content;
-  if (parts === undefined) {
-    return;
-  }
-  if (!Array.isArray(parts)) {
-    delete content['parts'];
-    omitted.push('content.parts');
-    return;
-  }
-  const objects = parts.filter(isObject);
-  if (objects.length < parts.length) {
-    omitted.push('items of content.parts');
-  }
-  content['parts'] = objects.map(readPart);
 }
 
 /** A part in this ADK's form. Rust's parts are objects of their own, told apart by their members. */
@@ -205,8 +202,4 @@ function defined(object: Json): Json {
       ([, value]) => value !== undefined && value !== null,
     ),
   );
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -23,9 +23,17 @@ import {
   SessionService,
   UpdateSessionRequestSchema,
 } from './gen/sessiond/v1/session_service_pb.js';
-import {present, readPossiblyCreated, readSession} from './reading.js';
+import {readPossiblyCreated, readSession} from './reading.js';
 import {decodeSession} from './sessions.js';
+import {readStateOf} from './state.js';
+import {present, withState} from './state_pages.js';
 import {decodeStored, type StoredEvent} from './stored.js';
+import {
+  addressOf,
+  refuseOtherLife,
+  writeTo,
+  type SessionTarget,
+} from './target.js';
 import {durationOf, millisOf, timestampOf} from './times.js';
 import {Watch, type WatchOptions} from './watch.js';
 
@@ -86,16 +94,17 @@ export abstract class History extends BaseSessionService {
    * @throws SessiondAlreadyExistsError: the new id is taken.
    */
   async forkSession(
-    request: SessionAddress & {
+    request: SessionTarget & {
       readonly upToSequence?: number;
       readonly newSessionId?: string;
     },
   ): Promise<Session> {
     const {upToSequence} = request;
+    const source = addressOf(request);
     const sessionId = request.newSessionId || randomUUID();
     const upTo = upToSequence === undefined ? undefined : BigInt(upToSequence);
     const message = create(ForkSessionRequestSchema, {
-      key: sessionKey(request),
+      ...writeTo(request),
       sessionId,
       jsonForm,
       ...(upTo !== undefined && {upToSequence: upTo}),
@@ -105,17 +114,18 @@ export abstract class History extends BaseSessionService {
         SessionService.method.forkSession,
         message,
       );
-      return decodeSession(present(session, 'session'));
+      const stored = present(session, 'session');
+      return decodeSession(await withState(this.client, stored));
     } catch (error) {
       if (!(error instanceof SessiondAlreadyExistsError)) {
         throw error;
       }
       // The response of an earlier attempt may be lost. A fork has no creation label, but it names its source.
-      const target = sessionKey({...request, sessionId});
+      const target = sessionKey({...source, sessionId});
       const found = await readPossiblyCreated(this.client, error, target);
       const origin = found?.forkedFrom;
       const isOwn =
-        origin?.key?.sessionId === request.sessionId &&
+        origin?.key?.sessionId === source.sessionId &&
         (upTo === undefined || origin.sequence === upTo);
       if (!found || !isOwn) {
         throw error;
@@ -134,24 +144,28 @@ export abstract class History extends BaseSessionService {
    * @throws SessiondNotFoundError: the session does not exist.
    */
   async rewindSession(
-    request: SessionAddress & {
+    request: SessionTarget & {
       readonly toSequence: number;
       readonly author?: string;
     },
   ): Promise<Session> {
     const message = create(RewindSessionRequestSchema, {
-      key: sessionKey(request),
+      ...writeTo(request),
       toSequence: BigInt(request.toSequence),
       eventId: randomUUID(),
       author: request.author ?? '',
       jsonForm,
     });
-    await this.client.call(SessionService.method.rewindSession, message);
-    const session = await readSession(this.client, request);
+    const {rewindSession} = SessionService.method;
+    const rewound = await this.client.call(rewindSession, message);
+    const address = addressOf(request);
+    const session = await readSession(this.client, address);
     if (!session) {
-      const {appName, userId, sessionId} = request;
+      const {appName, userId, sessionId} = address;
       throw sessionNotFound(appName, userId, sessionId);
     }
+    const found = readStateOf(session)?.uid ?? '';
+    refuseOtherLife(address, rewound.session?.uid ?? '', found);
     return session;
   }
 
@@ -168,14 +182,14 @@ export abstract class History extends BaseSessionService {
    * @throws SessiondInvalidError: the time is not in the future.
    */
   async expireSession(
-    request: SessionAddress & {readonly at?: number; readonly afterMs?: number},
+    request: SessionTarget & {readonly at?: number; readonly afterMs?: number},
   ): Promise<number | undefined> {
     const {at, afterMs} = request;
     if (at !== undefined && afterMs !== undefined) {
       throw new TypeError('Both at and afterMs are given. Pass at most one.');
     }
     const message = create(UpdateSessionRequestSchema, {
-      key: sessionKey(request),
+      ...writeTo(request),
       session: {},
       updateMask: {paths: [afterMs === undefined ? 'expire_time' : 'ttl']},
     });

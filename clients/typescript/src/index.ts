@@ -13,12 +13,13 @@
  *   interface lacks.
  * * `append.ts` appends an event and updates the caller's session, one append at a time (`locks.ts`);
  *   `stale.ts` says what an outdated session comes to.
- * * `watch.ts` follows a scope; `reading.ts` and `listing.ts` read sessions and state.
- * * `events.ts`, `foreign.ts`, `sessions.ts`, `operations.ts`, `state.ts`, `json.ts` and `times.ts` convert
+ * * `target.ts` says which life of a session id a write means; `well_formed.ts` refuses ids that cannot be sent.
+ * * `watch.ts` follows a scope; `reading.ts` and `listing.ts` read sessions, `state_pages.ts` reads state.
+ * * `events.ts`, `foreign.ts` (with `shape.ts` and `compaction.ts`), `sessions.ts`, `operations.ts`, `state.ts`, `json.ts` and `times.ts` convert
  *   between ADK's objects and messages (`gen/`, which `generate` writes).
  * * `client.ts` calls the server: `channel.ts` keeps the channel, `retry.ts` the delays between attempts.
  * * `credentials.ts` reads TLS and token files, `metadata.ts` makes the metadata of a call.
- * * `errors.ts` and `status.ts` map statuses to errors; `address.ts` parses addresses.
+ * * `errors.ts` and `status.ts` map statuses to errors; `log.ts` warns; `address.ts` parses addresses.
  */
 
 export type {ChannelSettings} from './channel.js';
@@ -55,4 +56,5 @@ export {
 } from './service.js';
 export type {Stale} from './stale.js';
 export type {StoredEvent} from './stored.js';
+export type {SessionTarget} from './target.js';
 export {Watch, type WatchItem, type WatchOptions} from './watch.js';

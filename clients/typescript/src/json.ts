@@ -8,14 +8,25 @@
  */
 
 import {StateValueError} from './errors.js';
+import {warn} from './log.js';
 
-/** A lone surrogate as JSON.stringify writes it: an escape behind an even number of backslashes. */
-const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/;
-const LONE_SURROGATES = new RegExp(LONE_SURROGATE, 'g');
+/** Lone surrogates as JSON.stringify writes them: an escape behind an even number of backslashes. */
+const LONE_SURROGATES = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
 
-/** A text of JSON.stringify with U+FFFD for each lone surrogate, which UTF-8 cannot encode. */
-export function toWellFormed(text: string): string {
-  return text.replace(LONE_SURROGATES, '$1\ufffd');
+/** A text of JSON.stringify with U+FFFD for each lone surrogate, which UTF-8 cannot encode, and a warning if there is one. */
+export function toWellFormed(text: string, where: string): string {
+  const mended = text.replace(LONE_SURROGATES, '$1\ufffd');
+  if (mended !== text) {
+    warn(`${where}: replaced halves of surrogate pairs with U+FFFD`);
+  }
+  return mended;
+}
+
+/** @throws StateValueError: UTF-8 cannot encode the key. Another one must not take its place. */
+export function refuseIllFormedKey(key: string): void {
+  if (!key.isWellFormed()) {
+    throw new StateValueError(key, 'the key contains half of a surrogate pair');
+  }
 }
 
 /** The JSON text of a value, or undefined if it has none. */
@@ -36,19 +47,20 @@ export function canonical(text: string): string {
  * The JSON text of a state value.
  *
  * Converts as ADK's `DatabaseSessionService` does (dates to ISO 8601, members
- * that are undefined vanish), and refuses what that service would lose. Parts
- * that equal those of `before`, the stored text, keep its spelling.
+ * that are undefined vanish), and refuses what that service would lose. Texts
+ * with half of a surrogate pair are mended, as in bodies. Parts that equal those
+ * of `before`, the stored text, keep its spelling.
  *
+ * @param mended gets the key if its value was mended.
  * @throws StateValueError: the value has no JSON form.
  */
 export function encodeValue(
   key: string,
   value: unknown,
   before?: string,
+  mended?: Set<string>,
 ): string {
-  if (!key.isWellFormed()) {
-    throw new StateValueError(key, 'the key contains a lone surrogate');
-  }
+  refuseIllFormedKey(key);
   let text: string | undefined;
   try {
     text = JSON.stringify(value, refuseLossy);
@@ -61,10 +73,11 @@ export function encodeValue(
   if (text === undefined) {
     throw new StateValueError(key, `${typeof value} has no JSON form`);
   }
-  if (LONE_SURROGATE.test(text)) {
-    throw new StateValueError(key, 'a text contains a lone surrogate');
+  const wellFormed = toWellFormed(text, `state key ${JSON.stringify(key)}`);
+  if (wellFormed !== text) {
+    mended?.add(key);
   }
-  return before === undefined ? text : keepSpelling(text, before);
+  return before === undefined ? wellFormed : keepSpelling(wellFormed, before);
 }
 
 /** A replacer that throws where JSON.stringify would lose a value without a word. */

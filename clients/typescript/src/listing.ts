@@ -87,7 +87,11 @@ async function readAll(
           id,
           appName,
           userId,
-          state: listedState(Number(stored.lastSequence)),
+          state: listedState({
+            address: {appName, userId, sessionId: id},
+            sequence: Number(stored.lastSequence),
+            uid: stored.uid,
+          }),
           lastUpdateTime: millisOf(stored.lastEventTime),
         }),
       );

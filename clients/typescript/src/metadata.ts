@@ -3,6 +3,7 @@
 import {Metadata} from '@grpc/grpc-js';
 import {context, propagation, type TextMapSetter} from '@opentelemetry/api';
 import type {TokenFile} from './credentials.js';
+import {warn} from './log.js';
 
 /** Metadata of every call, or a function that makes it for each attempt. */
 export type MetadataSource = Metadata | (() => Metadata | Promise<Metadata>);
@@ -16,19 +17,29 @@ const setter: TextMapSetter<Metadata> = {
   },
 };
 
+/** What code of the application that only observes returns; undefined if it fails, which must not end the call. */
+function observed<T>(observe: () => T): T | undefined {
+  try {
+    return observe();
+  } catch (error) {
+    warn('the trace context is not sent:', error);
+    return undefined;
+  }
+}
+
 /** The metadata of an attempt that begins now. */
 export async function callMetadata(
   source: MetadataSource | undefined,
   token: TokenFile | undefined,
 ): Promise<Metadata> {
   // Before the caller's function can lose the context of the span.
-  const active = context.active();
+  const active = observed(() => context.active());
   const own = typeof source === 'function' ? await source() : source;
   const metadata = own?.clone() ?? new Metadata();
-  // `traceparent` of the current span, with the propagator that the application has registered.
-  propagation.inject(active, metadata, setter);
   if (token) {
     setter.set(metadata, 'authorization', `Bearer ${token.token()}`);
   }
+  // `traceparent` of the current span, with the propagator that the application has registered.
+  observed(() => active && propagation.inject(active, metadata, setter));
   return metadata;
 }

@@ -7,7 +7,7 @@ import {
   type StateDelta,
   type StateOperation,
 } from './gen/sessiond/v1/types_pb.js';
-import {encodeValue, joinObject} from './json.js';
+import {encodeValue, joinObject, refuseIllFormedKey} from './json.js';
 import {encodeDelta, type DeltaTexts} from './state.js';
 
 /** An operation on one key, whose prefix picks the scope. Made by `increment`, `appendToList` and so on. */
@@ -75,6 +75,7 @@ export function deltaMessage(
   texts: DeltaTexts,
   operations: readonly Operation[],
 ): StateDelta {
+  operations.forEach(({key}) => refuseIllFormedKey(key));
   const removed = operations.flatMap(one =>
     one.kind === 'remove' ? [one.key] : [],
   );

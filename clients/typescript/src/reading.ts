@@ -1,4 +1,4 @@
-/** Reads of sessions and state, shared by ADK's interface and the extensions. */
+/** Reads of sessions, shared by ADK's interface and the extensions. */
 
 import {create} from '@bufbuild/protobuf';
 import type {GetSessionConfig, Session} from '@google/adk';
@@ -8,28 +8,33 @@ import {
   type Client,
   type SessionAddress,
 } from './client.js';
-import {SessiondNotFoundError, type SessiondError} from './errors.js';
+import {
+  SESSION_REPLACED,
+  SessiondError,
+  SessiondNotFoundError,
+} from './errors.js';
 import {ListEventsRequestSchema} from './gen/sessiond/v1/event_service_pb.js';
 import {
   GetSessionRequestSchema,
   SessionService,
+  type GetSessionRequest,
 } from './gen/sessiond/v1/session_service_pb.js';
-import {
-  GetStateRequestSchema,
-  StateService,
-} from './gen/sessiond/v1/state_service_pb.js';
 import type {
-  Scope,
   SessionKey,
   Session as StoredSession,
 } from './gen/sessiond/v1/types_pb.js';
-import {splitObject} from './json.js';
 import {decodeSession, selectEvents} from './sessions.js';
+import {present, withState} from './state_pages.js';
+import {refuseOtherLife} from './target.js';
+
+/** Times that a read meets a session that others delete and create again between its pages. */
+const READ_TRIES = 10;
 
 /**
  * The ADK session, now or as of an event, with the events that `config`
  * selects; undefined if it does not exist. State and events belong to one
- * moment, however many pages the events fill.
+ * moment, however many pages the events fill. State that does not fit into one
+ * answer is read after them, and can be newer.
  */
 export async function readSession(
   client: Client,
@@ -41,43 +46,71 @@ export async function readSession(
     // No session has such a key. The server would look up a bare session id among the sessions of all users.
     return undefined;
   }
-  const key = sessionKey(address);
-  const selection = selectEvents(config);
   const request = create(GetSessionRequestSchema, {
-    key,
-    events: selection,
+    key: sessionKey(address),
+    events: selectEvents(config),
     jsonForm,
     includeVersions: client.includeVersions,
     ...(asOfSequence !== undefined && {asOfSequence: BigInt(asOfSequence)}),
   });
-  try {
-    const {getSession} = SessionService.method;
-    const page = await client.call(getSession, request);
-    const {session, events, nextPageToken: pageToken} = page;
-    if (pageToken) {
-      const rest = create(ListEventsRequestSchema, {key, selection, pageToken});
-      for await (const event of client.listEvents(rest)) {
-        events.push(event);
+  for (let tries = READ_TRIES; ; tries--) {
+    try {
+      return await readPages(client, request);
+    } catch (error) {
+      // Also if it was deleted between two pages.
+      if (error instanceof SessiondNotFoundError) {
+        return undefined;
+      }
+      if (!isReplaced(error) || tries === 1) {
+        throw error;
       }
     }
-    return session && decodeSession(session, events);
-  } catch (error) {
-    // Also if it was deleted between two pages.
-    if (error instanceof SessiondNotFoundError) {
-      return undefined;
-    }
-    throw error;
   }
+}
+
+async function readPages(
+  client: Client,
+  request: GetSessionRequest,
+): Promise<Session | undefined> {
+  const {key, events: selection, asOfSequence} = request;
+  const {getSession} = SessionService.method;
+  const page = await client.call(getSession, request);
+  const {session, events, nextPageToken: pageToken} = page;
+  if (pageToken) {
+    const rest = create(ListEventsRequestSchema, {
+      ...(key && {key}),
+      ...(selection && {selection}),
+      pageToken,
+    });
+    for await (const event of client.listEvents(rest)) {
+      events.push(event);
+    }
+  }
+  return (
+    session &&
+    decodeSession(await withState(client, session, asOfSequence), events)
+  );
+}
+
+/** Whether another session has the id since the first page. The tokens of pages belong to one session. */
+function isReplaced(error: unknown): boolean {
+  return (
+    error instanceof SessiondError &&
+    [SESSION_REPLACED, 'BAD_PAGE_TOKEN'].includes(error.reason)
+  );
 }
 
 /**
  * The stored session with merged state and without events, now or as of an event.
  *
+ * @param uid the life of the session id that is meant; '' for any.
  * @throws SessiondNotFoundError: it does not exist.
+ * @throws SessiondStaleError: another session has the id now.
  */
 export async function readStoredSession(
   client: Client,
   key: SessionKey,
+  uid: string,
   asOfSequence?: bigint,
 ): Promise<StoredSession> {
   const request = create(GetSessionRequestSchema, {
@@ -86,11 +119,11 @@ export async function readStoredSession(
     includeVersions: client.includeVersions,
     ...(asOfSequence !== undefined && {asOfSequence}),
   });
-  const {session} = await client.call(
-    SessionService.method.getSession,
-    request,
-  );
-  return present(session, 'session');
+  const {getSession} = SessionService.method;
+  const {session} = await client.call(getSession, request);
+  const stored = present(session, 'session');
+  refuseOtherLife(key, uid, stored.uid);
+  return withState(client, stored, asOfSequence);
 }
 
 /** The session at `key` if an earlier attempt of the failed call may have created it. */
@@ -103,38 +136,11 @@ export async function readPossiblyCreated(
     return undefined;
   }
   try {
-    return await readStoredSession(client, key);
+    return await readStoredSession(client, key, '');
   } catch (failure) {
     if (failure instanceof SessiondNotFoundError) {
       return undefined;
     }
     throw failure;
   }
-}
-
-/**
- * The texts of the merged state of a scope, with prefixed keys, and of the shared `temp:` keys of an invocation.
- *
- * @throws SessiondNotFoundError: the scope is a session that does not exist.
- */
-export async function readState(
-  client: Client,
-  scope: Scope,
-  invocationId = '',
-): Promise<Map<string, string>> {
-  const request = create(GetStateRequestSchema, {
-    scope,
-    invocationId,
-    jsonForm,
-  });
-  const {stateForm} = await client.call(StateService.method.getState, request);
-  return splitObject(stateForm.case === 'stateJson' ? stateForm.value : '{}');
-}
-
-/** A message that the contract promises. */
-export function present<T>(message: T | undefined, name: string): T {
-  if (message === undefined) {
-    throw new TypeError(`The response of the server has no ${name}.`);
-  }
-  return message;
 }

@@ -5,8 +5,8 @@
  * retry sends the same request, with the same ids, so this module treats `yes`
  * and `same_id` alike: an append carries its event id, an update its request
  * id, and a new session a chosen id with a label of the creating call. A
- * deletion has no such id: if its response is lost, the retry also deletes a
- * session that was created under the same id in between.
+ * deletion by an address has no such id: if its response is lost, the retry also
+ * deletes a session that was created under the same id in between.
  */
 
 /**

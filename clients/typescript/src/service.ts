@@ -12,7 +12,7 @@ import type {
   Session,
 } from '@google/adk';
 import {randomUUID} from 'node:crypto';
-import {parseAddress, type Address} from './address.js';
+import {isLocal, parseAddress, type Address} from './address.js';
 import {Connections, type ChannelSettings} from './channel.js';
 import {Client, jsonForm, sessionKey} from './client.js';
 import {SessiondAlreadyExistsError, sessionNotFound} from './errors.js';
@@ -22,14 +22,17 @@ import {
   DeleteSessionRequestSchema,
   SessionService,
 } from './gen/sessiond/v1/session_service_pb.js';
+import type {Session as StoredSession} from './gen/sessiond/v1/types_pb.js';
 import {joinObject} from './json.js';
 import {listSessions} from './listing.js';
 import type {Operation} from './operations.js';
-import {present, readPossiblyCreated, readSession} from './reading.js';
+import {readPossiblyCreated, readSession} from './reading.js';
 import {Backoff, type RetryPolicy} from './retry.js';
 import {decodeSession} from './sessions.js';
 import type {Stale} from './stale.js';
 import {encodeDelta} from './state.js';
+import {present, withState} from './state_pages.js';
+import {addressOf, writeTo, type SessionTarget} from './target.js';
 
 /** This label names the call that created a session, so that a retry recognizes the session of its first attempt. */
 export const CREATION_LABEL = 'sessiond-adk/creation';
@@ -37,12 +40,19 @@ export const CREATION_LABEL = 'sessiond-adk/creation';
 /** Long enough for a server that restarts or is busy, short enough for a user who waits for a response. */
 const DEFAULT_TIMEOUT_MS = 15_000;
 
+/** Time for a local server to come up. One that has never answered is not there, rather than restarting. */
+const LOCAL_ABSENT_MS = 3_000;
+
 /** Times that `getOrCreateSession` meets a session that others create and delete again. */
 const CREATION_TRIES = 10;
 
 /** Settings of a service. They take precedence over those of a URI. */
 export interface SessiondOptions extends ChannelSettings {
-  /** Deadline of a call, including its retries. Default: 15,000. */
+  /**
+   * Deadline of a call, including its retries. Default: 15,000; 3,000 as long as
+   * a server on a loopback address or a Unix socket cannot be reached and has
+   * not answered before.
+   */
   readonly timeoutMs?: number;
   /** The append from a session object that others have overtaken. Default: `merge`. */
   readonly stale?: Stale;
@@ -86,12 +96,17 @@ export class SessiondSessionService extends Extensions {
     const parsed = parseAddress(address);
     const settings = settingsOf(parsed);
     const stale = options.stale ?? settings.stale ?? 'merge';
+    const timeoutMs = options.timeoutMs ?? settings.timeoutMs;
     super(
       new Client(
         new Connections(parsed, options),
-        options.timeoutMs ?? settings.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+        timeoutMs ?? DEFAULT_TIMEOUT_MS,
         new Backoff(options.retry),
-        stale === 'conflict',
+        {
+          includeVersions: stale === 'conflict',
+          ...(timeoutMs === undefined &&
+            isLocal(parsed) && {absentMs: LOCAL_ABSENT_MS}),
+        },
       ),
       stale,
       options.shareTemp ?? false,
@@ -116,7 +131,7 @@ export class SessiondSessionService extends Extensions {
         SessionService.method.createSession,
         message,
       );
-      return decodeSession(present(session, 'session'));
+      return await this.#decode(session);
     } catch (error) {
       if (!(error instanceof SessiondAlreadyExistsError)) {
         throw error;
@@ -163,7 +178,7 @@ export class SessiondSessionService extends Extensions {
         message,
       );
       if (created) {
-        return decodeSession(present(session, 'session'));
+        return this.#decode(session);
       }
       // Somebody else has created it since, and may have appended events.
     }
@@ -181,13 +196,20 @@ export class SessiondSessionService extends Extensions {
     return listSessions(this.client, request);
   }
 
-  /** Deletes a session with its events and its own state. A missing session is no error. */
-  override async deleteSession(request: DeleteSessionRequest): Promise<void> {
-    if (!request.appName || !request.userId || !request.sessionId) {
+  /**
+   * Deletes a session with its events and its own state. A missing session is no
+   * error. With a session object, a session that was created under its id since
+   * it was read stays.
+   */
+  override async deleteSession(
+    request: DeleteSessionRequest | SessionTarget,
+  ): Promise<void> {
+    const {appName, userId, sessionId} = addressOf(request);
+    if (!appName || !userId || !sessionId) {
       return;
     }
     const message = create(DeleteSessionRequestSchema, {
-      key: sessionKey(request),
+      ...writeTo(request),
       allowMissing: true,
     });
     await this.client.call(SessionService.method.deleteSession, message);
@@ -204,7 +226,8 @@ export class SessiondSessionService extends Extensions {
    * content, is not stored again.
    *
    * @throws SessiondNotFoundError: the session does not exist.
-   * @throws SessiondStaleError: with `stale: 'error'`, others have appended since the session was read;
+   * @throws SessiondStaleError: the session was deleted and its id created anew since the session was read;
+   *   with `stale: 'error'`, others have appended since then;
    *   with `stale: 'conflict'`, also for the first append from a copy or a listed session.
    * @throws SessiondConflictError: with `stale: 'conflict'`, others have changed keys that the event writes.
    * @throws SessiondAlreadyExistsError: the session has another event with this id.
@@ -231,6 +254,12 @@ export class SessiondSessionService extends Extensions {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  /** The ADK session of an answer. */
+  async #decode(session: StoredSession | undefined): Promise<Session> {
+    const stored = present(session, 'session');
+    return decodeSession(await withState(this.client, stored));
   }
 
   #creation(

@@ -2,6 +2,7 @@
 
 import {create} from '@bufbuild/protobuf';
 import type {Event, GetSessionConfig, Session} from '@google/adk';
+import {joinCompactions} from './compaction.js';
 import {decodeEvent} from './events.js';
 import {
   EventSelectionSchema,
@@ -64,6 +65,7 @@ export function decodeSession(
   storedEvents: readonly StoredEvent[] = [],
 ): Session {
   const events: Event[] = storedEvents.map(decodeEvent);
+  joinCompactions(events);
   const {lastSequence} = stored;
   const newest = events.at(-1);
   // An event has its time as the original number; the stored session has it rounded to the nanosecond.
@@ -71,13 +73,15 @@ export function decodeSession(
     newest && storedEvents.at(-1)?.sequence === lastSequence
       ? newest.timestamp
       : millisOf(stored.lastEventTime);
+  const {appName = '', userId = '', sessionId = ''} = stored.key ?? {};
+  const address = {appName, userId, sessionId};
   return {
-    id: stored.key?.sessionId ?? '',
-    appName: stored.key?.appName ?? '',
-    userId: stored.key?.userId ?? '',
+    id: sessionId,
+    appName,
+    userId,
     state: decodeState(
       storedValuesOf(stored) ?? new Map(),
-      Number(lastSequence),
+      {address, sequence: Number(lastSequence), uid: stored.uid},
       events.map(({id}) => id),
     ),
     events,

@@ -1,4 +1,4 @@
-/** What an append from a session object that others have overtaken comes to. */
+/** What an append from a session object that others have overtaken, or replaced, comes to. */
 
 import {create} from '@bufbuild/protobuf';
 import type {Event, Session} from '@google/adk';
@@ -17,8 +17,12 @@ import {
   type SessionKey,
 } from './gen/sessiond/v1/types_pb.js';
 import {isTemp, readStateOf, type StoredValue} from './state.js';
+import {sameLife} from './target.js';
 
 /**
+ * With every setting, an append to a session that was deleted and created anew
+ * since the object was read is an error.
+ *
  * * `merge`: the server merges deltas key by key, and the object is updated.
  * * `conflict`: as `merge`, but an error if a key that the event writes has
  *   been changed by others since the object showed it. An object whose stored
@@ -57,26 +61,30 @@ export class Staleness {
     event: Event,
     encoded: EncodedEvent,
   ): Promise<Checked> {
+    const known = readStateOf(session);
     if (this.#stale === 'merge') {
-      return {};
+      return sameLife(known?.uid ?? '');
     }
-    const values = readStateOf(session)?.values;
-    if (this.#stale === 'conflict' && values) {
-      const keys = keyChecks(values, encoded);
+    if (this.#stale === 'conflict' && known?.values) {
+      const keys = keyChecks(known.values, encoded);
+      const {uid} = known;
       return keys.length > 0
-        ? {precondition: create(PreconditionSchema, {keys})}
-        : {};
+        ? {precondition: create(PreconditionSchema, {uid, keys})}
+        : sameLife(uid);
     }
-    const readAt = await this.#sequenceRead(session, key, event);
+    const [readAt, uid] = known
+      ? [known.sequence, known.uid]
+      : await this.#sequenceRead(session, key, event);
     const expectedSequence = BigInt(Math.max(readAt, 0));
     return {
-      precondition: create(PreconditionSchema, {expectedSequence}),
+      precondition: create(PreconditionSchema, {uid, expectedSequence}),
       readAt,
     };
   }
 
   /**
-   * The sequence that `session` was read at; -1 if it is behind by an unknown number of events.
+   * The sequence that `session` counts as read at, and the uid of the session
+   * that this was decided by; -1 if it is behind by an unknown number of events.
    *
    * A session that this package has not read does not hold its sequence. It
    * counts as current if its newest event is the newest stored one, or the one
@@ -88,11 +96,7 @@ export class Staleness {
     session: Session,
     key: SessionKey,
     event: Event,
-  ): Promise<number> {
-    const known = readStateOf(session);
-    if (known) {
-      return known.sequence;
-    }
+  ): Promise<[sequence: number, uid: string]> {
     const request = create(GetSessionRequestSchema, {
       key,
       events: {recent: 2},
@@ -103,7 +107,8 @@ export class Staleness {
       SessionService.method.getSession,
       request,
     );
-    const last = Number(response.session?.lastSequence ?? 0n);
+    const {lastSequence = 0n, uid = ''} = response.session ?? {};
+    const last = Number(lastSequence);
     const newestHere = session.events.at(-1)?.id;
     // Newest first. The last pair is the position before the first event.
     const stored: [string | undefined, number][] = response.events
@@ -113,16 +118,16 @@ export class Staleness {
     stored.push([undefined, 0]);
     const [newest, previous] = stored;
     if (newest?.[0] === newestHere) {
-      return last;
+      return [last, uid];
     }
     if (newest?.[0] === event.id && previous?.[0] === newestHere) {
-      return newest[1] - 1;
+      return [newest[1] - 1, uid];
     }
     if (last === 0) {
       throw staleSession('of its own events', String(last));
     }
     // The log has moved on. An expected sequence of 0 makes the server refuse every event that is not stored yet.
-    return newestHere === undefined ? 0 : -1;
+    return [newestHere === undefined ? 0 : -1, uid];
   }
 }
 

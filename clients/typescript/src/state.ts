@@ -7,8 +7,15 @@
  */
 
 import {State, type Session} from '@google/adk';
+import type {SessionAddress} from './client.js';
 import type {StateDelta} from './gen/sessiond/v1/types_pb.js';
-import {canonical, encodeValue, splitObject, textOf} from './json.js';
+import {
+  canonical,
+  encodeValue,
+  refuseIllFormedKey,
+  splitObject,
+  textOf,
+} from './json.js';
 
 type Values = Record<string, unknown>;
 
@@ -25,8 +32,11 @@ export interface StoredValue {
 
 /** What this package knows about a state object that it has read, or has updated to what the server has. */
 export interface ReadState {
+  readonly address: SessionAddress;
   /** Sequence of the session's newest event at the read. */
   sequence: number;
+  /** The life of the session id that was read; '' if the server has not sent it. */
+  uid: string;
   /** The stored values by key, without `temp:` keys; undefined for a listed session, which comes without state. */
   values: Map<string, StoredValue> | undefined;
   /** Ids of events that were stored at the read, or have been since. */
@@ -35,9 +45,18 @@ export interface ReadState {
 
 const read = new WeakMap<object, ReadState>();
 
-/** What the server sent last for a state object; undefined for an object of others, such as a copy. */
+/**
+ * What the server sent last for a session object; undefined for an object of
+ * others, such as a copy, and for one that borrows the state of another session.
+ */
 export function readStateOf(session: Session): ReadState | undefined {
-  return read.get(session.state);
+  const known = read.get(session.state);
+  const {appName, userId, sessionId} = known?.address ?? {};
+  const isSame =
+    session.appName === appName &&
+    session.userId === userId &&
+    session.id === sessionId;
+  return isSame ? known : undefined;
 }
 
 export function isTemp(key: string): boolean {
@@ -57,10 +76,17 @@ export function storedValues(
   );
 }
 
+/** The session that a state object belongs to, as it was read. */
+interface ReadAt {
+  readonly address: SessionAddress;
+  readonly sequence: number;
+  readonly uid: string;
+}
+
 /** A new state object of stored values. */
 export function decodeState(
   values: ReadonlyMap<string, StoredValue>,
-  sequence: number,
+  readAt: ReadAt,
   eventIds: Iterable<string>,
 ): Values {
   const state: Values = {};
@@ -68,17 +94,17 @@ export function decodeState(
     setOwn(state, key, JSON.parse(text));
   }
   read.set(state, {
-    sequence,
+    ...readAt,
     values: withoutTemp(values),
     eventIds: new Set(eventIds),
   });
   return state;
 }
 
-/** The empty state object of a listed session at `sequence`. */
-export function listedState(sequence: number): Values {
+/** The empty state object of a listed session. */
+export function listedState(readAt: ReadAt): Values {
   const state: Values = {};
-  read.set(state, {sequence, values: undefined, eventIds: new Set()});
+  read.set(state, {...readAt, values: undefined, eventIds: new Set()});
   return state;
 }
 
@@ -94,6 +120,8 @@ export function valuesOf(texts: ReadonlyMap<string, string>): Values {
 export interface DeltaTexts {
   readonly set: Map<string, string>;
   readonly remove: string[];
+  /** Keys whose texts have U+FFFD for halves of surrogate pairs that the values have. */
+  readonly mended: ReadonlySet<string>;
 }
 
 /**
@@ -111,21 +139,31 @@ export function encodeDelta(
 ): DeltaTexts {
   const set = new Map<string, string>();
   const remove: string[] = [];
+  const mended = new Set<string>();
   for (const [key, value] of Object.entries(values)) {
     if (isTemp(key) && !options.shareTemp) {
       continue;
     }
     if (value === undefined) {
+      refuseIllFormedKey(key);
       remove.push(key);
     } else {
-      set.set(key, encodeValue(key, value, options.before?.get(key)?.text));
+      const before = options.before?.get(key)?.text;
+      set.set(key, encodeValue(key, value, before, mended));
     }
   }
-  return {set, remove};
+  return {set, remove, mended};
+}
+
+/** The state of a session in an answer. */
+export interface StoredState extends Omit<ReadAt, 'address'> {
+  readonly values: ReadonlyMap<string, StoredValue>;
+  /** Keys that the server has left out, since their stored values are damaged. */
+  readonly damagedKeys: readonly string[];
 }
 
 /**
- * Updates the state of `session` in place to what the server has at `sequence`.
+ * Updates the state of `session` in place to what the server has.
  * The event that was just committed has been applied already; `own` are its texts.
  *
  * * A key that others have changed gets their value. A key that others have
@@ -134,6 +172,7 @@ export function encodeDelta(
  *   write into this object before their event is appended, and the append of
  *   another branch must not undo that. The key then counts as not yet read.
  * * `temp:` keys stay. Those that are shared get the server's value.
+ * * A key whose stored value is damaged stays.
  *
  * For a listed session and an object that this package has not read, the
  * earlier stored values are unknown: every key gets the server's value, and
@@ -141,11 +180,10 @@ export function encodeDelta(
  */
 export function applyStoredState(
   session: Session,
-  stored: ReadonlyMap<string, StoredValue>,
-  sequence: number,
+  {values: stored, sequence, uid, damagedKeys}: StoredState,
   own: DeltaTexts,
 ): void {
-  const known = read.get(session.state);
+  const known = readStateOf(session);
   const seen = known?.values;
   const values = withoutTemp(stored);
   for (const [key, now] of stored) {
@@ -179,7 +217,9 @@ export function applyStoredState(
       continue;
     }
     const before = seen?.get(key);
-    if (!seen || !isUncommitted(session.state, key, before, own)) {
+    if (damagedKeys.includes(key)) {
+      restore(values, key, before);
+    } else if (!seen || !isUncommitted(session.state, key, before, own)) {
       delete session.state[key];
     } else if (!own.remove.includes(key)) {
       restore(values, key, before);
@@ -188,8 +228,12 @@ export function applyStoredState(
   if (known) {
     known.sequence = sequence;
     known.values = values;
+    known.uid ||= uid;
   } else {
-    read.set(session.state, {sequence, values, eventIds: new Set()});
+    const {appName, userId, id: sessionId} = session;
+    const address = {appName, userId, sessionId};
+    const eventIds = new Set<string>();
+    read.set(session.state, {address, sequence, uid, values, eventIds});
   }
 }
 
@@ -200,7 +244,7 @@ export function applyOwnChanges(
   sequence: number,
   own: DeltaTexts,
 ): void {
-  const known = read.get(session.state);
+  const known = readStateOf(session);
   const set =
     changes?.setForm.case === 'setJson' ? changes.setForm.value : '{}';
   for (const [key, text] of withoutTemp(splitObject(set))) {

@@ -9,17 +9,18 @@ import {
 } from '@grpc/grpc-js';
 import type {Connection, Stoppable} from './channel.js';
 import {isClosed, isServiceError, jsonForm, type Client} from './client.js';
-import {errorOf} from './errors.js';
+import {errorOf, SessiondNotFoundError, SessiondStaleError} from './errors.js';
 import {decodeDelta} from './events.js';
 import type {Scope} from './gen/sessiond/v1/types_pb.js';
 import {
   WatchRequestSchema,
   WatchService,
   WatchStart,
+  type StateSnapshot,
   type WatchResponseSchema,
 } from './gen/sessiond/v1/watch_service_pb.js';
-import {splitObject} from './json.js';
 import {valuesOf} from './state.js';
+import {stateTexts} from './state_pages.js';
 import {statusOf} from './status.js';
 import {decodeStored, type StoredEvent} from './stored.js';
 import {millisOf} from './times.js';
@@ -164,7 +165,7 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
             this.#failed = 0;
             // A message without a cursor leaves the position where it was.
             this.#cursor = message.cursor || this.#cursor;
-            const item = decode(message, this.#cursor);
+            const item = await this.#decode(message);
             // The server sends it once per stream; the caller gets it once.
             if (!item || (item.kind === 'caughtUp' && caughtUp)) {
               continue;
@@ -218,6 +219,34 @@ export class Watch implements AsyncIterableIterator<WatchItem>, Stoppable {
     } finally {
       stream.cancel();
       this.#stream = undefined;
+    }
+  }
+
+  /** The item of a message; undefined if it is none. */
+  async #decode(message: Message): Promise<WatchItem | undefined> {
+    const cursor = this.#cursor;
+    if (message.kind.case !== 'snapshot') {
+      return decode(message, cursor);
+    }
+    const {value} = message.kind;
+    const lastSequence = Number(value.lastSequence);
+    const state = valuesOf(await this.#snapshotTexts(value));
+    return {kind: 'snapshot', state, lastSequence, cursor};
+  }
+
+  /** The values of a snapshot. Pages may show later changes as well, which come as items once more. */
+  async #snapshotTexts(snapshot: StateSnapshot): Promise<Map<string, string>> {
+    try {
+      return await stateTexts(this.#client, this.#scope, snapshot);
+    } catch (error) {
+      if (
+        error instanceof SessiondNotFoundError ||
+        error instanceof SessiondStaleError
+      ) {
+        // The session was deleted since. The watch says so next.
+        return new Map();
+      }
+      throw error;
     }
   }
 
@@ -288,20 +317,9 @@ function connectionLost(message: string): ServiceError {
   return Object.assign(new Error(message), {code, details: message, metadata});
 }
 
-/** The item of a message; undefined for a heartbeat, and for kinds that a newer server may add. */
+/** The item of a message; undefined for a snapshot, a heartbeat, and kinds that a newer server may add. */
 function decode({kind}: Message, cursor: string): WatchItem | undefined {
   switch (kind.case) {
-    case 'snapshot': {
-      const {stateForm, lastSequence} = kind.value;
-      const text = stateForm.case === 'stateJson' ? stateForm.value : '{}';
-      const state = valuesOf(splitObject(text));
-      return {
-        kind: 'snapshot',
-        state,
-        lastSequence: Number(lastSequence),
-        cursor,
-      };
-    }
     case 'event':
       return {kind: 'event', ...decodeStored(kind.value), cursor};
     case 'stateChange': {

@@ -189,4 +189,90 @@ onEachStore('fidelity', target => {
     });
     await raw.connections.close(0);
   });
+
+  test('only the members that ADK cannot read are left out, at any depth', async () => {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    await target().service.createSession(key);
+    const body = {
+      content: {
+        role: 'model',
+        parts: [
+          {text: 5, functionCall: {id: 'c1', name: 'f', args: [1]}},
+          {functionResponse: 'text', thought: true},
+          {functionResponse: {id: 'c2', name: 7, response: {ok: 1}}},
+        ],
+      },
+      longRunningToolIds: ['c1', 2],
+      usageMetadata: {promptTokenCount: '3', totalTokenCount: 7},
+      nodeInfo: {path: 'wf', outputFor: ['a', null]},
+      actions: {
+        transferToAgent: {name: 'billing'},
+        escalate: true,
+        skipSummarization: null,
+        artifactDelta: {'a.txt': 1, 'b.txt': 'two'},
+        requestedAuthConfigs: {c1: {credentialKey: 'k'}, c2: null},
+        requestedToolConfirmations: {
+          c1: {hint: ['sure?'], confirmed: false, payload: [1]},
+          c2: 'yes',
+        },
+        agentState: {input: 1},
+        custom: [null, {any: 'thing'}],
+      },
+    };
+    await raw.append(key, JSON.stringify(body), {eventId: 'e1'});
+    const warn = vi.spyOn(getLogger(), 'warn').mockReturnValue();
+    const [event] = (await read(target().service, key)).events;
+    expect(plain(event!.content)).toEqual({
+      role: 'model',
+      parts: [
+        {functionCall: {id: 'c1', name: 'f'}},
+        {thought: true},
+        {functionResponse: {id: 'c2', response: {ok: 1}}},
+      ],
+    });
+    expect(event).toMatchObject({
+      longRunningToolIds: ['c1'],
+      usageMetadata: {totalTokenCount: 7},
+      nodeInfo: {path: 'wf', outputFor: ['a']},
+    });
+    expect(plain(event!.actions)).toEqual({
+      stateDelta: {},
+      escalate: true,
+      skipSummarization: null,
+      artifactDelta: {'a.txt': 1},
+      requestedAuthConfigs: {c1: {credentialKey: 'k'}},
+      requestedToolConfirmations: {c1: {confirmed: false, payload: [1]}},
+      agentState: {input: 1},
+      custom: [null, {any: 'thing'}],
+    });
+    expect(warn).toHaveBeenCalledOnce();
+    for (const path of [
+      'content.parts[0].functionCall.args',
+      'content.parts[1].functionResponse',
+      'items of longRunningToolIds',
+      'actions.transferToAgent',
+      'actions.artifactDelta.b.txt',
+      'actions.requestedAuthConfigs.c2',
+      'actions.requestedToolConfirmations.c1.hint',
+    ]) {
+      expect(warn.mock.calls[0]?.[0]).toContain(path);
+    }
+    await raw.connections.close(0);
+  });
+
+  test('a logger of the application that fails ends neither a read nor an append', async () => {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    const session = await target().service.createSession(key);
+    await raw.append(key, '{"content": "text"}');
+    vi.spyOn(getLogger(), 'warn').mockImplementation(() => {
+      throw new Error('the disk of the logs is full');
+    });
+    const event = textEvent('\ud83d');
+    event.actions.stateDelta = {k: '\ud83d'};
+    await target().service.appendEvent({session, event});
+    expect((await read(target().service, key)).events).toHaveLength(2);
+    await raw.connections.close(0);
+  });
 });

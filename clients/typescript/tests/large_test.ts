@@ -30,7 +30,15 @@ test("the event's own changes are applied", async () => {
   await using service = new SessiondSessionService(server.address, {
     stale: 'error',
   });
-  const state = decodeState(storedValues('{"gone":0,"kept":0,"n":1}'), 7, []);
+  const state = decodeState(
+    storedValues('{"gone":0,"kept":0,"n":1}'),
+    {
+      sequence: 7,
+      uid: '',
+      address: {appName: 'a', userId: 'u', sessionId: 's'},
+    },
+    [],
+  );
   const session = {
     id: 's',
     appName: 'a',

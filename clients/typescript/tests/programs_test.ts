@@ -1,12 +1,15 @@
 /** The examples and the bin, as programs of their own. */
 
+import {InMemorySessionService} from '@google/adk';
 import {once} from 'node:events';
 import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {describe, expect, test} from 'vitest';
-import {newKey, onStore, read} from './support/fixtures.js';
+import {newKey, onStore, plain, read, textEvent} from './support/fixtures.js';
+import {fullEvent} from './support/full_event.js';
 import {run, start} from './support/program.js';
+import {connect, Server} from './support/server.js';
 
 describe('programs', () => {
   const target = onStore('sqlite:test.db');
@@ -74,6 +77,26 @@ describe('programs', () => {
     expect(await service.getAppState(key)).toEqual({k: {a: [1, null]}});
     expect((await together('nonsense')).code).toBe(2);
   });
+});
+
+test("a session of ADK's services, written to a file, is imported whole", async () => {
+  await using server = await Server.start('memory:');
+  await using service = connect(server.address);
+  const key = newKey();
+  const source = new InMemorySessionService();
+  const session = await source.createSession({...key, state: {a: 1}});
+  const events = [fullEvent(), textEvent('x', {id: 'e2', timestamp: 1e12})];
+  for (const event of events) {
+    await source.appendEvent({session, event});
+  }
+  const original = await read(source, key);
+  const file = join(server.directory, '0.session.json');
+  writeFileSync(file, JSON.stringify(original));
+  await server.run('import', file, '--server', server.address);
+  const {sessions} = await service.listSessions({appName: key.appName});
+  expect(sessions.map(({id}) => id)).toEqual([key.sessionId]);
+  const imported = await read(service, key);
+  expect(plain(imported)).toEqual(plain(original));
 });
 
 const BIN = 'dist/bin/sessiond_adk_web.js';

@@ -174,6 +174,7 @@ test.each([
   [Code.ALREADY_EXISTS, 'SESSION_EXISTS', SessiondAlreadyExistsError],
   [Code.INVALID_ARGUMENT, 'BAD_ID', SessiondInvalidError],
   [Code.ABORTED, 'SEQUENCE_CONFLICT', SessiondStaleError],
+  [Code.ABORTED, 'SESSION_REPLACED', SessiondStaleError],
   [Code.ABORTED, 'KEY_CONFLICT', SessiondConflictError],
   [Code.FAILED_PRECONDITION, 'TOO_DEEP', SessiondError],
 ] as const)('%d %s', async (code, reason, kind) => {
@@ -193,7 +194,7 @@ test.each([
   expect(error).toBeInstanceOf(SessiondError);
   expect(error).toMatchObject({code, reason, name: kind.name, attempts: 1});
   expect(error?.cause).toMatchObject({code});
-  if (kind !== SessiondStaleError) {
+  if (reason !== 'SEQUENCE_CONFLICT') {
     expect(error?.message).toBe(`a failure; b: second [${reason}]`);
     expect(error?.fieldViolations).toMatchObject(violations);
   }

@@ -1,10 +1,14 @@
 /** Calls and watches carry the trace context of the caller's span. */
 
+import {getLogger} from '@google/adk';
 import {Metadata} from '@grpc/grpc-js';
 import {context, propagation, trace} from '@opentelemetry/api';
 import {AsyncLocalStorageContextManager} from '@opentelemetry/context-async-hooks';
 import {W3CTraceContextPropagator} from '@opentelemetry/core';
-import {afterAll, beforeAll, expect, test} from 'vitest';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {afterAll, beforeAll, expect, test, vi} from 'vitest';
 import {callAndWatch, MetadataServer} from './support/metadata_server.js';
 import {connect} from './support/server.js';
 
@@ -54,4 +58,46 @@ test("the caller's own metadata wins, and is not changed", async () => {
     traceparent,
   ]);
   expect(other.get('traceparent')).toEqual([]);
+});
+
+test('a propagator that fails ends neither a call nor a watch', async () => {
+  await using server = await MetadataServer.start();
+  await using service = connect(server.address);
+  const warn = vi.spyOn(getLogger(), 'warn').mockReturnValue();
+  const failing = new Error('no baggage');
+  const inject = vi
+    .spyOn(W3CTraceContextPropagator.prototype, 'inject')
+    .mockImplementation(() => {
+      throw failing;
+    });
+  await inSpan(() => callAndWatch(service));
+  expect(inject).toHaveBeenCalledTimes(2);
+  expect(warn.mock.calls.map(([, error]) => error)).toEqual([failing, failing]);
+  // A header that gRPC does not accept.
+  inject.mockImplementation((_, metadata, setter) =>
+    setter.set(metadata, 'not a header', 'ü'),
+  );
+  vi.spyOn(context, 'active').mockImplementationOnce(() => {
+    throw failing;
+  });
+  await callAndWatch(service);
+  expect(server.values('traceparent')).toEqual(['', '', '', '']);
+  expect(warn).toHaveBeenCalledTimes(4);
+});
+
+test('a propagator does not take the place of the token', async () => {
+  await using server = await MetadataServer.start();
+  const directory = mkdtempSync(join(tmpdir(), 'sessiond-ts-'));
+  const tokenFile = join(directory, 'token');
+  writeFileSync(tokenFile, 'mine');
+  await using service = connect(server.address, {tokenFile});
+  vi.spyOn(W3CTraceContextPropagator.prototype, 'inject').mockImplementation(
+    (_, metadata, setter) => setter.set(metadata, 'authorization', 'other'),
+  );
+  await callAndWatch(service);
+  rmSync(directory, {recursive: true});
+  expect(server.values('authorization')).toEqual([
+    'Bearer mine',
+    'Bearer mine',
+  ]);
 });

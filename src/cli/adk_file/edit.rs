@@ -4,12 +4,15 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use super::halves::{FAULT, has_half, mend};
 use crate::domain::json::{Head, Json, JsonType, Reader};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Unescaped.
+    /// Unescaped; with U+FFFD for half of a surrogate pair.
     pub key: String,
+    /// The key has half of a surrogate pair.
+    pub has_half: bool,
     /// Byte for byte.
     pub value: &'a str,
     /// From the quote that opens the key to the end of the value.
@@ -53,13 +56,27 @@ impl<'a> Object<'a> {
         let mut members = Vec::new();
         let mut end = 0;
         while let Some(key) = reader.next_key() {
-            let (key, value) = (key.decode().into_owned(), reader.skip_value());
+            let (mut key, value) = (key.decode().into_owned(), reader.skip_value());
             // A key begins with the first quote after the member before it.
             let start = end + text[end..].find('"').unwrap_or_default();
-            end = value.as_ptr().addr() - text.as_ptr().addr() + value.len();
-            members.push(Member { key, value, span: start..end });
+            let value_start = value.as_ptr().addr() - text.as_ptr().addr();
+            let written = text[start..value_start].trim_end_matches([' ', '\t', '\n', '\r', ':']);
+            let has_half = has_half(written);
+            if has_half {
+                key = serde_json::from_str(&mend(written)).unwrap_or_default();
+            }
+            end = value_start + value.len();
+            members.push(Member { key, has_half, value, span: start..end });
         }
         Ok(Self { text, members })
+    }
+
+    /// An error if a key has half of a surrogate pair.
+    pub fn refuse_halves_in_keys(&self, name: &str) -> Result<(), String> {
+        match self.members.iter().find(|member| member.has_half) {
+            Some(Member { key, .. }) => Err(format!("{name}: the key `{key}` {FAULT}")),
+            None => Ok(()),
+        }
     }
 
     /// Position of the last member with one of these keys, which is the one that counts.
@@ -80,6 +97,9 @@ impl<'a> Object<'a> {
     /// A string's characters, or nothing if there is no such member or it is null. An error names the member.
     pub fn text(&self, keys: &[&str]) -> Result<String, String> {
         let Some(member) = self.value(keys) else { return Ok(String::new()) };
+        if has_half(member.value) {
+            return Err(format!("{} {FAULT}", member.key));
+        }
         serde_json::from_str(member.value).map_err(|_| format!("{} must be a string", member.key))
     }
 

@@ -1,6 +1,12 @@
 //! One event as an entry of a session file.
 
-use super::{edit::Object, format::Note};
+use std::borrow::Cow;
+
+use super::{
+    edit::Object,
+    format::Note,
+    halves::{FAULT, has_half, mend},
+};
 use crate::{
     cli::time,
     domain::{
@@ -20,6 +26,27 @@ type Members = Vec<(String, Json)>;
 const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
 const DELTA: [&str; 2] = ["state_delta", "stateDelta"];
 const INVOCATION: [&str; 2] = ["invocation_id", "invocationId"];
+
+/// The entry with its body and the values of its delta mended. Half of a surrogate pair in an id, a name or a key is an error.
+pub fn mended(text: &str) -> Result<Cow<'_, str>, String> {
+    let mended = mend(text);
+    if let Cow::Owned(_) = mended {
+        let object = Object::read(text)?;
+        for names in [&["id"][..], &INVOCATION, &["author"], &["branch"]] {
+            if let Some(member) = object.get(names).filter(|member| has_half(member.value)) {
+                return Err(format!("{} {FAULT}", member.key));
+            }
+        }
+        let actions = object.value(&["actions"]).and_then(|it| Object::read(it.value).ok());
+        let delta = actions.as_ref().and_then(|actions| actions.value(&DELTA));
+        if let Some((name, delta)) =
+            delta.and_then(|it| Some((&it.key, Object::read(it.value).ok()?)))
+        {
+            delta.refuse_halves_in_keys(&format!("actions.{name}"))?;
+        }
+    }
+    Ok(mended)
+}
 
 /// Reads an entry that ADK wrote. `None`: a fragment of a streamed answer, which is not stored.
 pub fn from_adk(text: &str) -> Result<Option<v1::Event>, String> {

@@ -15,6 +15,7 @@ mod edit;
 mod entry;
 mod form;
 mod format;
+mod halves;
 mod read;
 mod write;
 

@@ -1,11 +1,15 @@
 //! A session file as a whole: ids, state, and the events in the order of the log.
 
+use std::borrow::Cow;
+
+use indexmap::IndexSet;
 use serde_json::value::RawValue;
 
 use super::{
     edit::{Object, members},
     entry,
     format::{Extra, FORMAT, Metadata},
+    halves::{has_half, mend},
 };
 use crate::{
     domain::{
@@ -31,6 +35,8 @@ pub struct SessionFile {
     pub shared_only: bool,
     /// Members that are not read.
     pub unknown: Vec<String>,
+    /// Keys and events in whose texts U+FFFD stands for half of a surrogate pair.
+    pub mended: IndexSet<String>,
 }
 
 /// Without one of these a file says nothing that an import understands.
@@ -64,7 +70,9 @@ impl SessionFile {
         // Some editors put a byte order mark in front.
         let object = Object::read(text.strip_prefix('\u{feff}').unwrap_or(text))?;
         let unknown = unknown_members(&object)?;
-        let state = object.value(&["state", "context"]).map(|member| member.members());
+        let mut mended = IndexSet::new();
+        let state = object.value(&["state", "context"]);
+        let state = state.map(|state| state_members(&state.key, state.value, &mut mended));
         let mut state = state.transpose()?;
         if let Some(state) = &mut state {
             state.retain(|(key, _)| !key.starts_with(TEMP));
@@ -77,7 +85,7 @@ impl SessionFile {
             user_id: object.text(&["user_id", "userId"])?,
             session_id: object.text(&["id", "sessionId", "session_id"])?,
         };
-        let mut file = Self { key, state, unknown, ..Default::default() };
+        let mut file = Self { key, state, unknown, mended, ..Default::default() };
         if let Some(version) = object.get(&[SHARED_STATE]) {
             file.shared_only = true;
             return match version.value == FORMAT.to_string() && file.state.is_some() {
@@ -92,17 +100,31 @@ impl SessionFile {
         Ok(file)
     }
 
+    /// The ids of a text that may be no session file, as far as they can be read.
+    pub fn ids(text: &str) -> v1::SessionKey {
+        let Ok(object) = Object::read(text) else { return v1::SessionKey::default() };
+        let text = |names: &[&str]| object.text(names).unwrap_or_default();
+        v1::SessionKey {
+            app_name: text(&["app_name", "appName"]),
+            user_id: text(&["user_id", "userId"]),
+            session_id: text(&["id", "sessionId", "session_id"]),
+        }
+    }
+
     /// Reads the entries of ADK.
     fn adopt(&mut self, entries: &[&RawValue]) -> Result<(), String> {
         for (position, entry) in entries.iter().map(|entry| entry.get()).enumerate() {
-            let event =
-                entry::from_adk(entry).map_err(|error| format!("events[{position}]: {error}"))?;
-            let Some(mut event) = event else {
+            let named = |error| format!("events[{position}]: {error}");
+            let mended = entry::mended(entry).map_err(named)?;
+            let Some(mut event) = entry::from_adk(&mended).map_err(named)? else {
                 self.fragments += 1;
                 continue;
             };
             if event.event_id.is_empty() {
-                event.event_id = derived_id(position, entry);
+                event.event_id = derived_id(position, &mended);
+            }
+            if let Cow::Owned(_) = mended {
+                self.mended.insert(format!("event `{}`", event.event_id));
             }
             self.events.push(event);
         }
@@ -122,9 +144,13 @@ impl SessionFile {
         let visible = extra.events.iter().zip(entries.iter().copied());
         let hidden = extra.hidden.iter().map(|hidden| (&hidden.note, hidden.entry));
         for (note, entry) in visible.chain(hidden) {
-            let event = entry::from_export(entry.get(), note);
             let named = |error| format!("the event with sequence {}: {error}", note.sequence);
-            self.events.push(event.map_err(named)?);
+            let mended = entry::mended(entry.get()).map_err(named)?;
+            let event = entry::from_export(&mended, note).map_err(named)?;
+            if let Cow::Owned(_) = mended {
+                self.mended.insert(format!("event `{}`", event.event_id));
+            }
+            self.events.push(event);
         }
         self.events.extend(extra.rewinds.into_iter().map(v1::Event::from));
         self.events.sort_by_key(|event| event.sequence);
@@ -133,11 +159,28 @@ impl SessionFile {
                 return Err(format!("sessiond: event {expected} is missing or duplicated"));
             }
         }
-        let initial_state = members("initial_state", extra.initial_state.get())
+        let initial_state = extra.initial_state.get();
+        let initial_state = state_members("initial_state", initial_state, &mut self.mended)
             .map_err(|fault| format!("sessiond: {fault}"))?;
         self.exported = Some(Exported { metadata: extra.session, initial_state });
         Ok(())
     }
+}
+
+/// The keys and values of state.
+fn state_members(
+    name: &str,
+    written: &str,
+    mended: &mut IndexSet<String>,
+) -> Result<Vec<(String, Json)>, String> {
+    let text = mend(written);
+    if let Cow::Owned(_) = text {
+        let object = Object::read(written).map_err(|fault| format!("{name}: {fault}"))?;
+        object.refuse_halves_in_keys(name)?;
+        let halves = object.members.iter().filter(|member| has_half(member.value));
+        mended.extend(halves.map(|member| format!("key `{}`", member.key)));
+    }
+    members(name, &text)
 }
 
 /// Members that no import reads. An error, if there is nothing else.
@@ -210,6 +253,45 @@ mod tests {
         let pair =
             |key: &str, value: &str| (key.to_owned(), Json::parse(value.to_owned()).unwrap());
         assert_eq!(file.state.unwrap(), [pair("a", "1.00"), pair("app:c", "[ ]")]);
+    }
+
+    #[test]
+    fn half_an_emoji_is_mended_in_values_and_bodies_and_refused_in_keys_and_ids() {
+        let file = SessionFile::read(
+            r#"{"state":{"a":"x\ud83d","ok":"\ud83d\ude00"},"events":[{"id":"e","content":"\ud83d","actions":{"state_delta":{"a":"x\ud83d"}}},{"id":"f","text":"fine"},{"text":"\ude00"}]}"#,
+        );
+        let file = file.unwrap();
+        let mended: Vec<_> = file.mended.iter().collect();
+        let derived = format!("event `{}`", file.events[2].event_id);
+        assert_eq!(mended, ["key `a`", "event `e`", &derived]);
+        assert_eq!(file.state.unwrap()[0].1.as_str(), r#""x\ufffd""#);
+        let set = entry::set_members(file.events[0].state_delta.as_ref().unwrap());
+        assert_eq!(set[0].1.as_str(), r#""x\ufffd""#);
+        assert_eq!(
+            entry::body_of(&file.events[0]),
+            Some(r#"{"id":"e","content":"\ufffd","actions":{}}"#)
+        );
+        let exported = r#"{"state":{},"events":[{"id":"e","t":"\ud83d"}],"sessiond":{"session":{"format":1},
+            "initial_state":{"k":"\ud83d"},"events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#;
+        let mended: Vec<_> = SessionFile::read(exported).unwrap().mended.into_iter().collect();
+        assert_eq!(mended, ["event `e`", "key `k`"]);
+        for text in [
+            r#"{"id":"s\ud83d","state":{}}"#,
+            r#"{"appName":"\ude00","state":{}}"#,
+            r#"{"state":{"k\ud83d":1}}"#,
+            r#"{"state":{"user:\ud83d":1}}"#,
+            r#"{"events":[{"id":"\ud83d"}]}"#,
+            r#"{"events":[{"author":"\ud83d"}]}"#,
+            r#"{"events":[{"invocationId":"\ud83d"}]}"#,
+            r#"{"events":[{"actions":{"stateDelta":{"\ud83d":1}}}]}"#,
+            r#"{"state":{},"events":[{"id":"\ud83d"}],"sessiond":{"session":{"format":1},"initial_state":{},
+            "events":[{"sequence":1}],"hidden":[],"rewinds":[]}}"#,
+            r#"{"state":{},"events":[],"sessiond":{"session":{"format":1},"initial_state":{"\ud83d":1},
+            "events":[],"hidden":[],"rewinds":[]}}"#,
+        ] {
+            let error = SessionFile::read(text).unwrap_err();
+            assert!(error.contains("half of a surrogate pair"), "{text}: {error}");
+        }
     }
 
     #[test]

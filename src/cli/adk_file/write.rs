@@ -11,7 +11,7 @@ use super::{
     format::{FORMAT, Metadata, Rewind},
 };
 use crate::{
-    cli::{failure::Failure, time},
+    cli::{failure::Failure, output::table::is_internal, time},
     domain::json::Json,
     proto::v1::{self, session},
 };
@@ -105,7 +105,7 @@ impl<'a, W: Write> FileWriter<'a, W> {
         if form == FileForm::Adk {
             writeln!(to, "\n]\n}}")?;
             let lacking = [
-                ("labels", !session.labels.is_empty()),
+                ("labels", session.labels.keys().any(|name| !is_internal(name))),
                 ("the display name", !session.display_name.is_empty()),
                 ("the expiration", session.expiration.is_some()),
                 ("the origin of the fork", session.forked_from.is_some()),

@@ -24,7 +24,8 @@ pub struct Setting {
     pub active: Option<usize>,
 }
 
-pub const HEADINGS: &str = "workload      setting                 calls      per s    p50 ms    p99 ms  p99.9 ms    max ms  errors\n";
+pub const HEADINGS: &str =
+    "workload setting              calls   per s p50 ms p99 ms  p99.9 max ms errors\n";
 
 #[derive(Debug, Serialize)]
 pub struct Row {
@@ -78,11 +79,18 @@ impl Row {
         };
         let Self { workload, operations, per_second, errors, .. } = self;
         let micros = [self.p50_micros, self.p99_micros, self.p99_9_micros, self.max_micros];
-        let [p50, p99, p99_9, max] = micros.map(|micros| micros as f64 / 1000.0);
+        let [p50, p99, p99_9, max] = micros.map(millis);
         format!(
-            "{workload:<14}{setting:<18} {operations:>10} {per_second:>10.0} {p50:>9.2} {p99:>9.2} {p99_9:>9.2} {max:>9.2} {errors:>7}\n"
+            "{workload:<9}{setting:<17} {operations:>8} {per_second:>7.0} {p50:>6} {p99:>6} {p99_9:>6} {max:>6} {errors:>6}\n"
         )
     }
+}
+
+/// Milliseconds in at most six characters, up to an hour and a half.
+fn millis(micros: u64) -> String {
+    let millis = micros as f64 / 1000.0;
+    let decimals = if micros < 1_000_000 { 2 } else { usize::from(micros < 10_000_000) };
+    format!("{millis:.decimals$}")
 }
 
 #[cfg(test)]
@@ -112,12 +120,26 @@ mod tests {
         let row = Row::new("stream", setting, Duration::from_secs(1), &results());
         let (heading, text) = (HEADINGS, row.line());
         assert_eq!(heading.len(), text.len());
-        assert!(text.starts_with("stream        16 streams x 32"), "{text}");
+        assert!(heading.len() <= 80, "a line and its end on the usual terminal");
+        assert!(text.starts_with("stream   16 streams x 32 "), "{text}");
         assert_eq!(heading.find("p50 ms").map(|at| at + 6), text.find("0.50").map(|at| at + 4));
         let (active, sessions) = (Some(10_000), Some(100_000));
         let setting = Setting { in_flight: 64, sessions, active, ..Setting::default() };
         let row = Row::new("spread", setting, Duration::from_secs(1), &results());
         assert_eq!(heading.len(), row.line().len());
+    }
+
+    #[test]
+    fn milliseconds_fit_into_their_column() {
+        for (micros, shown) in [
+            (0, "0.00"),
+            (999_990, "999.99"),
+            (1_000_000, "1000.0"),
+            (9_999_900, "9999.9"),
+            (60_000_000, "60000"),
+        ] {
+            assert_eq!(millis(micros), shown);
+        }
     }
 
     #[test]

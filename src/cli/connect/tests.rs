@@ -8,6 +8,9 @@ use super::*;
 fn every_form_of_an_address_is_understood() {
     for (text, address) in [
         ("localhost:50051", "http://localhost:50051"),
+        ("localhost", "http://localhost:50051"),
+        ("https://db.internal", "https://db.internal:50051"),
+        ("http://[::1]", "http://[::1]:50051"),
         ("127.0.0.1:1", "http://127.0.0.1:1"),
         ("[::1]:50051", "http://[::1]:50051"),
         ("http://db.internal:80", "http://db.internal:80"),
@@ -23,7 +26,7 @@ fn every_form_of_an_address_is_understood() {
 
 #[test]
 fn what_is_no_address_is_refused_with_the_forms_that_are() {
-    for text in ["localhost", "unix:", "unix://", "ftp://h:1", ":1", "a b:1", "h:99999999"] {
+    for text in ["localhost:", "unix:", "unix://", "ftp://h:1", ":1", "a b:1", "h:99999999"] {
         let error = parse_address(text).unwrap_err();
         assert!(error.contains("HOST:PORT"), "{text}: {error}");
     }

@@ -6,7 +6,7 @@ mod name;
 mod shared;
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -21,7 +21,8 @@ use super::{
     calls::{for_each_event, get_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
-    output::{Lines, table::Column},
+    hidden::Form,
+    output::{Lines, Sink, table::Column},
     progress::Progress,
 };
 use crate::proto::v1;
@@ -43,7 +44,7 @@ session. --state-only --out writes the application's state and that of each of
 its users. --out prints one line per file.")]
 pub struct ExportArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     #[command(flatten)]
     scope: ScopeArgs,
     /// Directory of the files, created if it is missing. Files of the same sessions are replaced.
@@ -63,8 +64,8 @@ pub struct ExportArgs {
 const FILES: [Column; 4] = [
     Column::new("FILE", "file"),
     Column::new("USER", "user_id"),
-    Column::new("SESSION", "session_id"),
-    Column::new("EVENTS", "events"),
+    Column::id("SESSION", "session_id"),
+    Column::new("EVENTS", "events").left_out(1),
 ];
 
 pub async fn run(args: ExportArgs) -> Result<(), Failure> {
@@ -91,7 +92,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             let text = format!("{} sessions need a directory. Pass --out DIR", keys.len());
             return Err(Failure::Usage(text));
         };
-        let mut to = BufWriter::new(io::stdout());
+        let mut to = Sink::stdout(Form::Json);
         let (_, losses) = export(&server, key, args.format, None, &mut to).await?;
         to.flush()?;
         warn(&key.session_id, &losses);

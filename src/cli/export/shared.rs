@@ -13,7 +13,8 @@ use crate::{
         calls::{all_pages, retry, shared_scope},
         connect::Server,
         failure::Failure,
-        output::{Format, Lines, print_raw, table::Column},
+        hidden::Form,
+        output::{Format, Lines, print_in, table::Column},
     },
     domain::{json::Json, scope::ScopeKind},
     proto::v1::{self, get_state_response::StateForm},
@@ -40,7 +41,7 @@ pub async fn export(
             };
             return Err(Failure::Failed(format!("{owner} has no state of its own")));
         }
-        return print_raw(&text(&key, &state));
+        return print_in(Form::Json, &text(&key, &state));
     };
     let mut owners = vec![key.user_id.clone()];
     if key.user_id.is_empty() {

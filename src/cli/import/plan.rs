@@ -21,6 +21,8 @@ pub struct Plan {
     pub initial: Vec<(String, Json)>,
     /// Shared keys that the file had and has no more at its end.
     pub gone: Vec<String>,
+    /// What the events set shared keys to.
+    logged: Vec<(String, Json)>,
     /// Merged state at the end; `None` if the file has none.
     state: Option<Vec<(String, Json)>>,
     /// Id of the last event; empty if the file has no events.
@@ -69,9 +71,12 @@ impl Plan {
     pub fn of(file: &SessionFile) -> Self {
         // The state that the log leads to. `None`: removed.
         let mut end: BTreeMap<String, Option<Json>> = BTreeMap::new();
+        let mut logged = Vec::new();
         for event in &file.events {
             if let Some(delta) = &event.state_delta {
-                end.extend(set_members(delta).into_iter().map(|(key, value)| (key, Some(value))));
+                let set = set_members(delta);
+                logged.extend(set.iter().filter(|(key, _)| is_shared(key)).cloned());
+                end.extend(set.into_iter().map(|(key, value)| (key, Some(value))));
                 end.extend(delta.remove.iter().map(|key| (key.clone(), None)));
             }
         }
@@ -90,10 +95,22 @@ impl Plan {
         Self {
             initial,
             gone,
+            logged,
             state: file.state.clone(),
             last_id: file.events.last().map(|event| event.event_id.clone()).unwrap_or_default(),
             last_time: file.events.iter().rev().find_map(|event| event.event_time),
         }
+    }
+
+    /// All values that the file gives to its shared keys, at any time.
+    pub fn shared_values(&self) -> BTreeMap<&str, Vec<&Json>> {
+        let mut values: BTreeMap<&str, Vec<&Json>> = BTreeMap::new();
+        for (key, value) in self.initial.iter().chain(&self.logged).chain(self.state()) {
+            if is_shared(key) {
+                values.entry(key).or_default().push(value);
+            }
+        }
+        values
     }
 
     /// The session's own state at its creation: one object.
@@ -159,6 +176,18 @@ mod tests {
         assert_eq!(plan.initial, owned(&[("start", "1.0"), ("app:start", "\"x\"")]));
         assert_eq!(plan.initial_state(), r#"{"start":1.0}"#, "shared keys are not the session's");
         assert_eq!((plan.last_id.as_str(), plan.last_time.map(|t| t.seconds)), ("b", Some(7)));
+    }
+
+    #[test]
+    fn every_value_that_a_shared_key_ever_has_is_known() {
+        let plan = plan(ADK);
+        let values = plan.shared_values();
+        let of = |key: &str| values[key].iter().map(|it| it.as_str()).collect::<Vec<_>>();
+        assert_eq!(
+            values.keys().copied().collect::<Vec<_>>(),
+            ["app:late", "app:start", "app:untold", "user:same"]
+        );
+        assert_eq!((of("app:late"), of("app:start")), (vec!["4", "5"], vec!["\"x\"", "\"x\""]));
     }
 
     #[test]

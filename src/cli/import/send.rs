@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use prost::Message as _;
 use serde::Serialize;
 
-use super::{same::is_same, shared::Shared};
+use super::{log::Log, same::is_same, shared::Shared};
 use crate::{
     cli::{
         adk_file::to_send,
         args::JSON_FORM,
-        calls::{for_each_event, get_request, in_trace, retry},
+        calls::{in_trace, retry},
         connect::Server,
         failure::Failure,
         progress::Progress,
@@ -33,62 +33,53 @@ pub struct Counts {
 }
 
 /// Appends to one session.
-pub struct Sender<'a> {
+pub struct Sender<'a, 'w> {
     server: &'a Server,
-    key: &'a v1::SessionKey,
-    /// The session's log before the import, by event id.
+    key: v1::SessionKey,
     existing: HashMap<String, v1::Event>,
     batch: Batch,
     last_sequence: i64,
     /// Id of the session's newest event; empty if it has no events.
     pub newest: String,
     pub counts: Counts,
-    pub shared: Shared<'a>,
+    pub shared: Shared<'a, 'w>,
     /// The file is an export, whose events ADK has not rewritten: [`is_same`] allows for nothing that ADK changes.
     exact: bool,
     progress: Progress,
+    /// The event at which sending failed, as far as it is known.
+    pub failed_at: String,
 }
 
-impl<'a> Sender<'a> {
-    /// Reads the log of a session that is not `new`, so that a second import changes nothing.
-    pub async fn new(
+impl<'a, 'w> Sender<'a, 'w> {
+    /// Into a session with this log, so that a second import changes nothing.
+    pub fn new(
         server: &'a Server,
-        key: &'a v1::SessionKey,
-        new: bool,
-        shared: Shared<'a>,
+        key: v1::SessionKey,
+        log: Log,
+        shared: Shared<'a, 'w>,
         (exact, progress): (bool, Progress),
-    ) -> Result<Self, Failure> {
-        let mut sender = Self {
+    ) -> Self {
+        let Log { events, newest, last_sequence } = log;
+        Self {
+            server,
+            key,
+            existing: events,
+            batch: Batch::default(),
+            last_sequence,
+            newest,
+            counts: Counts::default(),
             shared,
             exact,
             progress,
-            server,
-            key,
-            existing: HashMap::new(),
-            batch: Batch::default(),
-            last_sequence: 0,
-            newest: String::new(),
-            counts: Counts::default(),
-        };
-        if !new {
-            let events = Some(v1::EventSelection { include_rewound: true, ..Default::default() });
-            let request = v1::GetSessionRequest { events, without_state: true, ..get_request(key) };
-            let first = retry(async || server.sessions().get_session(request.clone()).await);
-            for_each_event(server, first.await?, events, |event| {
-                sender.newest.clone_from(&event.event_id);
-                sender.last_sequence = event.sequence;
-                sender.existing.insert(event.event_id.clone(), event);
-                Ok(())
-            })
-            .await?;
+            failed_at: String::new(),
         }
-        Ok(sender)
     }
 
     /// Sends an event or rewind, unless the session has it. Events of an export have a sequence, and must have it in the
     /// session, too.
     pub async fn send(&mut self, event: v1::Event) -> Result<(), Failure> {
         self.progress.step();
+        self.failed_at.clone_from(&event.event_id);
         let (event_id, sequence) = (&event.event_id, event.sequence);
         let existing = self.existing.get(event_id);
         let expected = (sequence <= self.existing.len() as i64).then_some(sequence);
@@ -151,11 +142,12 @@ impl<'a> Sender<'a> {
             let mut events = events.clone();
             events.iter_mut().for_each(|event| self.shared.strip(event));
             let keys = self.shared.first_writes(&events);
+            let checks = self.shared.checks(&keys);
             for event in &mut events {
                 event.state_delta = event.state_delta.take().map(to_send);
             }
             let precondition =
-                v1::Precondition { expected_sequence, keys: keys.clone(), ..Default::default() };
+                v1::Precondition { expected_sequence, keys: checks, ..Default::default() };
             let request = v1::AppendEventsRequest {
                 key: Some(self.key.clone()),
                 precondition: (precondition != v1::Precondition::default()).then_some(precondition),
@@ -168,14 +160,18 @@ impl<'a> Sender<'a> {
             let call = async || self.server.events().append_events(traced()).await;
             match retry(call).await {
                 Ok(answer) => {
-                    self.shared.own(keys);
+                    let sequences = answer.events.iter().map(|event| event.sequence).collect();
+                    self.shared.own(keys, &sequences);
                     break answer;
                 }
                 // Somebody has just given one of the keys a value, which stays.
                 Err(failure) if failure.has_reason("KEY_CONFLICT") && attempts < ATTEMPTS => {
                     self.shared.refresh().await?;
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => {
+                    self.failed_at = blamed(&failure, &request.events);
+                    return Err(failure);
+                }
             }
         };
         // Not `replayed`: the answer to a repeated call consists of replays of its own writes, and a duplicate in the
@@ -187,6 +183,19 @@ impl<'a> Sender<'a> {
         self.counts.events_already_there += (sent - imported) as u64;
         self.last_sequence = new.last().copied().unwrap_or(self.last_sequence);
         Ok(())
+    }
+}
+
+/// The id of the event of a batch that the server refuses, or those of the first and the last one.
+fn blamed(failure: &Failure, events: &[v1::Event]) -> String {
+    let id = |event: Option<&v1::Event>| event.map(|it| it.event_id.clone()).unwrap_or_default();
+    if let Some(event_id) = failure.metadata("event_id") {
+        return event_id;
+    }
+    match failure.event_index().and_then(|index| events.get(index)) {
+        Some(event) => event.event_id.clone(),
+        None if events.len() > 1 => format!("{}` to `{}", id(events.first()), id(events.last())),
+        None => id(events.first()),
     }
 }
 

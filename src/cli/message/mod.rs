@@ -34,18 +34,22 @@ fn descriptor_of<M: Name>() -> Option<MessageDescriptor> {
 
 /// Fields that are left out while they are empty or false. All others without presence are printed always, so that a new field of the
 /// contract is printed until it is listed here.
-const OPTIONAL: [&str; 12] = [
+const OPTIONAL: [&str; 16] = [
     "branch",
+    "damaged_keys",
     "display_name",
     "invocation_id",
     "labels",
+    "next_page_token",
     "operations",
     "partial",
     "remove",
     "rewound",
     "rounded",
+    "state_omitted",
     "state_rounded",
     "trace_id",
+    "uid",
     "versions",
 ];
 

@@ -1,17 +1,19 @@
 //! Standard output: tables on a terminal, otherwise one JSON value a line.
 
+mod sink;
 pub mod table;
 mod yaml;
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 
 use clap::ValueEnum;
 use prost::Name;
 use serde::Serialize;
 use tonic::{Response, Status};
 
-use super::{args::PageArgs, failure::Failure, message::AsJson, terminal, time};
+use super::{args::PageArgs, failure::Failure, hidden::Form, message::AsJson, terminal, time};
 use crate::domain::json::Json;
+pub use sink::Sink;
 use table::Column;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -33,14 +35,16 @@ fn write_line(to: &mut impl Write, item: &impl Serialize) -> Result<(), Failure>
 
 /// Prints one JSON value a line, whatever the format.
 pub fn print(item: &impl Serialize) -> Result<(), Failure> {
-    write_line(&mut io::stdout(), item)
+    let mut out = Sink::stdout(Form::Json);
+    write_line(&mut out, item)?;
+    Ok(out.flush()?)
 }
 
 /// Prints one answer.
 pub fn print_as(format: Format, item: &impl Serialize) -> Result<(), Failure> {
     match format {
         Format::Json => print(item),
-        Format::Yaml => print_text(&format!("---\n{}", yaml::document(&json_of(item)?))),
+        Format::Yaml => print_in(Form::Yaml, &yaml_of(item)?),
         Format::Table => {
             print_text(&table::record(&json_of(item)?, time::now(), terminal::columns()))
         }
@@ -64,14 +68,20 @@ pub fn print_list<P: Serialize>(
             false => print_text(&table::list(columns, &items, time::now(), terminal::columns())),
         };
     }
-    let mut out = BufWriter::new(io::stdout());
+    let form = if format == Format::Yaml { Form::Yaml } else { Form::Json };
+    let mut out = Sink::stdout(form);
     for item in items {
-        match format {
-            Format::Yaml => write!(out, "---\n{}", yaml::document(&json_of(item)?))?,
-            Format::Json | Format::Table => write_line(&mut out, item)?,
+        match form {
+            Form::Yaml => out.write_all(yaml_of(item)?.as_bytes())?,
+            _ => write_line(&mut out, item)?,
         }
     }
     Ok(out.flush()?)
+}
+
+/// A document with its mark.
+fn yaml_of(item: &impl Serialize) -> Result<String, Failure> {
+    Ok(format!("---\n{}", yaml::document(&json_of(item)?)))
 }
 
 /// Lines that are printed as they come, or all of them as one table at the end.
@@ -106,16 +116,19 @@ fn json_of(item: &impl Serialize) -> Result<Json, Failure> {
     Ok(Json::from_stored(serde_json::to_string(item)?))
 }
 
-/// Prints text. Its colours are left out unless standard output is a terminal that has them and NO_COLOR is not set.
+/// Prints text with colours, for people.
 pub fn print_text(text: &str) -> Result<(), Failure> {
-    let mut out = anstream::AutoStream::auto(io::stdout().lock());
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    Ok(sink::paint(text)?)
 }
 
-/// Prints text byte for byte.
+/// Prints plain text, which a pipe or a file gets byte for byte.
 pub fn print_raw(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout();
+    print_in(Form::Text, text)
+}
+
+/// As [`print_raw`], for text of any form.
+pub fn print_in(form: Form, text: &str) -> Result<(), Failure> {
+    let mut out = Sink::stdout(form);
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
@@ -147,6 +160,8 @@ pub async fn print_pages<T, P: Serialize>(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use crate::proto::v1::{Session, session::StateForm};
 

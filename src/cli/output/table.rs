@@ -1,7 +1,8 @@
 //! Tables for people: a list with a line per item, and a record with a line per field.
 
-use comfy_table::{ContentArrangement, Row, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, presets};
 use prost_types::Timestamp;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     cli::{
@@ -19,6 +20,18 @@ pub struct Column {
     /// Path of the value within an item: `key.session_id`.
     pub path: &'static str,
     pub cell: Cell,
+    overflow: Overflow,
+}
+
+/// What happens to a column in a table that is too wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Overflow {
+    /// It stays whole, so that its values can be copied.
+    Whole,
+    /// It is cut.
+    Cut,
+    /// It is left out; those with a greater number first.
+    Left(u8),
 }
 
 /// How a column shows its values.
@@ -36,15 +49,25 @@ pub enum Cell {
 
 impl Column {
     pub const fn new(heading: &'static str, path: &'static str) -> Self {
-        Self { heading, path, cell: Cell::Plain }
+        Self::with(heading, path, Cell::Plain)
+    }
+
+    /// Of ids, which are never cut.
+    pub const fn id(heading: &'static str, path: &'static str) -> Self {
+        Self { overflow: Overflow::Whole, ..Self::new(heading, path) }
+    }
+
+    /// The column gives way to the others: of a table that is too wide, those with the greatest order are left out first.
+    pub const fn left_out(self, order: u8) -> Self {
+        Self { overflow: Overflow::Left(order), ..self }
     }
 
     pub const fn ago(heading: &'static str, path: &'static str) -> Self {
-        Self { heading, path, cell: Cell::Ago }
+        Self::with(heading, path, Cell::Ago)
     }
 
     pub const fn with(heading: &'static str, path: &'static str, cell: Cell) -> Self {
-        Self { heading, path, cell }
+        Self { heading, path, cell, overflow: Overflow::Cut }
     }
 
     fn text(&self, item: &Json, now: Timestamp) -> String {
@@ -58,6 +81,7 @@ impl Column {
             Cell::Labels => {
                 let labels = value.members().into_iter();
                 labels
+                    .filter(|(name, _)| !is_internal(name))
                     .map(|(name, value)| format!("{}={}", escape(&name), plain(&value)))
                     .collect::<Vec<_>>()
                     .join(", ")
@@ -67,6 +91,11 @@ impl Column {
     }
 }
 
+/// Whether a label is of an adapter's own business, which people do not need to see.
+pub fn is_internal(label: &str) -> bool {
+    label.starts_with("sessiond-adk/")
+}
+
 fn plain(value: &Json) -> String {
     match value.decoded() {
         Some(text) => escape(&text).into_owned(),
@@ -74,18 +103,56 @@ fn plain(value: &Json) -> String {
     }
 }
 
-/// The items with their headings, cut to `width` columns. Columns in which no item has a value are left out.
+/// A column with its texts.
+struct Filled<'a> {
+    column: &'a Column,
+    texts: Vec<String>,
+}
+
+impl Filled<'_> {
+    fn width(&self) -> usize {
+        let texts = self.texts.iter().map(|text| text.width()).max().unwrap_or_default();
+        texts.max(self.column.heading.width())
+    }
+
+    /// Columns of the terminal without which the column is not shown.
+    fn least_width(&self) -> usize {
+        let most = if self.column.overflow == Overflow::Cut { LEAST_CUT } else { usize::MAX };
+        self.width().min(most)
+    }
+}
+
+/// Columns of the terminal that a column keeps when it is cut.
+const LEAST_CUT: usize = 8;
+/// Between two columns.
+const GAP: usize = 2;
+
+/// The items with their headings, cut to `width` columns, unless ids alone need more. Columns in which no item has a value are left out.
 pub fn list(columns: &[Column], items: &[Json], now: Timestamp, width: usize) -> String {
-    let cells = columns.iter().map(|column| {
-        let texts: Vec<_> = items.iter().map(|item| column.text(item, now)).collect();
-        (column.heading, texts)
+    let filled = columns.iter().map(|column| {
+        let texts = items.iter().map(|item| column.text(item, now)).collect();
+        Filled { column, texts }
     });
-    let filled: Vec<_> =
-        cells.filter(|(_, texts)| texts.iter().any(|text| !text.is_empty())).collect();
-    let mut table = new_table(width);
-    table.add_row(single_line(filled.iter().map(|(heading, _)| (*heading).to_owned())));
+    let mut filled: Vec<_> =
+        filled.filter(|it| it.texts.iter().any(|text| !text.is_empty())).collect();
+    let least = |filled: &[Filled<'_>]| {
+        filled.iter().map(|it| it.least_width() + GAP).sum::<usize>().saturating_sub(GAP)
+    };
+    while least(&filled) > width
+        && let Some(last) = filled.iter().map(|it| it.column.overflow).max()
+        && last > Overflow::Cut
+    {
+        filled.retain(|it| it.column.overflow != last);
+    }
+    let mut table = new_table(width.max(least(&filled)));
+    table.add_row(single_line(filled.iter().map(|it| it.column.heading.to_owned())));
     for at in 0..items.len() {
-        table.add_row(single_line(filled.iter().map(|(_, texts)| texts[at].clone())));
+        table.add_row(single_line(filled.iter().map(|it| it.texts[at].clone())));
+    }
+    for (column, it) in table.column_iter_mut().zip(&filled) {
+        if it.column.overflow != Overflow::Cut {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     let text = print(table);
     let (headings, rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -109,7 +176,20 @@ fn flatten(path: &str, json: &Json, now: Timestamp, to: &mut Vec<(String, String
         "" => escape(name).into_owned(),
         path => format!("{path}.{}", escape(name)),
     };
-    let members = json.members();
+    let mut members = json.members();
+    if path.ends_with("labels") {
+        members.retain(|(name, _)| !is_internal(name));
+        if members.is_empty() {
+            return;
+        }
+    }
+    if path.rsplit('.').next() == Some("state") && json.json_type() == JsonType::Object {
+        // A dot may be part of a key, so that a value stays whole, as JSON.
+        to.extend(
+            members.iter().map(|(key, value)| (joined(key), escape(value.as_str()).into_owned())),
+        );
+        return;
+    }
     if !members.is_empty() && !path.ends_with("body") {
         for (name, value) in members {
             flatten(&joined(&name), &value, now, to);
@@ -158,7 +238,6 @@ fn single_line(cells: impl Iterator<Item = String>) -> Row {
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
-    use unicode_width::UnicodeWidthStr as _;
 
     use super::*;
 
@@ -210,20 +289,49 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_whole_and_labels_and_names_give_way() {
+        const COLUMNS: [Column; 4] = [
+            Column::id("SESSION", "id"),
+            Column::new("USER", "user"),
+            Column::new("NAME", "name").left_out(8),
+            Column::with("LABELS", "labels", Cell::Labels).left_out(9),
+        ];
+        let id = "5185a7b3-ef3a-42dd-9a3b-0123456789ab";
+        let text = format!(
+            r#"{{"id":"{id}","user":"somebody@example.com","name":"Shoes for the rain","labels":{{"tier":"gold and more","sessiond-adk/creation":"d0"}}}}"#
+        );
+        let shown = |width| lines(&list(&COLUMNS, &[item(&text)], NOW, width));
+        let heading = |width| shown(width)[0].split_whitespace().collect::<Vec<_>>().join(" ");
+        for (width, headings) in [
+            (120, "SESSION USER NAME LABELS"),
+            (80, "SESSION USER NAME"),
+            (60, "SESSION USER"),
+            (30, "SESSION USER"),
+        ] {
+            assert_eq!(heading(width), headings, "{width}");
+            assert!(shown(width)[1].starts_with(id), "{:?}", shown(width));
+            assert!(width < 46 || shown(width).iter().all(|line| line.width() <= width));
+        }
+        assert!(!shown(120)[1].contains("sessiond-adk"), "{:?}", shown(120));
+        assert!(shown(120)[1].contains("tier=gold and more"), "{:?}", shown(120));
+    }
+
+    #[test]
     fn a_record_names_its_fields_by_their_paths() {
         let answer = item(
-            r#"{"session":{"key":{"app_name":"a"},"state":{"app:x":{"y":1.0}},"create_time":"1970-01-01T01:00:00Z","remove":["a","b"]},"replayed":false,"body":{"k":1}}"#,
+            r#"{"session":{"key":{"app_name":"a"},"state":{"app:x":{"y":1.0},"s":"x"},"labels":{"sessiond-adk/creation":"d0"},"create_time":"1970-01-01T01:00:00Z","remove":["a","b"]},"replayed":false,"body":{"k":1}}"#,
         );
         let shown = lines(&record(&answer, NOW, 100));
         assert_eq!(
             shown,
             [
-                "session.key.app_name   a",
-                "session.state.app:x.y  1.0",
-                "session.create_time    1970-01-01 01:00:00Z (1 hour ago)",
-                "session.remove         [\"a\",\"b\"]",
-                "replayed               false",
-                "body                   {\"k\":1}",
+                "session.key.app_name  a",
+                "session.state.app:x   {\"y\":1.0}",
+                "session.state.s       \"x\"",
+                "session.create_time   1970-01-01 01:00:00Z (1 hour ago)",
+                "session.remove        [\"a\",\"b\"]",
+                "replayed              false",
+                "body                  {\"k\":1}",
             ]
         );
     }

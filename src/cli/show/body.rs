@@ -21,8 +21,10 @@ pub enum Part {
         answer: Json,
     },
     Code(String),
-    /// Anything else in a few words: a file, a transfer to another agent, an error.
+    /// Anything else in a few words: a file, a transfer to another agent.
     Note(String),
+    /// What went wrong.
+    Error(String),
     /// A body of another form.
     Other(Json),
 }
@@ -43,6 +45,7 @@ pub fn parts(body: &Json) -> Vec<Part> {
     let calls = member(body, &["tool_calls"]).map(|calls| calls.items()).unwrap_or_default();
     parts
         .extend(calls.iter().filter_map(|call| member(call, &["function"])).map(|it| call_of(&it)));
+    parts.extend(error(body).map(Part::Error));
     parts.extend(notes(body).into_iter().map(Part::Note));
     let is_told = !parts.is_empty() || body.members().iter().all(|(name, _)| is_envelope(name));
     if !is_told {
@@ -114,14 +117,15 @@ fn call_of(call: &Json) -> Part {
     Part::Call { name, args: inner.unwrap_or(args) }
 }
 
-fn notes(body: &Json) -> Vec<String> {
-    let mut notes = Vec::new();
+fn error(body: &Json) -> Option<String> {
     let code = text(body, &["error_code", "errorCode"]).filter(|code| !code.is_empty());
     let message = text(body, &["error_message", "errorMessage"]).filter(|text| !text.is_empty());
-    if code.is_some() || message.is_some() {
-        let words: Vec<_> = code.into_iter().chain(message).collect();
-        notes.push(format!("error {}", words.join(": ")));
-    }
+    let words: Vec<_> = code.into_iter().chain(message).collect();
+    (!words.is_empty()).then(|| format!("error {}", words.join(": ")))
+}
+
+fn notes(body: &Json) -> Vec<String> {
+    let mut notes = Vec::new();
     if let Some(actions) = member(body, &["actions"]) {
         let agent = text(&actions, &["transfer_to_agent", "transferToAgent"]);
         notes.extend(agent.map(|agent| format!("transfer to {agent}")));
@@ -140,7 +144,7 @@ pub fn gist(body: &Json) -> String {
         Part::Call { name, args } => format!("{name}({args})"),
         Part::Answer { name, answer } => format!("{name}: {answer}"),
         Part::Code(code) => code,
-        Part::Note(note) => format!("[{note}]"),
+        Part::Note(note) | Part::Error(note) => format!("[{note}]"),
         Part::Other(json) => json.into_string(),
     });
     words.collect::<Vec<_>>().join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
@@ -174,7 +178,7 @@ mod tests {
             Part::Note("file gs://x".to_owned()),
             Part::Code("1+1".to_owned()),
             Part::Answer { name: "code".to_owned(), answer: json("\"2\"") },
-            Part::Note("error E: m".to_owned()),
+            Part::Error("error E: m".to_owned()),
             Part::Note("transfer to boss".to_owned()),
             Part::Note("escalate".to_owned()),
         ];

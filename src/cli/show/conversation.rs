@@ -29,7 +29,8 @@ pub fn event(event: &v1::Event, view: &View) -> String {
     let named = [("branch", &event.branch, true), ("invocation", &event.invocation_id, view.full)];
     let named = named.into_iter().filter(|(_, id, shown)| *shown && !id.is_empty());
     about.extend(named.map(|(name, id, _)| format!("{name} {}", escape(id))));
-    if event.rewound {
+    // A marker is never among the events that a reader sees, so that this says nothing about it.
+    if event.rewound && event.rewind_to_sequence.is_none() {
         about.push("hidden by a rewind".to_owned());
     }
     line.push_str(&paint(DIM, format!("  {}", about.join(" · "))));
@@ -76,6 +77,9 @@ fn said(part: &Part, view: &View) -> String {
         Part::Code(code) => paint_lines(TOOL, &block(code, view)),
         Part::Note(note) => {
             format!("    {}\n", paint(DIM, view.cut(&format!("[{}]", escape(note)), 4)))
+        }
+        Part::Error(error) => {
+            format!("    {}\n", paint(REMOVED, view.cut(&format!("[{}]", escape(error)), 4)))
         }
         Part::Other(json) => paint_lines(DIM, &block(json.as_str(), view)),
     }
@@ -205,6 +209,8 @@ mod tests {
         let marker =
             v1::Event { rewind_to_sequence: Some(2), rewound: true, ..made("system", "{}", "{}") };
         let text = plain(&marker, &VIEW);
-        assert!(text.contains("« rewound to #2") && text.contains("hidden by a rewind"), "{text}");
+        assert!(text.contains("« rewound to #2") && !text.contains("hidden by a rewind"), "{text}");
+        let hidden = v1::Event { rewound: true, ..made("user", "{}", "{}") };
+        assert!(plain(&hidden, &VIEW).contains("hidden by a rewind"));
     }
 }

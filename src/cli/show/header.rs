@@ -4,7 +4,10 @@ use prost_types::Timestamp;
 
 use super::view::View;
 use crate::{
-    cli::terminal::{BOLD, DIM, escape, paint, wrap},
+    cli::{
+        output::table::is_internal,
+        terminal::{BOLD, DIM, escape, paint, wrap},
+    },
     proto::v1::{self, session::Expiration},
 };
 
@@ -33,6 +36,7 @@ pub fn title(session: &v1::Session, view: &View) -> String {
     let mut labels: Vec<_> = session
         .labels
         .iter()
+        .filter(|(name, _)| !is_internal(name))
         .map(|(name, value)| escape(&format!("{name}={value}")).into_owned())
         .collect();
     labels.sort_unstable();
@@ -68,7 +72,9 @@ mod tests {
             create_time: at(0),
             last_event_time: at(60),
             expiration: at(7320).map(Expiration::ExpireTime),
-            labels: [("tier".to_owned(), "gold".to_owned())].into(),
+            labels: [("tier", "gold"), ("sessiond-adk/creation", "d0")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             ..Default::default()
         };
         let text = strip_str(&title(&session, &View { width: 100, ..VIEW })).to_string();

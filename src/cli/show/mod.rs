@@ -16,9 +16,11 @@ use super::{
     calls::{for_each_event, get_request},
     connect::{ConnectArgs, Server},
     failure::{Failure, tell},
+    find::whole_key,
     message::AsJson,
     output::{self, Format},
     parse, resume, terminal, time,
+    whole_state::complete,
 };
 use crate::{
     domain::json::{Json, minified},
@@ -30,21 +32,29 @@ pub use conversation::event as event_text;
 pub use state::{gist as delta_gist, state as state_text};
 pub use view::View;
 
+/// The title of a scope's state.
+pub fn state_title(scope: &v1::Scope) -> String {
+    let ids = [&scope.app_name, &scope.user_id, &scope.session_id].into_iter();
+    let ids = ids.filter(|id| !id.is_empty()).map(|id| terminal::escape(id));
+    let title = format!("State of {}", ids.collect::<Vec<_>>().join(" / "));
+    terminal::paint(terminal::BOLD, title) + "\n"
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sessiond show --app shop --user alice --session s1
-  sessiond show --session s1 --recent 20            # by its bare id
-  sessiond show --session s1 --follow               # stays open and live
-  sessiond show --session s1 --as-of 7              # as it was after event 7
-  sessiond show --session s1 --diff 3..7            # what changed from 3 to 7
-  CLICOLOR_FORCE=1 sessiond show --session s1 | less -R
+  sessiond show s1 --recent 20            # by its bare id
+  sessiond show s1 --follow               # stays open and live
+  sessiond show s1 --as-of 7              # as it was after event 7
+  sessiond show s1 --diff 3..7            # what changed from 3 to 7
+  CLICOLOR_FORCE=1 sessiond show s1 | less -R
 
 Colours are left out if standard output is not a terminal or NO_COLOR is set.
 Texts are read in ADK's form of an event; a body of another form is shown as
 JSON.")]
 pub struct ShowArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    pub connect: ConnectArgs,
     #[command(flatten)]
     key: AnyKeyArgs,
     /// Only the newest N events.
@@ -77,6 +87,7 @@ pub async fn run(args: ShowArgs) -> Result<(), Failure> {
     let view = View { width, full: args.full, now: Some(time::now()) };
     let key = args.key.key()?;
     let server = Server::connect(&args.connect).await?;
+    let key = whole_key(&server, Some(key)).await?.unwrap_or_default();
     if let Some((from, to)) = args.diff {
         return difference(&server, key, from, to, &args, &view).await;
     }
@@ -92,7 +103,8 @@ pub async fn run(args: ShowArgs) -> Result<(), Failure> {
     if !args.follow {
         return conversation(&server, request, format, &view).await;
     }
-    let scope = scope_of(&server, key).await?;
+    let v1::SessionKey { app_name, user_id, session_id } = key;
+    let scope = v1::Scope { app_name, user_id, session_id };
     let mut watch = resume::Watch::new(
         &server,
         v1::WatchRequest { scope: Some(scope), json_form: JSON_FORM, ..Default::default() },
@@ -114,8 +126,9 @@ async fn conversation(
     view: &View,
 ) -> Result<(), Failure> {
     let selection = request.events;
-    let answer = server.sessions().get_session(request).await?.into_inner();
-    let session = answer.session.clone().unwrap_or_default();
+    let answer = server.sessions().get_session(request.clone()).await?.into_inner();
+    let mut session = answer.session.clone().unwrap_or_default();
+    complete(server, &mut session, &request).await?;
     match format {
         Format::Table => output::print_text(&header::title(&session, view))?,
         format => output::print_as(format, &AsJson(session.clone()))?,
@@ -134,15 +147,6 @@ fn print_event(event: v1::Event, format: Format, view: &View) -> Result<(), Fail
         Format::Table => output::print_text(&conversation::event(&event, view)),
         format => output::print_as(format, &AsJson(event)),
     }
-}
-
-/// A watch needs the whole key.
-async fn scope_of(server: &Server, key: v1::SessionKey) -> Result<v1::Scope, Failure> {
-    let request = v1::GetSessionRequest { without_state: true, ..get_request(&key) };
-    let session = server.sessions().get_session(request).await?.into_inner().session;
-    let v1::SessionKey { app_name, user_id, session_id } =
-        session.and_then(|session| session.key).unwrap_or(key);
-    Ok(v1::Scope { app_name, user_id, session_id })
 }
 
 async fn follow(mut watch: resume::Watch, format: Format, view: &View) -> Result<(), Failure> {
@@ -182,7 +186,11 @@ async fn difference(
 ) -> Result<(), Failure> {
     let get = async |as_of_sequence, events| {
         let request = v1::GetSessionRequest { as_of_sequence, events, ..get_request(&key) };
-        Ok::<_, Failure>(server.sessions().get_session(request).await?.into_inner())
+        let mut answer = server.sessions().get_session(request.clone()).await?.into_inner();
+        if let Some(session) = &mut answer.session {
+            complete(server, session, &request).await?;
+        }
+        Ok::<_, Failure>(answer)
     };
     // The end first: it says which sequence `now` is.
     let selection = Some(v1::EventSelection {

@@ -1,8 +1,8 @@
 //! Watches, with paused time.
 
 use super::*;
-use crate::domain::{scope::Scope, token::Cursor};
-use crate::store::RequestContext;
+use crate::domain::{delta::ScopeDelta, error::Reason, scope::Scope, token::Cursor};
+use crate::store::{RequestContext, StateQuery, StateUpdate};
 
 impl World {
     async fn watch(&self, key: &SessionKey, from: WatchFrom) -> Result<Watch, Error> {
@@ -228,4 +228,46 @@ async fn a_message_that_was_not_waited_for_comes_the_next_time() {
             sequence(&next(&mut watch).await.0);
         }
     }
+}
+
+#[tokio::test]
+async fn a_watch_that_missed_the_end_of_a_users_life_ends() {
+    let world = world();
+    let user = Scope::User(AppName::new("app").unwrap(), UserId::new("alice").unwrap());
+    let context = RequestContext::internal();
+    let key = StateKey::new("user:k").unwrap();
+    let update = async |delta: Delta| {
+        let update = StateUpdate {
+            delta: ScopeDelta::new(user.clone(), delta).unwrap(),
+            precondition: Precondition::default(),
+            author: Author::system(),
+            request: None,
+        };
+        world.engine.update_state(&context, update).await.unwrap().life
+    };
+    let set = || Delta { set: vec![(key.clone(), Json::string("v"))], ..Delta::default() };
+    let refused = |result: Result<_, Error>| {
+        matches!(result, Err(Error::Invalid(violations)) if violations[0].reason == Reason::BadCursor)
+    };
+    let first = update(set()).await;
+    let mut watch = world.engine.watch(&context, user.clone(), WatchFrom::Snapshot).await.unwrap();
+    let (snapshot, cursor) = next(&mut watch).await;
+    assert!(matches!(snapshot, WatchItem::Snapshot { life, .. } if life == first));
+    assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
+    let resume = async || world.engine.watch(&context, user.clone(), from(&cursor)).await.map(drop);
+    resume().await.unwrap();
+    update(Delta { remove: vec![key.clone()], ..Delta::default() }).await;
+    resume().await.unwrap();
+    world.engine.sweep().await.unwrap();
+    // Neither the open watch nor its cursor knows that the key is gone.
+    assert!(refused(resume().await));
+    assert!(refused(watch.next().await.unwrap().map(drop)));
+    let second = update(set()).await;
+    assert_ne!(second, first);
+    assert!(refused(resume().await));
+    let query = StateQuery { scope: user.clone(), keys: None };
+    let (_, life) = world.engine.get_state(&context, query, None).await.unwrap();
+    assert_eq!(life, second);
+    let mut watch = world.engine.watch(&context, user.clone(), WatchFrom::Beginning).await.unwrap();
+    assert!(matches!(next(&mut watch).await.0, WatchItem::StateChange { .. }));
 }

@@ -329,11 +329,12 @@ impl Backend for World {
             self.forks.remove(&fork);
             self.remove_log(fork);
         }
-        self.emptied.extend(changes.emptied.iter().cloned());
         let ended = changes.ended.iter().map(|(key, _)| key);
         for key in changes.looked_at.iter().chain(ended.clone()) {
             self.emptied.remove(key);
         }
+        // Then, because the end of a user lists its application again.
+        self.emptied.extend(changes.emptied.iter().cloned());
         ended.for_each(|key| self.end_scope(key));
         self.version_floor = self.loaded.version_floor;
         Ok(None)

@@ -286,7 +286,7 @@ impl Writer {
                 }
             }
         }
-        tables.snapshot_if_due(log, *before, *version, *state_bytes)
+        tables.snapshot_if_due(log, *before.max(base), *version, *state_bytes)
     }
 
     pub(super) fn put_tombstone(

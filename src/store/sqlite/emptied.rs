@@ -44,11 +44,12 @@ impl Writer {
         emptied: &BTreeSet<ScopeKey>,
         looked_at: &[ScopeKey],
     ) -> Result<(), Error> {
-        let put = "INSERT OR IGNORE INTO emptied SELECT id FROM scope WHERE app = ?1 AND user = ?2";
-        emptied.iter().try_for_each(|key| self.tables.run(put, names(key)).map(drop))?;
         let delete = "DELETE FROM emptied
             WHERE scope = (SELECT id FROM scope WHERE app = ?1 AND user = ?2)";
         looked_at.iter().try_for_each(|key| self.tables.run(delete, names(key)).map(drop))?;
+        // Then, because the end of a user lists its application again.
+        let put = "INSERT OR IGNORE INTO emptied SELECT id FROM scope WHERE app = ?1 AND user = ?2";
+        emptied.iter().try_for_each(|key| self.tables.run(put, names(key)).map(drop))?;
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use sessiond::{
         limits::BATCH_BYTES,
         scope::{Scope, ScopeKind, SessionKey, StateKey},
         time::Time,
+        token::Life,
     },
     store::{
         Append, Appended, AppendedEvent, RequestKey, RewindSession, StateUpdate, StateUpdated,
@@ -194,11 +195,7 @@ impl Naive {
         let user = scope.user_id().cloned();
         let wide = self.wide(scope.app_name(), user.as_ref());
         if replayed(&wide.requests, update.request.as_ref())? {
-            return Ok(StateUpdated {
-                state: state(self.visible(scope)),
-                replayed: true,
-                life: None,
-            });
+            return Ok(self.updated(scope, true));
         }
         let visible = self.visible(scope);
         check(&update.precondition, wide.version, &visible)?;
@@ -209,7 +206,13 @@ impl Naive {
             let wide = self.wide.entry((scope.app_name().clone(), user)).or_default();
             Arc::make_mut(wide).requests.insert(request.id.clone(), request.fingerprint);
         }
-        Ok(StateUpdated { state: state(self.visible(scope)), replayed: false, life: None })
+        Ok(self.updated(scope, false))
+    }
+
+    fn updated(&self, scope: &Scope, replayed: bool) -> StateUpdated {
+        let wide = self.wide(scope.app_name(), scope.user_id());
+        let life = (wide.version > 0).then(|| Life::of_scope(scope, wide.base));
+        StateUpdated { state: state(self.visible(scope)), replayed, life }
     }
 }
 

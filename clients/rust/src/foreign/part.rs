@@ -5,7 +5,7 @@ use base64::{
     Engine as _,
     engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 /// A part of another kit. Old files of ADK for Python have snake_case.
@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 #[serde(rename_all = "camelCase")]
 struct ForeignPart {
     text: Option<String>,
-    thought: Option<bool>,
+    thought: Option<Value>,
     #[serde(alias = "thought_signature")]
-    thought_signature: Option<String>,
+    thought_signature: Option<Value>,
     #[serde(alias = "function_call")]
     function_call: Option<FunctionCall>,
     #[serde(alias = "function_response")]
@@ -30,7 +30,7 @@ struct ForeignPart {
 
 #[derive(Deserialize)]
 struct FunctionCall {
-    id: Option<String>,
+    id: Option<Value>,
     name: String,
     args: Option<Value>,
 }
@@ -66,9 +66,10 @@ pub(super) fn read(text: &str, omitted: &mut Vec<String>) -> Option<Part> {
 /// None if it is not a part of another kit.
 fn convert(part: ForeignPart, omitted: &mut Vec<String>) -> Option<Part> {
     let ForeignPart { text, thought, thought_signature, rest, .. } = part;
+    let thought_signature = optional(thought_signature, "thought_signature", omitted);
     if let Some(FunctionCall { id, name, args }) = part.function_call {
         let args = args.unwrap_or_else(|| json!({}));
-        let id = id.filter(|id| !id.is_empty());
+        let id = optional(id, "id", omitted).filter(|id: &String| !id.is_empty());
         return Some(Part::FunctionCall { name, args, id, thought_signature });
     }
     if let Some(response) = part.function_response {
@@ -83,10 +84,23 @@ fn convert(part: ForeignPart, omitted: &mut Vec<String>) -> Option<Part> {
     }
     // ADK for Go omits a text that is empty.
     let text = text.or_else(|| rest.is_empty().then(String::new))?;
-    Some(match thought {
+    Some(match optional(thought, "thought", omitted) {
         Some(true) => Part::Thinking { thinking: text, signature: thought_signature },
         _ => Part::Text { text },
     })
+}
+
+/// A member without which the part can be read.
+fn optional<T: DeserializeOwned>(
+    given: Option<Value>,
+    name: &str,
+    omitted: &mut Vec<String>,
+) -> Option<T> {
+    let read = serde_json::from_value(given?).ok();
+    if read.is_none() {
+        omitted.push(name.into());
+    }
+    read
 }
 
 /// The other kits have the id inside of the response, and its files as parts. `rest` is beside the response.

@@ -1,5 +1,7 @@
 //! One body of another kit for each thing that it writes differently.
 
+mod siblings;
+
 use adk_core::{
     Event, EventActions, EventCompaction, FileDataPart, FinishReason, FunctionResponseData,
     InlineDataPart, Part,
@@ -299,6 +301,7 @@ fn members_that_adk_cannot_hold_are_omitted() {
         json!([1]),
         json!({"compaction": compaction}),
         json!({"compaction": {}}),
+        json!({"compaction": {"startTimestamp": 1, "endTimestamp": 2, "compactedContent": {"parts": []}}}),
         json!({"route": 1}),
         json!({"artifactDelta": {"a": "one"}}),
         json!({"skipSummarization": "yes"}),

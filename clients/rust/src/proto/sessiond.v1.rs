@@ -67,6 +67,19 @@ pub struct Session {
     /// `include_versions` and the state is here.
     #[prost(map = "string, int64", tag = "14")]
     pub versions: ::std::collections::HashMap<::prost::alloc::string::String, i64>,
+    /// Output only. Identity of this life of the session id, opaque: a session that
+    /// was deleted and created anew, imported or restored has another one. Never
+    /// used again. Send it as Precondition.uid.
+    #[prost(string, tag = "15")]
+    pub uid: ::prost::alloc::string::String,
+    /// Output only. The state was asked for and does not fit into the answer even as
+    /// text: read it page by page with StateService.GetState.
+    #[prost(bool, tag = "16")]
+    pub state_omitted: bool,
+    /// Output only. Keys of the application or the user, with their prefixes, whose
+    /// stored values are damaged: left out of the state. At most 20, in byte order.
+    #[prost(string, repeated, tag = "17")]
+    pub damaged_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Everything that is visible from this session: the application's keys with
     /// their `app:` prefix, the user's with `user:`, its own without a prefix, and
     /// `temp:` keys when an invocation was named. Merged app -> user -> session.
@@ -335,8 +348,8 @@ pub mod merge_patch {
     }
 }
 /// Conditions at the commit. All are checked, and all that fail are
-/// reported, in one ABORTED status; then nothing was written. Not evaluated for
-/// a replay.
+/// reported, in one ABORTED status; then nothing was written. Of a replay only
+/// `uid` is checked.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Precondition {
     /// The session's `last_sequence` must be this; for a user's or an
@@ -346,6 +359,12 @@ pub struct Precondition {
     /// Conditions on single keys, in any scope.
     #[prost(message, repeated, tag = "2")]
     pub keys: ::prost::alloc::vec::Vec<KeyCheck>,
+    /// `uid` of the session that is meant, or, to UpdateState on a user's or an
+    /// application's scope, of that scope. Any other one at the same address is
+    /// ABORTED (SESSION_REPLACED), whatever the other conditions say. Empty: not
+    /// checked.
+    #[prost(string, tag = "3")]
+    pub uid: ::prost::alloc::string::String,
 }
 /// A condition on one key.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -585,6 +604,9 @@ pub struct UpdateSessionRequest {
     /// Required: `display_name`, `labels`, `expire_time`, `ttl`.
     #[prost(message, optional, tag = "3")]
     pub update_mask: ::core::option::Option<::prost_types::FieldMask>,
+    /// Optional.
+    #[prost(message, optional, tag = "4")]
+    pub precondition: ::core::option::Option<Precondition>,
 }
 /// Response of UpdateSession.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -594,20 +616,25 @@ pub struct UpdateSessionResponse {
     pub session: ::core::option::Option<Session>,
 }
 /// Request of DeleteSession.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteSessionRequest {
     /// Required.
     #[prost(message, optional, tag = "1")]
     pub key: ::core::option::Option<SessionKey>,
-    /// Succeed if there is no such session.
+    /// Succeed if there is no such session. With `precondition.uid` also if only
+    /// another life of the session id is there, which stays.
     #[prost(bool, tag = "2")]
     pub allow_missing: bool,
+    /// Optional. An `uid` keeps a repeated call from deleting a session that was
+    /// created meanwhile.
+    #[prost(message, optional, tag = "3")]
+    pub precondition: ::core::option::Option<Precondition>,
 }
 /// Response of DeleteSession.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteSessionResponse {}
 /// Request of ForkSession.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ForkSessionRequest {
     /// Required: the source.
     #[prost(message, optional, tag = "1")]
@@ -621,6 +648,9 @@ pub struct ForkSessionRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "4")]
     pub json_form: i32,
+    /// Optional; of the source.
+    #[prost(message, optional, tag = "5")]
+    pub precondition: ::core::option::Option<Precondition>,
 }
 /// Response of ForkSession.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -876,7 +906,8 @@ pub mod session_service_client {
         /// Changes a session's display name, labels or expiration. State is changed by
         /// events and by StateService.UpdateState.
         ///
-        /// Errors: NOT_FOUND, INVALID_ARGUMENT.
+        /// Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (SESSION_REPLACED,
+        /// SEQUENCE_CONFLICT, KEY_CONFLICT).
         pub async fn update_session(
             &mut self,
             request: impl tonic::IntoRequest<super::UpdateSessionRequest>,
@@ -904,7 +935,8 @@ pub mod session_service_client {
         /// Deletes a session with its events and its own state. The application's and
         /// the user's state stay.
         ///
-        /// Errors: NOT_FOUND unless `allow_missing`.
+        /// Errors: NOT_FOUND unless `allow_missing`, ABORTED (SESSION_REPLACED,
+        /// SEQUENCE_CONFLICT, KEY_CONFLICT).
         pub async fn delete_session(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteSessionRequest>,
@@ -930,10 +962,12 @@ pub mod session_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Creates a session from another one's past: its events up to a sequence, with
-        /// their ids, sequences, times and rewinds, its own state as it was then, and
-        /// its labels. Application and user state are shared with it as with any session.
+        /// their ids, sequences, times and rewinds, its own state as it was then, its
+        /// display name, labels and expiration. Application and user state are shared
+        /// with it as with any session.
         ///
-        /// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE).
+        /// Errors: NOT_FOUND, ALREADY_EXISTS, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE),
+        /// ABORTED (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT).
         pub async fn fork_session(
             &mut self,
             request: impl tonic::IntoRequest<super::ForkSessionRequest>,
@@ -964,7 +998,8 @@ pub mod session_service_client {
         /// for. Application and user state stay as they are. A rewind can be rewound.
         ///
         /// Errors: NOT_FOUND, OUT_OF_RANGE (BEYOND_LAST_SEQUENCE), ABORTED
-        /// (SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED).
+        /// (SESSION_REPLACED, SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS
+        /// (EVENT_ID_REUSED).
         pub async fn rewind_session(
             &mut self,
             request: impl tonic::IntoRequest<super::RewindSessionRequest>,
@@ -1270,10 +1305,10 @@ pub mod event_service_client {
         /// the state is left out if even that is too large, and after it the bodies and
         /// deltas of the last events.
         ///
-        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-        /// KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-        /// (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-        /// (STATE_TOO_LARGE), INVALID_ARGUMENT.
+        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+        /// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+        /// FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+        /// RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
         pub async fn append_event(
             &mut self,
             request: impl tonic::IntoRequest<super::AppendEventRequest>,
@@ -1403,6 +1438,16 @@ pub struct GetStateRequest {
     /// Form of the response.
     #[prost(enumeration = "JsonForm", tag = "5")]
     pub json_form: i32,
+    /// Keys of a page, in the order of the merged state: the application's, the
+    /// user's, the session's, `temp:`, each in byte order. 0: as many as fit into an
+    /// answer; more than 1000 counts as 1000. A page also ends before it grows too
+    /// large for a client to receive.
+    #[prost(int32, tag = "6")]
+    pub page_size: i32,
+    /// From the previous page, with the same scope, keys and invocation. A key that
+    /// changes between two pages may come as it was or as it is.
+    #[prost(string, tag = "7")]
+    pub page_token: ::prost::alloc::string::String,
 }
 /// Response of GetState.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1414,6 +1459,23 @@ pub struct GetStateResponse {
     /// session's own keys, a counter of the scope for the others.
     #[prost(map = "string, int64", tag = "4")]
     pub versions: ::std::collections::HashMap<::prost::alloc::string::String, i64>,
+    /// Empty on the last page. Without `page_size` and `page_token`, set only if the
+    /// state does not fit into one answer.
+    #[prost(string, tag = "5")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// The value of the only key of this page does not fit into an answer, even as
+    /// text: it is left out, and the next page goes on behind it.
+    #[prost(bool, tag = "6")]
+    pub state_omitted: bool,
+    /// As Session.damaged_keys, of this page.
+    #[prost(string, repeated, tag = "7")]
+    pub damaged_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Identity of this life of the scope: Session.uid of a session's. That of a
+    /// user's or an application's scope changes if all that was in it was removed
+    /// and it is written to again; empty if nothing is in it. Send it as
+    /// Precondition.uid.
+    #[prost(string, tag = "8")]
+    pub uid: ::prost::alloc::string::String,
     /// State, keys with their prefixes.
     #[prost(oneof = "get_state_response::StateForm", tags = "1, 2")]
     pub state_form: ::core::option::Option<get_state_response::StateForm>,
@@ -1464,6 +1526,16 @@ pub struct UpdateStateResponse {
     /// what is visible now.
     #[prost(bool, tag = "4")]
     pub replayed: bool,
+    /// The state does not fit into the answer even as text: read it page by page
+    /// with GetState.
+    #[prost(bool, tag = "5")]
+    pub state_omitted: bool,
+    /// As Session.damaged_keys.
+    #[prost(string, repeated, tag = "6")]
+    pub damaged_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// As GetStateResponse.uid, after the change.
+    #[prost(string, tag = "7")]
+    pub uid: ::prost::alloc::string::String,
     /// What is visible from the scope now, keys with their prefixes.
     #[prost(oneof = "update_state_response::StateForm", tags = "1, 2")]
     pub state_form: ::core::option::Option<update_state_response::StateForm>,
@@ -1662,10 +1734,12 @@ pub mod state_service_client {
             self
         }
         /// Reads what is visible from a scope: the application's keys; with a user,
-        /// that user's as well; with a session, the session's too.
+        /// that user's as well; with a session, the session's too. State that does not
+        /// fit into an answer is read page by page.
         ///
-        /// Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-        /// never written to has empty state.
+        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+        /// DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+        /// was never written to has empty state.
         pub async fn get_state(
             &mut self,
             request: impl tonic::IntoRequest<super::GetStateRequest>,
@@ -1694,10 +1768,10 @@ pub mod state_service_client {
         /// `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
         /// `temp:`. Through a session's scope it is recorded in its log as an event.
         ///
-        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-        /// KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-        /// (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-        /// (KEY_OUTSIDE_SCOPE and others).
+        /// Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+        /// SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+        /// FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+        /// INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
         pub async fn update_state(
             &mut self,
             request: impl tonic::IntoRequest<super::UpdateStateRequest>,
@@ -1872,6 +1946,16 @@ pub struct StateSnapshot {
     /// For a session: sequence of its newest event.
     #[prost(int64, tag = "4")]
     pub last_sequence: i64,
+    /// As GetStateResponse.uid.
+    #[prost(string, tag = "5")]
+    pub uid: ::prost::alloc::string::String,
+    /// The state does not fit into a message even as text: read it page by page
+    /// with StateService.GetState.
+    #[prost(bool, tag = "6")]
+    pub state_omitted: bool,
+    /// As Session.damaged_keys.
+    #[prost(string, repeated, tag = "7")]
+    pub damaged_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Everything visible from the scope.
     #[prost(oneof = "state_snapshot::StateForm", tags = "1, 2")]
     pub state_form: ::core::option::Option<state_snapshot::StateForm>,
@@ -1910,8 +1994,12 @@ pub struct Heartbeat {
     pub server_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// The session is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SessionDeleted {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionDeleted {
+    /// `uid` of the session that is gone.
+    #[prost(string, tag = "1")]
+    pub uid: ::prost::alloc::string::String,
+}
 /// The start of a watch without a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

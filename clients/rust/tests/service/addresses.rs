@@ -2,6 +2,7 @@
 
 use adk_core::ErrorCategory;
 use adk_session::{AppendEventRequest, CreateRequest, DeleteRequest, GetRequest, SessionService};
+use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::harness::{
@@ -16,6 +17,7 @@ on_each_store! {
     append_to_a_missing_session_is_not_found
     an_empty_id_is_invalid_input
     an_invalid_id_is_invalid_input
+    ids_are_sent_as_they_are
 }
 
 async fn append_by_bare_id_finds_the_one_session(f: Fixture) {
@@ -104,4 +106,72 @@ async fn an_invalid_id_is_invalid_input(f: Fixture) {
     f.append("s1", named("e1")).await;
     refuse_everywhere(&f, "a\0b").await;
     refuse_everywhere(&f, &"x".repeat(513)).await;
+}
+
+/// What some stores trim, fold or normalise. The list returns each as it was created, and that addresses its session.
+async fn ids_are_sent_as_they_are(f: Fixture) {
+    let similar = [
+        "order-42",
+        "order-42\n",
+        " order-42",
+        "order-42 ",
+        "\torder-42\r\n",
+        "ORDER-42",
+        "order-42\u{a0}",
+        "order-42\u{200b}",
+        "\u{f6}rder-42",
+        "o\u{308}rder-42",
+        "\u{feff}order-42",
+        " ",
+        "  ",
+    ];
+    for id in similar {
+        let state = json!({"id": id, format!("key {id}"): 1});
+        assert_eq!(f.create(id, state).await.id(), id);
+        f.append(id, named(id)).await;
+        f.service.append_event(id, named(&format!("{id} bare"))).await.unwrap();
+    }
+    let listed = f.service.list(crate::harness::listing(USER)).await.unwrap();
+    assert_eq!(listed.len(), similar.len());
+    let shows = |session: &dyn adk_session::Session, id: &str| {
+        assert_eq!(session.state().get("id"), Some(json!(id)));
+        assert_eq!(session.state().get(&format!("key {id}")), Some(json!(1)));
+    };
+    for session in listed {
+        let id = session.id();
+        let s = &f.service;
+        let identity = session.try_identity().unwrap();
+        shows(&*session, id);
+        let read = f.get(id).await;
+        shows(&*read, id);
+        assert_eq!(ids(&*read), [id.to_owned(), format!("{id} bare")]);
+        let delta = || sessiond_adk::Delta::new().set("more", id);
+        s.append_with(&identity, named(&format!("{id} with")), delta()).await.unwrap();
+        let mut tracked = s.get_tracked(&identity).await.unwrap();
+        shows(&tracked, id);
+        s.append_from(&mut tracked, named(&format!("{id} from")), delta()).await.unwrap();
+        let scope = sessiond_adk::Scope::Session(identity.clone());
+        assert_eq!(s.state(&scope).await.unwrap()["id"], id);
+        assert_eq!(s.update_state(&scope, delta()).await.unwrap()["id"], id);
+        let events: Vec<_> = s.list_events(&identity, 0, false).collect().await;
+        assert_eq!(events.len(), 5);
+        shows(&*s.get_as_of(&identity, sessiond_adk::Point::Sequence(1)).await.unwrap(), id);
+        let to = sessiond_adk::Point::Event(id);
+        let fork = format!("{id} fork");
+        let forked =
+            s.fork(&identity, Some(to), Some(fork.as_str().try_into().unwrap())).await.unwrap();
+        shows(&*forked, id);
+        f.delete(&fork).await;
+        shows(&*s.rewind(id, id).await.unwrap(), id);
+        shows(&*s.rewind_to(&identity, 1).await.unwrap(), id);
+        s.expire(&identity, Some(std::time::Duration::from_secs(60))).await.unwrap();
+        let change = s.watch(&scope, sessiond_adk::Since::Snapshot).next().await.unwrap().unwrap();
+        let sessiond_adk::ChangeKind::Snapshot { state, .. } = change.kind else {
+            panic!("{change:?}")
+        };
+        assert_eq!(state["id"], id);
+        f.delete(id).await;
+        assert_error(s.get(getting(id)).await, ErrorCategory::NotFound, "session.not_found");
+    }
+    assert!(f.service.list(crate::harness::listing(USER)).await.unwrap().is_empty());
 }

@@ -10,6 +10,8 @@ mod foreign;
 mod harness;
 mod late_answers;
 mod lists;
+mod lives;
+mod pages;
 mod points;
 mod retries;
 mod retryable;

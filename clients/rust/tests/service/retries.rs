@@ -300,6 +300,30 @@ async fn an_unreachable_server_is_named_with_what_to_do() {
     assert!(error.message.contains("start the server with `sessiond serve`"), "{}", error.message);
 }
 
+/// A server that is there and cannot serve has the whole deadline, see `only_the_deadline_bounds_the_default_retries`.
+#[tokio::test]
+async fn an_absent_server_on_this_machine_fails_soon() {
+    let mut f = Fixture::start(Store::Memory).await;
+    f.server.kill();
+    let socket = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}/s.sock", socket.path().display());
+    for address in [f.server.address(), &socket] {
+        for set in [None, Some(Duration::from_secs(6))] {
+            let mut builder = SessiondSessionService::builder(address);
+            if let Some(deadline) = set {
+                builder = builder.deadline(deadline);
+            }
+            let service = builder.connect_lazy().unwrap();
+            let begun = std::time::Instant::now();
+            let error = refused(service.append_event("s1", named("e1")).await);
+            let took = begun.elapsed().as_secs_f64();
+            assert_eq!(error.category, ErrorCategory::Unavailable, "{error:?}");
+            let wanted = if set.is_none() { 0.5..9.0 } else { 4.0..12.0 };
+            assert!(wanted.contains(&took), "{address}, {set:?}: {took} s");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_deadline_bounds_the_retries() {
     let mut f = Fixture::start(Store::Memory).await;

@@ -27,6 +27,11 @@ export class Recorder {
       .map(({message}) => message as T);
   }
 
+  /** The methods of all requests. */
+  get all(): string[] {
+    return this.#requests.map(({method}) => method);
+  }
+
   /** What makes a service use it. */
   get options(): SessiondOptions {
     return {channelOptions: {interceptors: [this.#interceptor]}};

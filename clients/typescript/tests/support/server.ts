@@ -1,6 +1,6 @@
 /** Real servers on free ports that end with the test. */
 
-import {spawn, type ChildProcess} from 'node:child_process';
+import {execFile, spawn, type ChildProcess} from 'node:child_process';
 import {once} from 'node:events';
 import {
   accessSync,
@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
+import {promisify} from 'node:util';
 import {SessiondSessionService, type SessiondOptions} from '../../src/index.js';
 
 export const STORES = ['memory:', 'sqlite:test.db'];
@@ -65,19 +66,32 @@ export class Server {
     return server;
   }
 
-  async #start(listen: string): Promise<void> {
-    // The environment may configure a sessiond of its own, which must not affect the tests.
-    const env = Object.fromEntries(
+  /** The environment may configure a sessiond of its own, which must not affect the tests. */
+  get #env(): NodeJS.ProcessEnv {
+    return Object.fromEntries(
       Object.entries(process.env).filter(
         ([name]) => !name.startsWith('SESSIOND_'),
       ),
     );
+  }
+
+  /**
+   * Runs another command of the program in the server's folder.
+   *
+   * @throws Error: it fails.
+   */
+  async run(...command: string[]): Promise<void> {
+    const {directory: cwd} = this;
+    await promisify(execFile)(program(), command, {cwd, env: this.#env});
+  }
+
+  async #start(listen: string): Promise<void> {
     const logFile = join(this.directory, 'server.log');
     const log = openSync(logFile, 'a');
     const child = spawn(
       program(),
       ['serve', '--listen', listen, '--store', this.store, ...this.more],
-      {cwd: this.directory, env, stdio: ['ignore', 'pipe', log]},
+      {cwd: this.directory, env: this.#env, stdio: ['ignore', 'pipe', log]},
     );
     closeSync(log);
     this.#process = child;

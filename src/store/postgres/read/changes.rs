@@ -183,11 +183,16 @@ impl Reader<'_> {
         let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
         let Some(kind) = key.scope() else { return Ok(page) };
         let Some(node) = &nodes[kind as usize] else { return Ok(page) };
-        let newest = match &own {
-            Some(own) => own.last_sequence,
+        // What an earlier life has left is not read.
+        let (newest, base) = match &own {
+            Some(own) => (own.last_sequence, None),
             None => {
-                let (versions, _) = self.versions(scope.app_name(), scope.user_id()).await?;
-                if kind == ScopeKind::User { versions.user } else { versions.application }
+                let (versions, Bases(bases)) =
+                    self.versions(scope.app_name(), scope.user_id()).await?;
+                match kind {
+                    ScopeKind::User => (versions.user, Some(bases.user)),
+                    _ => (versions.application, Some(bases.application)),
+                }
             }
         };
         let columns = match kind {
@@ -240,7 +245,8 @@ impl Reader<'_> {
                     }
                 }
             }
-            left = earlier.map(|(_, version)| version).filter(|_| is_whole);
+            let is_of_life = |version: &Version| base.is_none_or(|base| *version > base);
+            left = earlier.map(|(_, version)| version).filter(is_of_life).filter(|_| is_whole);
         }
         Ok(page)
     }

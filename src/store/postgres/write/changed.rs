@@ -100,7 +100,7 @@ fn after(before: Snapshots, change: &ScopeChange, bytes: usize) -> (Snapshots, b
     let changed_bytes = before.changed_bytes.saturating_add(bytes as u64);
     let versions = change.version - before.newest;
     let worth = is_due(versions, change.state_bytes, || Ok::<_, Infallible>(changed_bytes));
-    let due = is_step(change.before, change.version) && worth.is_ok_and(|due| due);
+    let due = is_step(change.before.max(change.base), change.version) && worth.is_ok_and(|due| due);
     match due {
         true => (Snapshots { newest: change.version, changed_bytes: 0 }, true),
         false => (Snapshots { changed_bytes, ..before }, false),

@@ -21,12 +21,13 @@ const RAISE_FLOOR: &str =
 
 pub(super) fn statements(changes: &ChangeSet, statements: &mut Vec<Columns<'_>>) {
     let ChangeSet { emptied, looked_at, ended, .. } = changes;
-    if !emptied.is_empty() {
-        statements.push(names(Columns::insert(LIST, LISTED), emptied.iter()));
-    }
     let gone = ended.iter().map(|(key, _)| key);
     if !looked_at.is_empty() || !ended.is_empty() {
         statements.push(names(Columns::new(UNLIST), looked_at.iter().chain(gone.clone())));
+    }
+    // Then, because the end of a user lists its application again.
+    if !emptied.is_empty() {
+        statements.push(names(Columns::insert(LIST, LISTED), emptied.iter()));
     }
     if ended.is_empty() {
         return;

@@ -491,10 +491,10 @@ export const EventService: GenService<{
    * the state is left out if even that is too large, and after it the bodies and
    * deltas of the last events.
    *
-   * Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-   * KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED), FAILED_PRECONDITION
-   * (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID), RESOURCE_EXHAUSTED
-   * (STATE_TOO_LARGE), INVALID_ARGUMENT.
+   * Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+   * SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (EVENT_ID_REUSED),
+   * FAILED_PRECONDITION (TYPE_MISMATCH, AMBIGUOUS_SESSION_ID),
+   * RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT.
    *
    * @generated from rpc sessiond.v1.EventService.AppendEvent
    */

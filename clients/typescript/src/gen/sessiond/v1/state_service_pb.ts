@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file sessiond/v1/state_service.proto.
  */
 export const file_sessiond_v1_state_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9zZXNzaW9uZC92MS9zdGF0ZV9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSKdAQoPR2V0U3RhdGVSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSDAoEa2V5cxgCIAMoCRIVCg1pbnZvY2F0aW9uX2lkGAMgASgJEhgKEGluY2x1ZGVfdmVyc2lvbnMYBCABKAgSKAoJanNvbl9mb3JtGAUgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0i5wEKEEdldFN0YXRlUmVzcG9uc2USKAoFc3RhdGUYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASFAoKc3RhdGVfanNvbhgCIAEoCUgAEhUKDXN0YXRlX3JvdW5kZWQYAyABKAgSPQoIdmVyc2lvbnMYBCADKAsyKy5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlc3BvbnNlLlZlcnNpb25zRW50cnkaLwoNVmVyc2lvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBQgwKCnN0YXRlX2Zvcm0i3gEKElVwZGF0ZVN0YXRlUmVxdWVzdBIhCgVzY29wZRgBIAEoCzISLnNlc3Npb25kLnYxLlNjb3BlEiYKBWRlbHRhGAIgASgLMhcuc2Vzc2lvbmQudjEuU3RhdGVEZWx0YRIvCgxwcmVjb25kaXRpb24YAyABKAsyGS5zZXNzaW9uZC52MS5QcmVjb25kaXRpb24SDgoGYXV0aG9yGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSKAoJanNvbl9mb3JtGAYgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0ijAEKE1VwZGF0ZVN0YXRlUmVzcG9uc2USKAoFc3RhdGUYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASFAoKc3RhdGVfanNvbhgCIAEoCUgAEhUKDXN0YXRlX3JvdW5kZWQYAyABKAgSEAoIcmVwbGF5ZWQYBCABKAhCDAoKc3RhdGVfZm9ybSKYAQoVTGlzdEtleUNoYW5nZXNSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSCwoDa2V5GAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIuYBCglLZXlDaGFuZ2USDwoHdmVyc2lvbhgBIAEoAxInCgV2YWx1ZRgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgAEhQKCnZhbHVlX2pzb24YAyABKAlIABIvCgtjb21taXRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGYXV0aG9yGAUgASgJEigKB3Nlc3Npb24YBiABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhAKCHNlcXVlbmNlGAcgASgDQgwKCnZhbHVlX2Zvcm0iWgoWTGlzdEtleUNoYW5nZXNSZXNwb25zZRInCgdjaGFuZ2VzGAEgAygLMhYuc2Vzc2lvbmQudjEuS2V5Q2hhbmdlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJmChVSZW5kZXJUZW1wbGF0ZVJlcXVlc3QSJAoDa2V5GAEgASgLMhcuc2Vzc2lvbmQudjEuU2Vzc2lvbktleRIQCgh0ZW1wbGF0ZRgCIAEoCRIVCg1pbnZvY2F0aW9uX2lkGAMgASgJIiYKFlJlbmRlclRlbXBsYXRlUmVzcG9uc2USDAoEdGV4dBgBIAEoCSJTChRFbmRJbnZvY2F0aW9uUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhUKDWludm9jYXRpb25faWQYAiABKAkiFwoVRW5kSW52b2NhdGlvblJlc3BvbnNlMsYDCgxTdGF0ZVNlcnZpY2USTAoIR2V0U3RhdGUSHC5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlcXVlc3QaHS5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlc3BvbnNlIgOQAgESUAoLVXBkYXRlU3RhdGUSHy5zZXNzaW9uZC52MS5VcGRhdGVTdGF0ZVJlcXVlc3QaIC5zZXNzaW9uZC52MS5VcGRhdGVTdGF0ZVJlc3BvbnNlEl4KDkxpc3RLZXlDaGFuZ2VzEiIuc2Vzc2lvbmQudjEuTGlzdEtleUNoYW5nZXNSZXF1ZXN0GiMuc2Vzc2lvbmQudjEuTGlzdEtleUNoYW5nZXNSZXNwb25zZSIDkAIBEl4KDlJlbmRlclRlbXBsYXRlEiIuc2Vzc2lvbmQudjEuUmVuZGVyVGVtcGxhdGVSZXF1ZXN0GiMuc2Vzc2lvbmQudjEuUmVuZGVyVGVtcGxhdGVSZXNwb25zZSIDkAIBElYKDUVuZEludm9jYXRpb24SIS5zZXNzaW9uZC52MS5FbmRJbnZvY2F0aW9uUmVxdWVzdBoiLnNlc3Npb25kLnYxLkVuZEludm9jYXRpb25SZXNwb25zZUJgCg9kZXYuc2Vzc2lvbmQudjFQAVo9Z2l0aHViLmNvbS9zZXNzaW9uZC9zZXNzaW9uZC9jbGllbnRzL2dvL3Nlc3Npb25kdjE7c2Vzc2lvbmR2MaoCC1Nlc3Npb25kLlYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_sessiond_v1_types]);
+  fileDesc("Ch9zZXNzaW9uZC92MS9zdGF0ZV9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSLEAQoPR2V0U3RhdGVSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSDAoEa2V5cxgCIAMoCRIVCg1pbnZvY2F0aW9uX2lkGAMgASgJEhgKEGluY2x1ZGVfdmVyc2lvbnMYBCABKAgSKAoJanNvbl9mb3JtGAUgASgOMhUuc2Vzc2lvbmQudjEuSnNvbkZvcm0SEQoJcGFnZV9zaXplGAYgASgFEhIKCnBhZ2VfdG9rZW4YByABKAkiugIKEEdldFN0YXRlUmVzcG9uc2USKAoFc3RhdGUYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASFAoKc3RhdGVfanNvbhgCIAEoCUgAEhUKDXN0YXRlX3JvdW5kZWQYAyABKAgSPQoIdmVyc2lvbnMYBCADKAsyKy5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlc3BvbnNlLlZlcnNpb25zRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAUgASgJEhUKDXN0YXRlX29taXR0ZWQYBiABKAgSFAoMZGFtYWdlZF9rZXlzGAcgAygJEgsKA3VpZBgIIAEoCRovCg1WZXJzaW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAFCDAoKc3RhdGVfZm9ybSLeAQoSVXBkYXRlU3RhdGVSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSJgoFZGVsdGEYAiABKAsyFy5zZXNzaW9uZC52MS5TdGF0ZURlbHRhEi8KDHByZWNvbmRpdGlvbhgDIAEoCzIZLnNlc3Npb25kLnYxLlByZWNvbmRpdGlvbhIOCgZhdXRob3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIoCglqc29uX2Zvcm0YBiABKA4yFS5zZXNzaW9uZC52MS5Kc29uRm9ybSLGAQoTVXBkYXRlU3RhdGVSZXNwb25zZRIoCgVzdGF0ZRgBIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIUCgpzdGF0ZV9qc29uGAIgASgJSAASFQoNc3RhdGVfcm91bmRlZBgDIAEoCBIQCghyZXBsYXllZBgEIAEoCBIVCg1zdGF0ZV9vbWl0dGVkGAUgASgIEhQKDGRhbWFnZWRfa2V5cxgGIAMoCRILCgN1aWQYByABKAlCDAoKc3RhdGVfZm9ybSKYAQoVTGlzdEtleUNoYW5nZXNSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSCwoDa2V5GAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEigKCWpzb25fZm9ybRgFIAEoDjIVLnNlc3Npb25kLnYxLkpzb25Gb3JtIuYBCglLZXlDaGFuZ2USDwoHdmVyc2lvbhgBIAEoAxInCgV2YWx1ZRgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgAEhQKCnZhbHVlX2pzb24YAyABKAlIABIvCgtjb21taXRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGYXV0aG9yGAUgASgJEigKB3Nlc3Npb24YBiABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhAKCHNlcXVlbmNlGAcgASgDQgwKCnZhbHVlX2Zvcm0iWgoWTGlzdEtleUNoYW5nZXNSZXNwb25zZRInCgdjaGFuZ2VzGAEgAygLMhYuc2Vzc2lvbmQudjEuS2V5Q2hhbmdlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJmChVSZW5kZXJUZW1wbGF0ZVJlcXVlc3QSJAoDa2V5GAEgASgLMhcuc2Vzc2lvbmQudjEuU2Vzc2lvbktleRIQCgh0ZW1wbGF0ZRgCIAEoCRIVCg1pbnZvY2F0aW9uX2lkGAMgASgJIiYKFlJlbmRlclRlbXBsYXRlUmVzcG9uc2USDAoEdGV4dBgBIAEoCSJTChRFbmRJbnZvY2F0aW9uUmVxdWVzdBIkCgNrZXkYASABKAsyFy5zZXNzaW9uZC52MS5TZXNzaW9uS2V5EhUKDWludm9jYXRpb25faWQYAiABKAkiFwoVRW5kSW52b2NhdGlvblJlc3BvbnNlMsYDCgxTdGF0ZVNlcnZpY2USTAoIR2V0U3RhdGUSHC5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlcXVlc3QaHS5zZXNzaW9uZC52MS5HZXRTdGF0ZVJlc3BvbnNlIgOQAgESUAoLVXBkYXRlU3RhdGUSHy5zZXNzaW9uZC52MS5VcGRhdGVTdGF0ZVJlcXVlc3QaIC5zZXNzaW9uZC52MS5VcGRhdGVTdGF0ZVJlc3BvbnNlEl4KDkxpc3RLZXlDaGFuZ2VzEiIuc2Vzc2lvbmQudjEuTGlzdEtleUNoYW5nZXNSZXF1ZXN0GiMuc2Vzc2lvbmQudjEuTGlzdEtleUNoYW5nZXNSZXNwb25zZSIDkAIBEl4KDlJlbmRlclRlbXBsYXRlEiIuc2Vzc2lvbmQudjEuUmVuZGVyVGVtcGxhdGVSZXF1ZXN0GiMuc2Vzc2lvbmQudjEuUmVuZGVyVGVtcGxhdGVSZXNwb25zZSIDkAIBElYKDUVuZEludm9jYXRpb24SIS5zZXNzaW9uZC52MS5FbmRJbnZvY2F0aW9uUmVxdWVzdBoiLnNlc3Npb25kLnYxLkVuZEludm9jYXRpb25SZXNwb25zZUJgCg9kZXYuc2Vzc2lvbmQudjFQAVo9Z2l0aHViLmNvbS9zZXNzaW9uZC9zZXNzaW9uZC9jbGllbnRzL2dvL3Nlc3Npb25kdjE7c2Vzc2lvbmR2MaoCC1Nlc3Npb25kLlYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_sessiond_v1_types]);
 
 /**
  * Request of GetState.
@@ -56,6 +56,24 @@ export type GetStateRequest = Message<"sessiond.v1.GetStateRequest"> & {
    * @generated from field: sessiond.v1.JsonForm json_form = 5;
    */
   jsonForm: JsonForm;
+
+  /**
+   * Keys of a page, in the order of the merged state: the application's, the
+   * user's, the session's, `temp:`, each in byte order. 0: as many as fit into an
+   * answer; more than 1000 counts as 1000. A page also ends before it grows too
+   * large for a client to receive.
+   *
+   * @generated from field: int32 page_size = 6;
+   */
+  pageSize: number;
+
+  /**
+   * From the previous page, with the same scope, keys and invocation. A key that
+   * changes between two pages may come as it was or as it is.
+   *
+   * @generated from field: string page_token = 7;
+   */
+  pageToken: string;
 };
 
 /**
@@ -108,6 +126,39 @@ export type GetStateResponse = Message<"sessiond.v1.GetStateResponse"> & {
    * @generated from field: map<string, int64> versions = 4;
    */
   versions: { [key: string]: bigint };
+
+  /**
+   * Empty on the last page. Without `page_size` and `page_token`, set only if the
+   * state does not fit into one answer.
+   *
+   * @generated from field: string next_page_token = 5;
+   */
+  nextPageToken: string;
+
+  /**
+   * The value of the only key of this page does not fit into an answer, even as
+   * text: it is left out, and the next page goes on behind it.
+   *
+   * @generated from field: bool state_omitted = 6;
+   */
+  stateOmitted: boolean;
+
+  /**
+   * As Session.damaged_keys, of this page.
+   *
+   * @generated from field: repeated string damaged_keys = 7;
+   */
+  damagedKeys: string[];
+
+  /**
+   * Identity of this life of the scope: Session.uid of a session's. That of a
+   * user's or an application's scope changes if all that was in it was removed
+   * and it is written to again; empty if nothing is in it. Send it as
+   * Precondition.uid.
+   *
+   * @generated from field: string uid = 8;
+   */
+  uid: string;
 };
 
 /**
@@ -217,6 +268,28 @@ export type UpdateStateResponse = Message<"sessiond.v1.UpdateStateResponse"> & {
    * @generated from field: bool replayed = 4;
    */
   replayed: boolean;
+
+  /**
+   * The state does not fit into the answer even as text: read it page by page
+   * with GetState.
+   *
+   * @generated from field: bool state_omitted = 5;
+   */
+  stateOmitted: boolean;
+
+  /**
+   * As Session.damaged_keys.
+   *
+   * @generated from field: repeated string damaged_keys = 6;
+   */
+  damagedKeys: string[];
+
+  /**
+   * As GetStateResponse.uid, after the change.
+   *
+   * @generated from field: string uid = 7;
+   */
+  uid: string;
 };
 
 /**
@@ -484,10 +557,12 @@ export const EndInvocationResponseSchema: GenMessage<EndInvocationResponse> = /*
 export const StateService: GenService<{
   /**
    * Reads what is visible from a scope: the application's keys; with a user,
-   * that user's as well; with a session, the session's too.
+   * that user's as well; with a session, the session's too. State that does not
+   * fit into an answer is read page by page.
    *
-   * Errors: NOT_FOUND (SESSION_NOT_FOUND). An application or user that was
-   * never written to has empty state.
+   * Errors: NOT_FOUND (SESSION_NOT_FOUND), INVALID_ARGUMENT (BAD_PAGE_TOKEN),
+   * DATA_LOSS (DAMAGED: a key that `keys` names). An application or user that
+   * was never written to has empty state.
    *
    * @generated from rpc sessiond.v1.StateService.GetState
    */
@@ -501,10 +576,10 @@ export const StateService: GenService<{
    * `app:` keys, a user's `app:` and `user:` keys, a session's all of them but
    * `temp:`. Through a session's scope it is recorded in its log as an event.
    *
-   * Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SEQUENCE_CONFLICT,
-   * KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED), FAILED_PRECONDITION
-   * (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE), INVALID_ARGUMENT
-   * (KEY_OUTSIDE_SCOPE and others).
+   * Errors: NOT_FOUND (SESSION_NOT_FOUND), ABORTED (SESSION_REPLACED,
+   * SEQUENCE_CONFLICT, KEY_CONFLICT), ALREADY_EXISTS (REQUEST_ID_REUSED),
+   * FAILED_PRECONDITION (TYPE_MISMATCH), RESOURCE_EXHAUSTED (STATE_TOO_LARGE),
+   * INVALID_ARGUMENT (KEY_OUTSIDE_SCOPE and others).
    *
    * @generated from rpc sessiond.v1.StateService.UpdateState
    */

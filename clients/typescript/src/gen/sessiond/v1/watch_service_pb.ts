@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file sessiond/v1/watch_service.proto.
  */
 export const file_sessiond_v1_watch_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9zZXNzaW9uZC92MS93YXRjaF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSKTAQoMV2F0Y2hSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSDgoGY3Vyc29yGAIgASgJEiYKBXN0YXJ0GAMgASgOMhcuc2Vzc2lvbmQudjEuV2F0Y2hTdGFydBIoCglqc29uX2Zvcm0YBCABKA4yFS5zZXNzaW9uZC52MS5Kc29uRm9ybSK/AgoNV2F0Y2hSZXNwb25zZRIuCghzbmFwc2hvdBgBIAEoCzIaLnNlc3Npb25kLnYxLlN0YXRlU25hcHNob3RIABIjCgVldmVudBgCIAEoCzISLnNlc3Npb25kLnYxLkV2ZW50SAASMAoMc3RhdGVfY2hhbmdlGAMgASgLMhguc2Vzc2lvbmQudjEuU3RhdGVDaGFuZ2VIABIqCgljYXVnaHRfdXAYBCABKAsyFS5zZXNzaW9uZC52MS5DYXVnaHRVcEgAEisKCWhlYXJ0YmVhdBgFIAEoCzIWLnNlc3Npb25kLnYxLkhlYXJ0YmVhdEgAEjYKD3Nlc3Npb25fZGVsZXRlZBgGIAEoCzIbLnNlc3Npb25kLnYxLlNlc3Npb25EZWxldGVkSAASDgoGY3Vyc29yGAcgASgJQgYKBGtpbmQiiwEKDVN0YXRlU25hcHNob3QSKAoFc3RhdGUYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASFAoKc3RhdGVfanNvbhgCIAEoCUgAEhUKDXN0YXRlX3JvdW5kZWQYAyABKAgSFQoNbGFzdF9zZXF1ZW5jZRgEIAEoA0IMCgpzdGF0ZV9mb3JtImYKC1N0YXRlQ2hhbmdlEiYKBWRlbHRhGAEgASgLMhcuc2Vzc2lvbmQudjEuU3RhdGVEZWx0YRIvCgtjb21taXRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiCgoIQ2F1Z2h0VXAiPAoJSGVhcnRiZWF0Ei8KC3NlcnZlcl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIQCg5TZXNzaW9uRGVsZXRlZCpzCgpXYXRjaFN0YXJ0EhsKF1dBVENIX1NUQVJUX1VOU1BFQ0lGSUVEEAASGAoUV0FUQ0hfU1RBUlRfU05BUFNIT1QQARIZChVXQVRDSF9TVEFSVF9CRUdJTk5JTkcQAhITCg9XQVRDSF9TVEFSVF9OT1cQAzJVCgxXYXRjaFNlcnZpY2USRQoFV2F0Y2gSGS5zZXNzaW9uZC52MS5XYXRjaFJlcXVlc3QaGi5zZXNzaW9uZC52MS5XYXRjaFJlc3BvbnNlIgOQAgEwAUJgCg9kZXYuc2Vzc2lvbmQudjFQAVo9Z2l0aHViLmNvbS9zZXNzaW9uZC9zZXNzaW9uZC9jbGllbnRzL2dvL3Nlc3Npb25kdjE7c2Vzc2lvbmR2MaoCC1Nlc3Npb25kLlYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_sessiond_v1_types]);
+  fileDesc("Ch9zZXNzaW9uZC92MS93YXRjaF9zZXJ2aWNlLnByb3RvEgtzZXNzaW9uZC52MSKTAQoMV2F0Y2hSZXF1ZXN0EiEKBXNjb3BlGAEgASgLMhIuc2Vzc2lvbmQudjEuU2NvcGUSDgoGY3Vyc29yGAIgASgJEiYKBXN0YXJ0GAMgASgOMhcuc2Vzc2lvbmQudjEuV2F0Y2hTdGFydBIoCglqc29uX2Zvcm0YBCABKA4yFS5zZXNzaW9uZC52MS5Kc29uRm9ybSK/AgoNV2F0Y2hSZXNwb25zZRIuCghzbmFwc2hvdBgBIAEoCzIaLnNlc3Npb25kLnYxLlN0YXRlU25hcHNob3RIABIjCgVldmVudBgCIAEoCzISLnNlc3Npb25kLnYxLkV2ZW50SAASMAoMc3RhdGVfY2hhbmdlGAMgASgLMhguc2Vzc2lvbmQudjEuU3RhdGVDaGFuZ2VIABIqCgljYXVnaHRfdXAYBCABKAsyFS5zZXNzaW9uZC52MS5DYXVnaHRVcEgAEisKCWhlYXJ0YmVhdBgFIAEoCzIWLnNlc3Npb25kLnYxLkhlYXJ0YmVhdEgAEjYKD3Nlc3Npb25fZGVsZXRlZBgGIAEoCzIbLnNlc3Npb25kLnYxLlNlc3Npb25EZWxldGVkSAASDgoGY3Vyc29yGAcgASgJQgYKBGtpbmQixQEKDVN0YXRlU25hcHNob3QSKAoFc3RhdGUYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASFAoKc3RhdGVfanNvbhgCIAEoCUgAEhUKDXN0YXRlX3JvdW5kZWQYAyABKAgSFQoNbGFzdF9zZXF1ZW5jZRgEIAEoAxILCgN1aWQYBSABKAkSFQoNc3RhdGVfb21pdHRlZBgGIAEoCBIUCgxkYW1hZ2VkX2tleXMYByADKAlCDAoKc3RhdGVfZm9ybSJmCgtTdGF0ZUNoYW5nZRImCgVkZWx0YRgBIAEoCzIXLnNlc3Npb25kLnYxLlN0YXRlRGVsdGESLwoLY29tbWl0X3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIgoKCENhdWdodFVwIjwKCUhlYXJ0YmVhdBIvCgtzZXJ2ZXJfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiHQoOU2Vzc2lvbkRlbGV0ZWQSCwoDdWlkGAEgASgJKnMKCldhdGNoU3RhcnQSGwoXV0FUQ0hfU1RBUlRfVU5TUEVDSUZJRUQQABIYChRXQVRDSF9TVEFSVF9TTkFQU0hPVBABEhkKFVdBVENIX1NUQVJUX0JFR0lOTklORxACEhMKD1dBVENIX1NUQVJUX05PVxADMlUKDFdhdGNoU2VydmljZRJFCgVXYXRjaBIZLnNlc3Npb25kLnYxLldhdGNoUmVxdWVzdBoaLnNlc3Npb25kLnYxLldhdGNoUmVzcG9uc2UiA5ACATABQmAKD2Rldi5zZXNzaW9uZC52MVABWj1naXRodWIuY29tL3Nlc3Npb25kL3Nlc3Npb25kL2NsaWVudHMvZ28vc2Vzc2lvbmR2MTtzZXNzaW9uZHYxqgILU2Vzc2lvbmQuVjFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_sessiond_v1_types]);
 
 /**
  * Request of Watch.
@@ -177,6 +177,28 @@ export type StateSnapshot = Message<"sessiond.v1.StateSnapshot"> & {
    * @generated from field: int64 last_sequence = 4;
    */
   lastSequence: bigint;
+
+  /**
+   * As GetStateResponse.uid.
+   *
+   * @generated from field: string uid = 5;
+   */
+  uid: string;
+
+  /**
+   * The state does not fit into a message even as text: read it page by page
+   * with StateService.GetState.
+   *
+   * @generated from field: bool state_omitted = 6;
+   */
+  stateOmitted: boolean;
+
+  /**
+   * As Session.damaged_keys.
+   *
+   * @generated from field: repeated string damaged_keys = 7;
+   */
+  damagedKeys: string[];
 };
 
 /**
@@ -256,6 +278,12 @@ export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
  * @generated from message sessiond.v1.SessionDeleted
  */
 export type SessionDeleted = Message<"sessiond.v1.SessionDeleted"> & {
+  /**
+   * `uid` of the session that is gone.
+   *
+   * @generated from field: string uid = 1;
+   */
+  uid: string;
 };
 
 /**

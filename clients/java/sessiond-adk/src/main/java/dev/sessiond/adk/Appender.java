@@ -48,7 +48,8 @@ final class Appender {
 
   /**
    * Appends {@code event} with its delta and {@code operations} at every subscription, always under
-   * the same id, and answers as the server does. {@code session} and {@code event} change only
+   * the same id, and answers as the server does. {@code session} has the event and its delta from
+   * the subscription on; a failure or a cancellation takes them back. {@code event} changes only
    * after the response.
    */
   Single<AppendEventResponse> append(Session session, Event event, List<Operation> operations) {
@@ -64,10 +65,17 @@ final class Appender {
         () -> {
           giveId(event);
           EncodedEvent encoded = EncodedEvent.of(event, operations, shareTemp);
-          SessionKey key = Messages.key(session.appName(), session.userId(), session.id());
+          SessionKey key = Messages.key(session);
           Tracked tracked = sessions.of(session);
           CallerUpdate update = new CallerUpdate(session, event, operations, encoded, tracked);
-          return tracked.lock.hold(Single.defer(() -> appendLocked(key, update)));
+          return tracked
+              .lock
+              .hold(
+                  update::show,
+                  Single.defer(() -> appendLocked(key, update))
+                      // Before the next append begins, and before a subscriber tries again.
+                      .doOnError(failure -> update.takeBack()))
+              .doOnDispose(update::takeBack);
         });
   }
 
@@ -88,29 +96,37 @@ final class Appender {
             .setReturnState(true)
             .setIncludeVersions(stale == Stale.CONFLICT)
             .setJsonForm(JsonForm.JSON_FORM_TEXT);
-    boolean tracked = update.tracked().sequence != Tracked.UNKNOWN;
+    Tracked tracked = update.tracked();
+    Precondition.Builder condition = Precondition.newBuilder().setUid(tracked.uid);
     if (stale == Stale.MERGE) {
+      if (!tracked.uid.isEmpty()) {
+        request.setPrecondition(condition);
+      }
       return commit(request.build(), update, null);
     }
-    if (stale == Stale.CONFLICT && tracked) {
-      return commit(request.setPrecondition(unchangedKeys(update)).build(), update, null);
+    if (stale == Stale.CONFLICT && tracked.sequence != Tracked.UNKNOWN) {
+      addUnchangedKeys(condition, update);
+      return commit(request.setPrecondition(condition).build(), update, null);
     }
     // An object that this service has not read: its keys are unknown, so it must be current.
-    return (tracked ? Single.just(update.tracked().sequence) : sequenceRead(key, update))
+    return (tracked.sequence != Tracked.UNKNOWN
+            ? Single.just(new ReadAt(tracked.uid, tracked.sequence))
+            : findReadAt(key, update))
         .flatMap(
             readAt -> {
-              Precondition.Builder current =
-                  Precondition.newBuilder().setExpectedSequence(Math.max(readAt, 0));
-              return commit(request.setPrecondition(current).build(), update, readAt);
+              condition.setUid(readAt.uid()).setExpectedSequence(Math.max(readAt.sequence(), 0));
+              return commit(request.setPrecondition(condition).build(), update, readAt.sequence());
             });
   }
 
+  /** The place in a session's log at which an object was read. */
+  private record ReadAt(String uid, long sequence) {}
+
   /** The condition that nobody has changed a key of the event since the session was read. */
-  private static Precondition.Builder unchangedKeys(CallerUpdate update) {
+  private static void addUnchangedKeys(Precondition.Builder unchanged, CallerUpdate update) {
     Set<String> keys = new LinkedHashSet<>(update.encoded().values().keySet());
     keys.addAll(update.encoded().removed());
     keys.removeIf(Messages::isTemp);
-    Precondition.Builder unchanged = Precondition.newBuilder();
     for (String key : keys) {
       KeyCheck.Builder check = unchanged.addKeysBuilder().setKey(key);
       StoredValue read = update.tracked().stored.get(key);
@@ -123,7 +139,6 @@ final class Appender {
         check.setValueJson(Json.write(read.value()));
       }
     }
-    return unchanged;
   }
 
   private Single<AppendEventResponse> commit(
@@ -132,13 +147,21 @@ final class Appender {
         .call(EventServiceGrpc.getAppendEventMethod(), request)
         .onErrorResumeNext(
             failure ->
-                // An event that is stored already can fail for either.
-                failure instanceof SessiondAlreadyExistsException
-                        || failure instanceof SessiondStaleException
-                    ? replayed(request.getKey(), update.encoded())
-                        .switchIfEmpty(Single.error(failure))
+                mayBeStored(failure)
+                    ? replayed(request.getKey(), update).switchIfEmpty(Single.error(failure))
                     : Single.error(failure))
-        .doOnSuccess(response -> update.apply(response, readAt));
+        .doOnSuccess(
+            response -> {
+              reader.warnOfDamage(response.getSession());
+              update.apply(response, readAt);
+            });
+  }
+
+  /** An event that is stored already can fail for either. Another life of the id has it not. */
+  private static boolean mayBeStored(Throwable failure) {
+    return failure instanceof SessiondAlreadyExistsException
+        || (failure instanceof SessiondStaleException stale
+            && !stale.call().reason().equals(Errors.REPLACED));
   }
 
   /**
@@ -146,7 +169,8 @@ final class Appender {
    * covers events that differ only in what is not stored with them: {@code temp:} keys, operations,
    * or fields that another version of ADK writes differently.
    */
-  private Maybe<AppendEventResponse> replayed(SessionKey key, EncodedEvent encoded) {
+  private Maybe<AppendEventResponse> replayed(SessionKey key, CallerUpdate update) {
+    EncodedEvent encoded = update.encoded();
     ListEventsRequest request =
         ListEventsRequest.newBuilder()
             .setKey(key)
@@ -162,7 +186,7 @@ final class Appender {
         .flatMapSingle(
             stored ->
                 reader
-                    .stored(key, null)
+                    .stored(key, update.tracked().uid)
                     .map(
                         session ->
                             AppendEventResponse.newBuilder()
@@ -177,11 +201,11 @@ final class Appender {
   }
 
   /**
-   * The sequence that a session object was read at which this service has not read; {@link
+   * The place at which a session object was read that this service has not read; {@link
    * Tracked#UNKNOWN} if it is behind by an unknown number of events. It counts as current if its
    * newest event is the newest stored one, or the one before the event if that is stored already.
    */
-  private Single<Long> sequenceRead(SessionKey key, CallerUpdate update) {
+  private Single<ReadAt> findReadAt(SessionKey key, CallerUpdate update) {
     GetSessionRequest request =
         GetSessionRequest.newBuilder()
             .setKey(key)
@@ -191,7 +215,8 @@ final class Appender {
             .build();
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request)
-        .map(response -> sequenceRead(response, update));
+        .map(
+            response -> new ReadAt(response.getSession().getUid(), sequenceRead(response, update)));
   }
 
   private static long sequenceRead(GetSessionResponse response, CallerUpdate update) {

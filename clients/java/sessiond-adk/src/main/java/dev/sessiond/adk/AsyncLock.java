@@ -15,11 +15,15 @@ final class AsyncLock {
 
   private boolean held;
 
-  /** Runs {@code action} when it holds the lock. The lock is free before the result is emitted. */
-  <T> Single<T> hold(Single<T> action) {
+  /**
+   * Runs {@code queued} at the subscription, in the order of the actions, and {@code action} when
+   * it holds the lock. The lock is free before the result is emitted.
+   */
+  <T> Single<T> hold(Runnable queued, Single<T> action) {
     return Single.create(
         emitter -> {
           synchronized (waiting) {
+            queued.run();
             if (held) {
               waiting.add(() -> start(action, emitter));
               return;

@@ -14,19 +14,36 @@ import java.util.Objects;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
-/** What an append does to the caller's objects once the server has responded. */
+/** What an append does to the caller's objects: at the subscription, and after the response. */
 record CallerUpdate(
     Session session,
     Event event,
     List<Operation> operations,
     EncodedEvent encoded,
-    Tracked tracked) {
+    Tracked tracked,
+    Overlay.Change change) {
+
+  CallerUpdate(
+      Session session,
+      Event event,
+      List<Operation> operations,
+      EncodedEvent encoded,
+      Tracked tracked) {
+    this(session, event, operations, encoded, tracked, new Overlay.Change(event, encoded.delta()));
+  }
 
   String newestEventId() {
-    synchronized (session.events()) {
-      int size = session.events().size();
-      return size == 0 ? "" : Objects.requireNonNullElse(session.events().get(size - 1).id(), "");
-    }
+    return tracked.overlay.newestEventId(session);
+  }
+
+  /** Shows the event and its delta in the session. */
+  void show() {
+    tracked.overlay.show(session, change);
+  }
+
+  /** Undoes {@link #show} after a failure or a cancellation. */
+  void takeBack() {
+    tracked.overlay.takeBack(session, change);
   }
 
   /**
@@ -35,9 +52,13 @@ record CallerUpdate(
    * appended, and must not hide their events from the next append.
    */
   void apply(AppendEventResponse response, @Nullable Long readAt) {
+    synchronized (tracked.overlay) {
+      applyLocked(response, readAt);
+    }
+  }
+
+  private void applyLocked(AppendEventResponse response, @Nullable Long readAt) {
     dev.sessiond.v1.Session stored = response.getSession();
-    addResults(response);
-    moveTemp();
     long sequence = response.getEvent().getSequence();
     long reached = stored.getLastSequence();
     boolean contained = false;
@@ -46,18 +67,30 @@ record CallerUpdate(
       contained = sequence <= readAt;
     }
     boolean current = reached == stored.getLastSequence();
-    if (!current && (contained || reached != sequence)) {
-      // The session contains the event already, or events before it are missing.
+    // Otherwise, the session contains the event already, or events before it are missing.
+    boolean advances = current || (!contained && reached == sequence);
+    boolean shown = false;
+    if (contained || !advances) {
+      takeBack();
+    } else {
+      shown = tracked.overlay.settle(change);
+    }
+    addResults(response);
+    moveTemp();
+    if (tracked.uid.isEmpty()) {
+      tracked.uid = stored.getUid();
+    }
+    if (!advances) {
       return;
     }
     if (current && stored.hasStateJson()) {
-      applyState(StoredValue.of(stored));
+      applyState(StoredValue.of(stored), shown);
     } else {
       applyOwnDelta(response);
     }
     tracked.sequence = reached;
     if (!contained) {
-      addEvent(response.getReplayed());
+      tracked.overlay.add(session, event);
     }
     session.lastUpdateTime(
         current
@@ -107,7 +140,7 @@ record CallerUpdate(
    *   <li>{@code temp:} keys stay.
    * </ul>
    */
-  private void applyState(Map<String, StoredValue> stored) {
+  private void applyState(Map<String, StoredValue> stored, boolean shown) {
     Map<String, StoredValue> after = new HashMap<>();
     Set<String> own = new HashSet<>(encoded.values().keySet());
     own.addAll(encoded.removed());
@@ -129,7 +162,7 @@ record CallerUpdate(
           now == null
               ? encoded.removed().contains(key)
               : now.value().equals(encoded.values().get(key));
-      if (changed && isUncommitted(key, before == null ? null : before.value())) {
+      if (changed && isUncommitted(key, before == null ? null : before.value(), shown)) {
         if (!asWritten) {
           // The next conflict check must still see the value that the agent has based its own on.
           now = before;
@@ -146,18 +179,25 @@ record CallerUpdate(
     tracked.stored = after;
   }
 
-  /** Whether the agent has written a key of the session object and not sent it with this event. */
-  private boolean isUncommitted(String key, @Nullable JsonNode before) {
-    Object here = session.state().get(key);
+  /**
+   * Whether the agent has written a key of the session object and not sent it with this event.
+   *
+   * @param before the stored value that the object knows of
+   * @param shown whether the session had this event's delta before the response
+   */
+  private boolean isUncommitted(String key, @Nullable JsonNode before, boolean shown) {
+    Object here = tracked.overlay.value(session, key);
     if (tracked.sequence == Tracked.UNKNOWN || here == encoded.delta().get(key)) {
       // Nothing is known about the object, so the server decides; or the value is this event's.
       return false;
     }
     if (here == null) {
-      return before != null && !before.isNull() && !encoded.removed().contains(key);
+      boolean hadValue =
+          (before != null && !before.isNull()) || (shown && encoded.values().containsKey(key));
+      return hadValue && !encoded.removed().contains(key);
     }
     try {
-      JsonNode local = Json.encode(key, here);
+      JsonNode local = Json.encode(key, here, new Mender());
       return !local.equals(before) && !local.equals(encoded.values().get(key));
     } catch (StateValueException e) {
       return true;
@@ -180,20 +220,6 @@ record CallerUpdate(
   }
 
   private void put(String key, @Nullable Object value) {
-    if (value == null || value == State.REMOVED) {
-      session.state().remove(key);
-    } else {
-      session.state().put(key, value);
-    }
-  }
-
-  private void addEvent(boolean replayed) {
-    synchronized (session.events()) {
-      boolean present =
-          replayed && session.events().stream().anyMatch(other -> event.id().equals(other.id()));
-      if (!present) {
-        session.events().add(event);
-      }
-    }
+    tracked.overlay.write(session, key, value);
   }
 }

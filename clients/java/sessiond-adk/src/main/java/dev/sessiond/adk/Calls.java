@@ -28,15 +28,26 @@ final class Calls {
 
   private final Connection connection;
   private final Duration timeout;
+  private final Duration absence;
   private final RetryPolicy retry;
   private final Scheduler scheduler;
 
-  Calls(Connection connection, Duration timeout, RetryPolicy retry, Scheduler scheduler) {
+  /** Whether a server has ever answered, so that one which is away will probably be back. */
+  private volatile boolean answered;
+
+  /** {@code absence} is how long to look for a server that has never answered. */
+  Calls(
+      Connection connection,
+      Duration timeout,
+      Duration absence,
+      RetryPolicy retry,
+      Scheduler scheduler) {
     if (timeout.isNegative() || timeout.isZero()) {
       throw new IllegalArgumentException("timeout is " + timeout + ". It must be positive.");
     }
     this.connection = connection;
     this.timeout = timeout;
+    this.absence = absence;
     this.retry = retry;
     this.scheduler = scheduler;
   }
@@ -60,22 +71,24 @@ final class Calls {
   /**
    * Calls {@code method} when it is subscribed to. Disposing cancels the call, which may have been
    * applied all the same. The result is emitted on the scheduler, never on a thread of gRPC: the
-   * rest of the agent runs there.
+   * rest of the agent runs there, in the OpenTelemetry context of the subscription.
    */
   <Q, R> Single<R> call(MethodDescriptor<Q, R> method, Q request) {
     return Single.defer(
-            () -> {
-              long deadline = System.nanoTime() + timeout.toNanos();
-              Context context = TraceContext.fork();
-              AtomicInteger attempts = new AtomicInteger();
-              return Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
+        () -> {
+          long deadline = System.nanoTime() + timeout.toNanos();
+          Context context = TraceContext.fork();
+          AtomicInteger attempts = new AtomicInteger();
+          Single<R> result =
+              Single.defer(() -> once(method, request, context, Math.max(left(deadline), 0)))
                   // Recursion would nest an operator per attempt.
                   .retryWhen(
                       failures ->
                           failures.concatMapSingle(
-                              failure -> pause(failure, attempts.incrementAndGet(), deadline)));
-            })
-        .observeOn(scheduler);
+                              failure -> pause(failure, attempts.incrementAndGet(), deadline)))
+                  .observeOn(scheduler);
+          return TraceContext.resume(context, result);
+        });
   }
 
   private static long left(long deadline) {
@@ -85,14 +98,18 @@ final class Calls {
   /** Waits before the next attempt, or emits the error that ends the call. */
   private Single<Long> pause(Throwable failure, int attempts, long deadline) {
     FailedCall failed = FailedCall.of(failure, attempts);
+    if (failed.code() != Status.Code.UNAVAILABLE || !failed.reason().isEmpty()) {
+      answered = true;
+    }
+    long end = answered ? deadline : deadline - timeout.toNanos() + absence.toNanos();
     if (connection.isClosed() && isCutOff(failed)) {
       return Single.error(Errors.closed(attempts, failure));
     }
     Duration delay = retry.delay(attempts, failed.retryAfter());
-    // Waiting past the deadline would replace this error by one that says less.
+    // Waiting past the end would replace this error by one that says less.
     if (failed.retryable() == FailedCall.Retryable.NO
         || attempts >= retry.attempts()
-        || delay.toNanos() >= left(deadline)) {
+        || delay.toNanos() >= left(end)) {
       return Single.error(Errors.of(failed, failure));
     }
     return waitUnlessClosed(delay).doOnSuccess(waited -> connection.reconnectNow());
@@ -117,21 +134,24 @@ final class Calls {
         emitter -> {
           ClientCall<Q, R> call = connection.newCall(method, context, Duration.ofNanos(nanos));
           emitter.setCancellable(() -> call.cancel("The subscriber has disposed the call.", null));
-          ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter));
+          ClientCalls.asyncUnaryCall(call, request, new Observer<>(emitter, () -> answered = true));
         });
   }
 
   private static final class Observer<R> implements StreamObserver<R> {
     private final SingleEmitter<R> emitter;
+    private final Runnable answered;
     private @Nullable R response;
 
-    Observer(SingleEmitter<R> emitter) {
+    Observer(SingleEmitter<R> emitter, Runnable answered) {
       this.emitter = emitter;
+      this.answered = answered;
     }
 
     @Override
     public void onNext(R value) {
       response = value;
+      answered.run();
     }
 
     @Override

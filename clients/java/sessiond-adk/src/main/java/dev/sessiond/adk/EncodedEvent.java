@@ -14,7 +14,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An event as it is sent.
@@ -35,14 +35,13 @@ record EncodedEvent(
 
   private static final ObjectMapper MAPPER = Json.kitMapper();
 
-  /** UTF-8 cannot encode it. */
-  private static final Pattern LONE_SURROGATE = Pattern.compile("\\p{Cs}");
-
   /**
    * Encodes {@code event}, which has an id, and does not change it.
    *
-   * @throws StateValueException a value of the delta has no JSON form
-   * @throws IllegalArgumentException the body has no JSON form, or the time is out of range
+   * @throws StateValueException a value of the delta has no JSON form, or a key has half a
+   *     surrogate pair
+   * @throws IllegalArgumentException the body has no JSON form, the time is out of range, or an id
+   *     has half a surrogate pair
    */
   static EncodedEvent of(Event event, List<Operation> operations, boolean shareTemp) {
     EventActions actions = event.actions() == null ? new EventActions() : event.actions();
@@ -50,6 +49,7 @@ record EncodedEvent(
     Map<String, Object> delta = new LinkedHashMap<>(actions.stateDelta());
     Map<String, JsonNode> values = new LinkedHashMap<>();
     List<String> removed = new ArrayList<>();
+    Mender mender = new Mender();
     delta.forEach(
         (key, value) -> {
           if (Messages.isTemp(key) && !shareTemp) {
@@ -58,21 +58,26 @@ record EncodedEvent(
           if (value == State.REMOVED) {
             removed.add(key);
           } else {
-            values.put(key, Json.encode(key, value));
+            values.put(key, Json.encode(key, value, mender));
           }
         });
-    StateDelta.Builder changes = Messages.delta(values, removed, operations);
+    StateDelta.Builder changes = Messages.delta(values, removed, operations, mender);
     dev.sessiond.v1.Event message =
         dev.sessiond.v1.Event.newBuilder()
-            .setEventId(event.id())
-            .setInvocationId(Strings.nullToEmpty(event.invocationId()))
-            .setAuthor(Strings.nullToEmpty(event.author()))
-            .setBranch(event.branch().orElse(""))
+            .setEventId(Messages.requireText("event.id", event.id()))
+            .setInvocationId(text("event.invocationId", event.invocationId()))
+            .setAuthor(text("event.author", event.author()))
+            .setBranch(text("event.branch", event.branch().orElse("")))
             .setEventTime(Messages.timestamp(Instant.ofEpochMilli(event.timestamp())))
             .setStateDelta(changes)
-            .setBodyJson(body(event, actions))
+            .setBodyJson(mender.mend("the body", body(event, actions)))
             .build();
+    mender.warn("event " + event.id());
     return new EncodedEvent(message, delta, values, removed);
+  }
+
+  private static String text(String name, @Nullable String value) {
+    return Messages.requireText(name, Strings.nullToEmpty(value));
   }
 
   private static String body(Event event, EventActions actions) {
@@ -80,7 +85,7 @@ record EncodedEvent(
     try {
       ObjectNode tree = MAPPER.valueToTree(event.toBuilder().actions(withoutDelta).build());
       ((ObjectNode) tree.get("actions")).remove("stateDelta");
-      return LONE_SURROGATE.matcher(MAPPER.writeValueAsString(tree)).replaceAll("\uFFFD");
+      return MAPPER.writeValueAsString(tree);
     } catch (JsonProcessingException e) {
       throw new IllegalArgumentException("Event " + event.id() + " has no JSON form.", e);
     }

@@ -9,10 +9,13 @@ import org.jspecify.annotations.Nullable;
 /** Exceptions of failed calls: by reason for conflicts, otherwise by code. */
 final class Errors {
 
+  /** The reason of a write whose session was deleted and created anew. */
+  static final String REPLACED = "SESSION_REPLACED";
+
   private Errors() {}
 
   static RuntimeException of(FailedCall call, @Nullable Throwable cause) {
-    if (call.reason().equals("KEY_CONFLICT")) {
+    if (call.reason().equals("KEY_CONFLICT") || call.reason().equals(REPLACED)) {
       return new SessiondStaleException(call, cause);
     }
     if (call.reason().equals("SEQUENCE_CONFLICT")) {
@@ -48,6 +51,27 @@ final class Errors {
         new FailedCall(
             Status.Code.ABORTED, message, "SEQUENCE_CONFLICT", metadata, List.of(), null, attempts),
         cause);
+  }
+
+  /** The error of a read that found another life of the session id. */
+  static SessiondStaleException replaced(SessionKey key) {
+    String message =
+        String.format(
+            "Session '%s' of user '%s' in application '%s' was deleted and created anew. Read it"
+                + " again.",
+            key.getSessionId(), key.getUserId(), key.getAppName());
+    return new SessiondStaleException(
+        FailedCall.of(Status.Code.ABORTED, message, REPLACED, 1), null);
+  }
+
+  /** The error of a read of past state that does not fit into a response. */
+  static SessiondException pastTooLarge(SessionKey key, long sequence) {
+    String message =
+        String.format(
+            "The state of session '%s' as of event %d does not fit into a response.",
+            key.getSessionId(), sequence);
+    return new SessiondException(
+        FailedCall.of(Status.Code.RESOURCE_EXHAUSTED, message, "ANSWER_TOO_LARGE", 1), null);
   }
 
   /** The error of a read that found nothing. */

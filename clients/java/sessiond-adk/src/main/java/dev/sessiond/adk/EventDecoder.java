@@ -44,8 +44,11 @@ final class EventDecoder {
   /** Every round removes one member that Jackson rejects. */
   private static final int MAX_ROUNDS = 32;
 
-  /** Fields that have been warned of. Bounded, as names come from outside. */
-  private static final int MAX_WARNED = 1000;
+  /**
+   * How deep the members lie that are removed: first those that cannot be read, at any depth. If
+   * there are more, the members that hold them, so that the work is bounded and the rest is read.
+   */
+  private static final int[] DEPTHS = {Integer.MAX_VALUE, 2, 1};
 
   private static final String OMITTED = "sessiond.omitted";
   private static final ObjectMapper MAPPER =
@@ -54,7 +57,7 @@ final class EventDecoder {
               new SimpleModule().addDeserializer(byte[].class, new AnyBase64Deserializer()))
           .addHandler(new UnknownFields());
 
-  private final Set<String> warned = ConcurrentHashMap.newKeySet();
+  private final FirstTime firstTime = new FirstTime();
 
   /** A stored event with its place in the log. */
   StoredEvent stored(dev.sessiond.v1.Event stored) {
@@ -90,10 +93,10 @@ final class EventDecoder {
   }
 
   private Event decodeBody(dev.sessiond.v1.Event stored) {
-    ObjectNode body = ForeignBody.repair(parseObject(stored), envelope(stored));
     List<String> omitted = new ArrayList<>();
+    ObjectNode body = ForeignBody.repair(parseObject(stored), envelope(stored), omitted);
     JsonMappingException rejection = null;
-    for (int round = 0; round < MAX_ROUNDS; round++) {
+    for (int round = 0; round < MAX_ROUNDS * DEPTHS.length; round++) {
       Set<String> unknown = ConcurrentHashMap.newKeySet();
       try {
         Event event = MAPPER.readerFor(Event.class).withAttribute(OMITTED, unknown).readValue(body);
@@ -102,7 +105,7 @@ final class EventDecoder {
         return event;
       } catch (JsonMappingException e) {
         rejection = e;
-        String removed = remove(body, e.getPath());
+        String removed = remove(body, e.getPath(), DEPTHS[round / MAX_ROUNDS]);
         if (removed == null) {
           break;
         }
@@ -115,7 +118,7 @@ final class EventDecoder {
         "event {}: this version of ADK cannot read the body: {}",
         stored.getEventId(),
         rejection == null ? "" : rejection.getOriginalMessage());
-    ObjectNode envelope = ForeignBody.repair(Json.object(), envelope(stored));
+    ObjectNode envelope = ForeignBody.repair(Json.object(), envelope(stored), new ArrayList<>());
     return MAPPER.convertValue(envelope, Event.class);
   }
 
@@ -150,10 +153,9 @@ final class EventDecoder {
     }
   }
 
-  /** Warns of each omitted field once, as every turn reads the same events again. */
+  /** Warns of each omitted field once. */
   private void warnOnce(dev.sessiond.v1.Event stored, List<String> omitted) {
-    List<String> news =
-        omitted.stream().filter(name -> warned.size() < MAX_WARNED && warned.add(name)).toList();
+    List<String> news = omitted.stream().filter(firstTime::of).toList();
     if (!news.isEmpty()) {
       logger.warn(
           "event {}: omitted fields that this version of ADK cannot hold: {}; further events with"
@@ -164,16 +166,19 @@ final class EventDecoder {
   }
 
   /**
-   * Removes the deepest object member on {@code path}, and returns its name. Removing a list item
-   * would move the others, so the member that holds the list is removed.
+   * Removes the deepest object member on {@code path} down to {@code depth}, and returns its name.
+   * Removing a list item would move the others, so the member that holds the list is removed.
    */
   private static @Nullable String remove(
-      ObjectNode body, List<JsonMappingException.Reference> path) {
+      ObjectNode body, List<JsonMappingException.Reference> path, int depth) {
     JsonNode node = body;
     ObjectNode owner = null;
     String name = null;
     List<String> names = new ArrayList<>();
     for (JsonMappingException.Reference step : path) {
+      if (names.size() == depth) {
+        break;
+      }
       if (node instanceof ObjectNode object
           && step.getFieldName() != null
           && object.has(step.getFieldName())) {

@@ -31,8 +31,6 @@ abstract class Extensions extends HistoryExtensions {
 
   abstract Appender appender();
 
-  abstract Tracked.Registry sessions();
-
   // Operations through a session object. Each appends an event, as every change of a session does.
 
   /**
@@ -136,7 +134,7 @@ abstract class Extensions extends HistoryExtensions {
     dev.sessiond.v1.Session committed = response.getSession();
     Single<dev.sessiond.v1.Session> state =
         response.getReplayed() || !committed.hasStateJson()
-            ? reader().stored(committed.getKey(), response.getEvent().getSequence())
+            ? reader().storedAsOf(committed, response.getEvent().getSequence())
             : Single.just(committed);
     return state.flatMapMaybe(
         session -> {
@@ -155,35 +153,32 @@ abstract class Extensions extends HistoryExtensions {
 
   /**
    * Updates {@code session} in place to what is stored, including the events of others. Uncommitted
-   * changes of its state are lost; {@code temp:} keys stay.
+   * changes of its state are lost; {@code temp:} keys and appends in flight stay. Emits {@link
+   * SessiondStaleException} if the session was deleted and created anew.
    */
   public Completable refresh(Session session) {
     return Completable.defer(
         () -> {
-          dev.sessiond.v1.SessionKey key =
-              Messages.key(session.appName(), session.userId(), session.id());
+          dev.sessiond.v1.SessionKey key = Messages.key(session);
           Tracked tracked = sessions().of(session);
           Single<Reader.Snapshot> read =
               reader()
                   .snapshot(key, EventSelection.getDefaultInstance(), null)
                   .switchIfEmpty(Single.error(() -> Errors.notFound(key)))
-                  .doOnSuccess(fresh -> replace(session, tracked, fresh));
-          return tracked.lock.hold(read).ignoreElement();
+                  .doOnSuccess(
+                      fresh -> {
+                        Reader.requireLife(tracked.uid, fresh.stored());
+                        replace(session, tracked, fresh);
+                      });
+          return tracked.lock.hold(() -> {}, read).ignoreElement();
         });
   }
 
   private static void replace(Session session, Tracked tracked, Reader.Snapshot fresh) {
     Map<String, StoredValue> stored = StoredValue.of(fresh.stored());
-    Map<String, Object> values = StoredValue.decode(stored);
-    // In place: the contexts of an agent hold the map, not the session.
-    session.state().keySet().removeIf(key -> !Messages.isTemp(key) && !values.containsKey(key));
-    values.forEach(session.state()::put);
-    synchronized (session.events()) {
-      session.events().clear();
-      fresh.events().forEach(session.events()::add);
-    }
+    tracked.overlay.replace(session, StoredValue.decode(stored), fresh.events());
     session.lastUpdateTime(Messages.instant(fresh.stored().getLastEventTime()));
-    tracked.record(fresh.stored().getLastSequence(), stored);
+    tracked.record(fresh.stored(), stored);
   }
 
   // State without a session object.
@@ -204,39 +199,55 @@ abstract class Extensions extends HistoryExtensions {
    * session's, all but {@code temp:} keys. A change through a session is an event of its log.
    */
   public Single<Map<String, Object>> updateState(Scope scope, Delta delta) {
-    return Single.defer(
-        () -> {
-          Map<String, JsonNode> values = new LinkedHashMap<>();
-          List<String> removed = new ArrayList<>();
-          delta
-              .values()
-              .forEach(
-                  (key, value) -> {
-                    if (value == State.REMOVED) {
-                      removed.add(key);
-                    } else {
-                      values.put(key, Json.encode(key, value));
-                    }
-                  });
-          UpdateStateRequest request =
-              UpdateStateRequest.newBuilder()
-                  .setScope(scope.message())
-                  .setDelta(Messages.delta(values, removed, delta.operations()))
-                  .setRequestId(UUID.randomUUID().toString())
-                  .setJsonForm(JsonForm.JSON_FORM_TEXT)
-                  .build();
-          return calls()
-              .call(StateServiceGrpc.getUpdateStateMethod(), request)
-              .map(response -> Json.values(Json.members(response.getStateJson())));
-        });
+    return Single.defer(() -> update(scope, "", delta));
+  }
+
+  /**
+   * As {@link #updateState(Scope, Delta)}, of the session that was read into {@code session}, which
+   * does not change. Emits {@link SessiondStaleException} if it was deleted and created anew.
+   */
+  public Single<Map<String, Object>> updateState(Session session, Delta delta) {
+    return Single.defer(() -> update(Scope.session(session.sessionKey()), uid(session), delta));
+  }
+
+  private Single<Map<String, Object>> update(Scope scope, String uid, Delta delta) {
+    Map<String, JsonNode> values = new LinkedHashMap<>();
+    List<String> removed = new ArrayList<>();
+    Mender mender = new Mender();
+    delta
+        .values()
+        .forEach(
+            (key, value) -> {
+              if (value == State.REMOVED) {
+                removed.add(key);
+              } else {
+                values.put(key, Json.encode(key, value, mender));
+              }
+            });
+    UpdateStateRequest.Builder request =
+        UpdateStateRequest.newBuilder()
+            .setScope(scope.message())
+            .setDelta(Messages.delta(values, removed, delta.operations(), mender))
+            .setRequestId(UUID.randomUUID().toString())
+            .setJsonForm(JsonForm.JSON_FORM_TEXT);
+    mender.warn("a change of state");
+    Messages.life(uid).ifPresent(request::setPrecondition);
+    return calls()
+        .call(StateServiceGrpc.getUpdateStateMethod(), request.build())
+        .flatMap(
+            response ->
+                response.getStateOmitted()
+                    ? reader().state(scope, "")
+                    : Single.just(Json.members(response.getStateJson())))
+        .map(Json::values);
   }
 
   /** Drops the {@code temp:} keys that were shared in an invocation. */
   public Completable endInvocation(SessionKey key, String invocationId) {
     EndInvocationRequest request =
         EndInvocationRequest.newBuilder()
-            .setKey(Messages.key(key.appName(), key.userId(), key.id()))
-            .setInvocationId(invocationId)
+            .setKey(Messages.key(key))
+            .setInvocationId(Messages.requireText("invocationId", invocationId))
             .build();
     return calls().call(StateServiceGrpc.getEndInvocationMethod(), request).ignoreElement();
   }
@@ -261,6 +272,6 @@ abstract class Extensions extends HistoryExtensions {
    * belongs to this stream until the subscriber returns.
    */
   public Flowable<WatchItem> watch(Scope scope, Watch watch) {
-    return new WatchFlowable(calls(), events(), scope, watch);
+    return new WatchFlowable(calls(), reader(), events(), scope, watch);
   }
 }

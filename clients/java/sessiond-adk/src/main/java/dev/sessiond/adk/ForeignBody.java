@@ -4,9 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.google.common.base.CaseFormat;
-import java.math.BigDecimal;
-import java.math.BigInteger;
-import java.math.RoundingMode;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 
@@ -17,32 +15,20 @@ final class ForeignBody {
   private static final List<String> STRICT_MAPS =
       List.of("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations");
 
-  /**
-   * Times after 1970: seconds stay below it until the year 5138, milliseconds are above it since
-   * 1973.
-   */
-  private static final double LEAST_MILLIS = 1e11;
-
   private ForeignBody() {}
 
-  /** Changes {@code body} and returns it. The members of {@code envelope} replace its own. */
-  static ObjectNode repair(ObjectNode body, ObjectNode envelope) {
+  /**
+   * Changes {@code body} and returns it. The members of {@code envelope} replace its own. What ADK
+   * cannot hold and Jackson would not refuse alone is removed, and its name added to {@code
+   * omitted}.
+   */
+  static ObjectNode repair(ObjectNode body, ObjectNode envelope, List<String> omitted) {
     camelCase(body);
     if (body.get("actions") instanceof ObjectNode actions) {
       camelCase(actions);
     }
-    for (JsonNode part : body.path("content").path("parts")) {
-      repairPart(part);
-    }
-    if (body.path("actions").get("compaction") instanceof ObjectNode compaction) {
-      JsonNode written = body.path("timestamp");
-      double millis = envelope.path("timestamp").doubleValue();
-      for (String name : List.of("startTimestamp", "endTimestamp")) {
-        if (isSeconds(compaction.path(name), written, millis)) {
-          compaction.put(name, toMillis(compaction.get(name).doubleValue()));
-        }
-      }
-    }
+    repairContent(body.path("content"), "content", omitted);
+    ForeignCompaction.repair(body, envelope, omitted);
     body.setAll(envelope);
     if (body.get("customMetadata") instanceof ObjectNode metadata) {
       body.set("customMetadata", metadataList(metadata));
@@ -51,18 +37,35 @@ final class ForeignBody {
       actions.remove("stateDelta");
       for (String name : STRICT_MAPS) {
         if (actions.get(name) instanceof ObjectNode map) {
-          List<String> omitted =
+          List<String> refused =
               map.properties().stream()
                   .filter(member -> !isHeld(name, member.getValue()))
                   .map(Map.Entry::getKey)
                   .toList();
-          map.remove(omitted);
+          map.remove(refused);
+          refused.forEach(key -> omitted.add("actions." + name + "." + key));
         }
       }
+    } else if (body.hasNonNull("actions")) {
+      body.remove("actions");
+      omitted.add("actions");
     } else {
       body.remove("actions");
     }
     return body;
+  }
+
+  /** Brings the parts of a content into ADK's form. What is no part is left out. */
+  static void repairContent(JsonNode content, String name, List<String> omitted) {
+    Iterator<JsonNode> parts = content.path("parts").elements();
+    while (parts.hasNext()) {
+      if (parts.next() instanceof ObjectNode part) {
+        repairPart(part);
+      } else if (content.path("parts").isArray()) {
+        parts.remove();
+        omitted.add(name + ".parts");
+      }
+    }
   }
 
   /** Whether a map of ADK can hold a value: no null, and no version beyond an int. */
@@ -72,37 +75,8 @@ final class ForeignBody {
         : !value.isNull();
   }
 
-  /**
-   * Whether a time of a body is in seconds, as Python's are. The body's {@code timestamp} tells the
-   * unit; without it, the magnitude.
-   */
-  private static boolean isSeconds(JsonNode time, JsonNode written, double eventMillis) {
-    if (!time.isNumber()) {
-      return false;
-    }
-    if (written.isNumber()) {
-      // The kits round an event's time to their own precision.
-      if (Math.abs(written.doubleValue() - eventMillis) < 2) {
-        return false;
-      }
-      if (Math.abs(written.doubleValue() * 1000 - eventMillis) < 2) {
-        return true;
-      }
-    }
-    return Math.abs(time.doubleValue()) < LEAST_MILLIS;
-  }
-
-  /** Rounds as the time of an event: to the nearest nanosecond, then down. Keeps the order. */
-  private static BigInteger toMillis(double seconds) {
-    return new BigDecimal(seconds)
-        .setScale(9, RoundingMode.HALF_UP)
-        .movePointRight(3)
-        .setScale(0, RoundingMode.FLOOR)
-        .toBigInteger();
-  }
-
   /** Rust writes its own fields in snake case. A member in camel case stays as it is. */
-  private static void camelCase(ObjectNode node) {
+  static void camelCase(ObjectNode node) {
     List<String> names =
         node.properties().stream()
             .filter(member -> member.getKey().indexOf('_') > 0)
@@ -118,10 +92,7 @@ final class ForeignBody {
   }
 
   /** Rust's parts are objects of their own, told apart by their members. */
-  private static void repairPart(JsonNode part) {
-    if (!(part instanceof ObjectNode object)) {
-      return;
-    }
+  private static void repairPart(ObjectNode object) {
     camelCase(object);
     if (object.get("functionResponse") instanceof ObjectNode answer) {
       // A tool in Rust may return any JSON. ADK for Python wraps what is not an object in this way.

@@ -3,6 +3,7 @@ package dev.sessiond.adk;
 import com.google.adk.sessions.Session;
 import com.google.adk.sessions.SessionKey;
 import com.google.protobuf.FieldMask;
+import dev.sessiond.v1.DeleteSessionRequest;
 import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.ForkSessionRequest;
 import dev.sessiond.v1.JsonForm;
@@ -29,13 +30,16 @@ abstract class HistoryExtensions {
 
   abstract EventDecoder events();
 
+  abstract Tracked.Registry sessions();
+
+  /** Which life of its id a session object belongs to; "" if that is unknown. */
+  String uid(Session session) {
+    return sessions().of(session).uid;
+  }
+
   /** A session as it was right after an event (0: as created). Empty if it does not exist. */
   public Maybe<Session> getSessionAsOf(SessionKey key, long sequence) {
-    return reader()
-        .session(
-            Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id())),
-            EventSelection.getDefaultInstance(),
-            sequence);
+    return reader().session(Messages.key(key), EventSelection.getDefaultInstance(), sequence);
   }
 
   /** The log from a sequence on, read page by page as it is requested. */
@@ -43,7 +47,7 @@ abstract class HistoryExtensions {
       SessionKey key, long afterSequence, boolean includeRewound) {
     ListEventsRequest request =
         ListEventsRequest.newBuilder()
-            .setKey(Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id())))
+            .setKey(Messages.key(key))
             .setSelection(
                 EventSelection.newBuilder()
                     .setAfterSequence(afterSequence)
@@ -52,49 +56,83 @@ abstract class HistoryExtensions {
     return reader().events(request).map(events()::stored);
   }
 
+  // Changes. With a session object, they fail with SessiondStaleException if its session was
+  // deleted and created anew; with a key, whatever session has the id is changed.
+
+  /**
+   * Deletes the session that was read into {@code session}, even if the call is repeated. A session
+   * that was created under its id since then stays; a missing one is no error.
+   */
+  public Completable deleteSession(Session session) {
+    return Completable.defer(() -> delete(Messages.key(session), uid(session)));
+  }
+
+  Completable delete(dev.sessiond.v1.SessionKey key, String uid) {
+    DeleteSessionRequest.Builder request =
+        DeleteSessionRequest.newBuilder().setKey(key).setAllowMissing(true);
+    Messages.life(uid).ifPresent(request::setPrecondition);
+    return calls()
+        .call(SessionServiceGrpc.getDeleteSessionMethod(), request.build())
+        .ignoreElement();
+  }
+
+  /** As {@link #forkSession(SessionKey, Long, String)}, of the session that was read. */
+  public Single<Session> forkSession(
+      Session session, @Nullable Long upToSequence, @Nullable String newSessionId) {
+    return Single.defer(
+        () -> fork(Messages.key(session), uid(session), upToSequence, newSessionId));
+  }
+
   /**
    * Creates a session with the events of another up to a sequence (null: all) and its state as of
    * then, and returns it without events.
    *
-   * @param newSessionId the id of the new session; null or blank: a UUID
+   * @param newSessionId the id of the new session; null or "": a UUID
    */
   public Single<Session> forkSession(
       SessionKey key, @Nullable Long upToSequence, @Nullable String newSessionId) {
-    dev.sessiond.v1.SessionKey source =
-        Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id()));
-    return Single.defer(
-        () -> {
-          String id = Messages.trimmed(newSessionId);
-          dev.sessiond.v1.SessionKey target =
-              source.toBuilder()
-                  .setSessionId(id.isEmpty() ? UUID.randomUUID().toString() : id)
-                  .build();
-          ForkSessionRequest.Builder request =
-              ForkSessionRequest.newBuilder()
-                  .setKey(source)
-                  .setSessionId(target.getSessionId())
-                  .setJsonForm(JsonForm.JSON_FORM_TEXT);
-          if (upToSequence != null) {
-            request.setUpToSequence(upToSequence);
-          }
-          return calls()
-              .call(SessionServiceGrpc.getForkSessionMethod(), request.build())
-              .map(response -> response.getSession())
-              .onErrorResumeNext(
-                  failure ->
-                      // The response of an earlier attempt may be lost. A fork names its source.
-                      failure instanceof SessiondAlreadyExistsException taken
-                          ? reader()
-                              .possiblyCreated(target, taken.call())
-                              .filter(found -> found.getForkedFrom().getKey().equals(source))
-                              .filter(
-                                  found ->
-                                      upToSequence == null
-                                          || found.getForkedFrom().getSequence() == upToSequence)
-                              .switchIfEmpty(Single.error(failure))
-                          : Single.error(failure))
-              .map(reader()::decode);
-        });
+    return Single.defer(() -> fork(Messages.key(key), "", upToSequence, newSessionId));
+  }
+
+  private Single<Session> fork(
+      dev.sessiond.v1.SessionKey source,
+      String uid,
+      @Nullable Long upToSequence,
+      @Nullable String newSessionId) {
+    dev.sessiond.v1.SessionKey target =
+        Messages.key(source.getAppName(), source.getUserId(), Messages.idOrNew(newSessionId));
+    ForkSessionRequest.Builder request =
+        ForkSessionRequest.newBuilder()
+            .setKey(source)
+            .setSessionId(target.getSessionId())
+            .setJsonForm(JsonForm.JSON_FORM_TEXT);
+    Messages.life(uid).ifPresent(request::setPrecondition);
+    if (upToSequence != null) {
+      request.setUpToSequence(upToSequence);
+    }
+    return calls()
+        .call(SessionServiceGrpc.getForkSessionMethod(), request.build())
+        .map(response -> response.getSession())
+        .onErrorResumeNext(
+            failure ->
+                // The response of an earlier attempt may be lost. A fork names its source.
+                failure instanceof SessiondAlreadyExistsException taken
+                    ? reader()
+                        .possiblyCreated(target, taken.call())
+                        .filter(found -> found.getForkedFrom().getKey().equals(source))
+                        .filter(
+                            found ->
+                                upToSequence == null
+                                    || found.getForkedFrom().getSequence() == upToSequence)
+                        .switchIfEmpty(Single.error(failure))
+                    : Single.error(failure))
+        .flatMap(reader()::complete)
+        .map(reader()::decode);
+  }
+
+  /** As {@link #rewindSession(SessionKey, long)}, of the session that was read. */
+  public Single<Session> rewindSession(Session session, long toSequence) {
+    return Single.defer(() -> rewind(Messages.key(session), uid(session), toSequence));
   }
 
   /**
@@ -102,52 +140,75 @@ abstract class HistoryExtensions {
    * the events after it, and a rewind can be rewound. Application and user state stay.
    */
   public Single<Session> rewindSession(SessionKey key, long toSequence) {
-    dev.sessiond.v1.SessionKey stored =
-        Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id()));
-    return Single.defer(
-        () -> {
-          RewindSessionRequest request =
-              RewindSessionRequest.newBuilder()
-                  .setKey(stored)
-                  .setToSequence(toSequence)
-                  .setEventId(UUID.randomUUID().toString())
-                  .setJsonForm(JsonForm.JSON_FORM_TEXT)
-                  .build();
-          return calls()
-              .call(SessionServiceGrpc.getRewindSessionMethod(), request)
-              .flatMap(
-                  response ->
-                      reader()
-                          .session(stored, EventSelection.getDefaultInstance(), null)
-                          .switchIfEmpty(Single.error(() -> Errors.notFound(stored))));
-        });
+    return Single.defer(() -> rewind(Messages.key(key), "", toSequence));
+  }
+
+  private Single<Session> rewind(dev.sessiond.v1.SessionKey key, String uid, long toSequence) {
+    RewindSessionRequest.Builder request =
+        RewindSessionRequest.newBuilder()
+            .setKey(key)
+            .setToSequence(toSequence)
+            .setEventId(UUID.randomUUID().toString())
+            .setJsonForm(JsonForm.JSON_FORM_TEXT);
+    Messages.life(uid).ifPresent(request::setPrecondition);
+    return calls()
+        .call(SessionServiceGrpc.getRewindSessionMethod(), request.build())
+        .flatMap(
+            response ->
+                reader()
+                    .snapshot(key, EventSelection.getDefaultInstance(), null)
+                    .switchIfEmpty(Single.error(() -> Errors.notFound(key)))
+                    .doOnSuccess(
+                        read -> Reader.requireLife(response.getSession().getUid(), read.stored())))
+        .map(reader()::decode);
+  }
+
+  /** As {@link #expireSession(SessionKey, Duration)}, of the session that was read. */
+  public Single<Instant> expireSession(Session session, Duration ttl) {
+    return Single.defer(() -> expire(Messages.key(session), uid(session), ttl));
   }
 
   /** Lets a session expire after a time to live from the commit; returns the expiry. */
   public Single<Instant> expireSession(SessionKey key, Duration ttl) {
+    return Single.defer(() -> expire(Messages.key(key), "", ttl));
+  }
+
+  private Single<Instant> expire(dev.sessiond.v1.SessionKey key, String uid, Duration ttl) {
     dev.sessiond.v1.Session.Builder session = dev.sessiond.v1.Session.newBuilder();
     session.getTtlBuilder().setSeconds(ttl.getSeconds()).setNanos(ttl.getNano());
-    return updateSession(key, session, "ttl")
+    return updateSession(key, uid, session, "ttl")
         .map(response -> Messages.instant(response.getSession().getExpireTime()));
+  }
+
+  /** As {@link #expireSessionAt(SessionKey, Instant)}, of the session that was read. */
+  public Completable expireSessionAt(Session session, @Nullable Instant time) {
+    return Completable.defer(() -> expireAt(Messages.key(session), uid(session), time));
   }
 
   /** Lets a session expire at a time on the server's clock; null: never. */
   public Completable expireSessionAt(SessionKey key, @Nullable Instant time) {
+    return Completable.defer(() -> expireAt(Messages.key(key), "", time));
+  }
+
+  private Completable expireAt(dev.sessiond.v1.SessionKey key, String uid, @Nullable Instant time) {
     dev.sessiond.v1.Session.Builder session = dev.sessiond.v1.Session.newBuilder();
     if (time != null) {
       session.setExpireTime(Messages.timestamp(time));
     }
-    return updateSession(key, session, "expire_time").ignoreElement();
+    return updateSession(key, uid, session, "expire_time").ignoreElement();
   }
 
   private Single<UpdateSessionResponse> updateSession(
-      SessionKey key, dev.sessiond.v1.Session.Builder session, String path) {
-    UpdateSessionRequest request =
+      dev.sessiond.v1.SessionKey key,
+      String uid,
+      dev.sessiond.v1.Session.Builder session,
+      String path) {
+    UpdateSessionRequest.Builder request =
         UpdateSessionRequest.newBuilder()
-            .setKey(Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id())))
+            .setKey(key)
             .setSession(session)
-            .setUpdateMask(FieldMask.newBuilder().addPaths(path))
-            .build();
-    return calls().call(SessionServiceGrpc.getUpdateSessionMethod(), request);
+            .setUpdateMask(FieldMask.newBuilder().addPaths(path));
+    Messages.life(uid).ifPresent(request::setPrecondition);
+    return calls().call(SessionServiceGrpc.getUpdateSessionMethod(), request.build());
   }
 }

@@ -77,21 +77,23 @@ final class Json {
   /**
    * The value of a key as it is stored.
    *
-   * @throws StateValueException the value has no JSON form
+   * @throws StateValueException the value has no JSON form, or the key has half a surrogate pair
    */
-  static JsonNode encode(String key, @Nullable Object value) {
-    if (!isUnicode(key)) {
-      throw new StateValueException(key, "the key contains a lone surrogate", null);
-    }
+  static JsonNode encode(String key, @Nullable Object value, Mender mender) {
+    requireKey(key);
     try {
-      String text = VALUES.writeValueAsString(value);
-      if (!isUnicode(text)) {
-        throw new StateValueException(key, "it contains a lone surrogate", null);
-      }
-      return parse(text);
+      return parse(mender.mend("'" + key + "'", VALUES.writeValueAsString(value)));
     } catch (JsonProcessingException e) {
       throw new StateValueException(key, e.getOriginalMessage(), e);
     }
+  }
+
+  /** Refuses a key with half a surrogate pair: another key must not take its place. */
+  static String requireKey(String key) {
+    if (!isUnicode(key)) {
+      throw new StateValueException(key, "the key contains half a surrogate pair", null);
+    }
+    return key;
   }
 
   static boolean isUnicode(String text) {

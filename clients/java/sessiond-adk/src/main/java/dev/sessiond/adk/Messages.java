@@ -2,13 +2,18 @@ package dev.sessiond.adk;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
+import com.google.common.base.Strings;
 import com.google.protobuf.Timestamp;
+import dev.sessiond.v1.Precondition;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.StateDelta;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /** Parts of messages: keys, times, deltas. */
@@ -25,32 +30,58 @@ final class Messages {
     return key.startsWith(State.TEMP_PREFIX);
   }
 
-  /** The id without surrounding white space, as ADK trims it; "" for null. */
-  static String trimmed(@Nullable String sessionId) {
-    return sessionId == null ? "" : sessionId.trim();
-  }
-
   /**
-   * The full key of a session.
+   * The full key of a session. Ids are sent as they are.
    *
-   * @throws IllegalArgumentException a part is empty; the server would look up a bare session id
-   *     among the sessions of all users
+   * @throws IllegalArgumentException a part is empty, as the server would look up a bare session id
+   *     among the sessions of all users; or it has half a surrogate pair
    */
   static SessionKey key(String appName, String userId, String sessionId) {
-    requireNonEmpty("appName", appName);
-    requireNonEmpty("userId", userId);
-    requireNonEmpty("sessionId", sessionId);
     return SessionKey.newBuilder()
-        .setAppName(appName)
-        .setUserId(userId)
-        .setSessionId(sessionId)
+        .setAppName(requireId("appName", appName))
+        .setUserId(requireId("userId", userId))
+        .setSessionId(requireId("sessionId", sessionId))
         .build();
   }
 
-  static void requireNonEmpty(String name, @Nullable String value) {
-    if (value == null || value.isEmpty()) {
+  static SessionKey key(com.google.adk.sessions.SessionKey key) {
+    return key(key.appName(), key.userId(), key.id());
+  }
+
+  static SessionKey key(Session session) {
+    return key(session.appName(), session.userId(), session.id());
+  }
+
+  /** The condition that a write meets the life that {@code uid} names; empty if it is unknown. */
+  static Optional<Precondition> life(String uid) {
+    return uid.isEmpty()
+        ? Optional.empty()
+        : Optional.of(Precondition.newBuilder().setUid(uid).build());
+  }
+
+  /** A chosen id, or a new one for null and "". */
+  static String idOrNew(@Nullable String sessionId) {
+    return Strings.isNullOrEmpty(sessionId) ? UUID.randomUUID().toString() : sessionId;
+  }
+
+  static String requireId(String name, @Nullable String value) {
+    if (Strings.isNullOrEmpty(value)) {
       throw new IllegalArgumentException(name + " is empty.");
     }
+    return requireText(name, value);
+  }
+
+  /**
+   * A text that names something. Replacing a part of it would name something else.
+   *
+   * @throws IllegalArgumentException it has half a surrogate pair
+   */
+  static String requireText(String name, String value) {
+    if (!Json.isUnicode(value)) {
+      throw new IllegalArgumentException(
+          name + " contains half a surrogate pair, which UTF-8 cannot encode. Nothing was sent.");
+    }
+    return value;
   }
 
   /**
@@ -81,12 +112,16 @@ final class Messages {
 
   /** Writes encoded values, removed keys and operations. */
   static StateDelta.Builder delta(
-      Map<String, JsonNode> values, Iterable<String> removed, List<Operation> operations) {
-    StateDelta.Builder delta = StateDelta.newBuilder().addAllRemove(removed);
+      Map<String, JsonNode> values,
+      Iterable<String> removed,
+      List<Operation> operations,
+      Mender mender) {
+    StateDelta.Builder delta = StateDelta.newBuilder();
+    removed.forEach(key -> delta.addRemove(Json.requireKey(key)));
     if (!values.isEmpty()) {
       delta.setSetJson(join(values));
     }
-    operations.forEach(operation -> operation.addTo(delta));
+    operations.forEach(operation -> operation.addTo(delta, mender));
     return delta;
   }
 }

@@ -1,6 +1,5 @@
 package dev.sessiond.adk;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import dev.sessiond.v1.StateDelta;
 import dev.sessiond.v1.StateOperation;
 import java.util.List;
@@ -37,9 +36,10 @@ public sealed interface Operation {
   /**
    * Adds the operation to a delta.
    *
-   * @throws StateValueException a value has no JSON form
+   * @throws StateValueException a value has no JSON form, or the key has half a surrogate pair
    */
-  default void addTo(StateDelta.Builder delta) {
+  default void addTo(StateDelta.Builder delta, Mender mender) {
+    Json.requireKey(key());
     if (this instanceof Remove) {
       delta.addRemove(key());
       return;
@@ -49,22 +49,21 @@ public sealed interface Operation {
       added.getIncrementBuilder().setBy(increment.by());
     } else if (this instanceof IncrementDouble increment) {
       // Refuses NaN and infinities, with the key in the message.
-      Json.encode(key(), increment.by());
+      Json.encode(key(), increment.by(), mender);
       added.getIncrementBuilder().setByDouble(increment.by());
     } else if (this instanceof ListAppend append) {
       added
           .getListAppendBuilder()
-          .setValuesJson(text(append.values()))
+          .setValuesJson(text(append.values(), mender))
           .setMaxLength(append.maxLength());
     } else if (this instanceof SetIfAbsent absent) {
-      added.getSetIfAbsentBuilder().setValueJson(text(absent.value()));
+      added.getSetIfAbsentBuilder().setValueJson(text(absent.value(), mender));
     } else if (this instanceof MergePatch merge) {
-      added.getMergePatchBuilder().setPatchJson(text(merge.patch()));
+      added.getMergePatchBuilder().setPatchJson(text(merge.patch(), mender));
     }
   }
 
-  private String text(@Nullable Object value) {
-    JsonNode encoded = Json.encode(key(), value);
-    return Json.write(encoded);
+  private String text(@Nullable Object value, Mender mender) {
+    return Json.write(Json.encode(key(), value, mender));
   }
 }

@@ -8,13 +8,13 @@ import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.EventServiceGrpc;
 import dev.sessiond.v1.GetSessionRequest;
 import dev.sessiond.v1.GetSessionResponse;
-import dev.sessiond.v1.GetStateRequest;
 import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.ListEventsRequest;
 import dev.sessiond.v1.ListEventsResponse;
+import dev.sessiond.v1.ListSessionsRequest;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.SessionServiceGrpc;
-import dev.sessiond.v1.StateServiceGrpc;
+import dev.sessiond.v1.StateSnapshot;
 import io.reactivex.rxjava3.core.Flowable;
 import io.reactivex.rxjava3.core.Maybe;
 import io.reactivex.rxjava3.core.Single;
@@ -31,10 +31,14 @@ final class Reader {
   /** The server's maximum. It also cuts pages at the size of a message. */
   static final int PAGE_SIZE = 1000;
 
+  /** How often a session is read that is replaced in the middle of it. */
+  private static final int MAX_READS = 3;
+
   private final Calls calls;
   private final EventDecoder events;
   private final Tracked.Registry sessions;
   private final boolean includeVersions;
+  private final StateReader states;
 
   /** With {@code includeVersions}, reads of sessions ask for the versions of their keys. */
   Reader(Calls calls, EventDecoder events, Tracked.Registry sessions, boolean includeVersions) {
@@ -42,6 +46,7 @@ final class Reader {
     this.events = events;
     this.sessions = sessions;
     this.includeVersions = includeVersions;
+    this.states = new StateReader(calls, includeVersions);
   }
 
   /** State and events of one moment, however many pages the events fill. */
@@ -53,6 +58,7 @@ final class Reader {
     return snapshot(key, selection, asOfSequence).map(this::decode);
   }
 
+  /** As {@link #session}, before decoding. Another life that comes in between is read anew. */
   Maybe<Snapshot> snapshot(
       SessionKey key, @Nullable EventSelection selection, @Nullable Long asOfSequence) {
     GetSessionRequest.Builder request = request(key, asOfSequence);
@@ -61,7 +67,8 @@ final class Reader {
     }
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request.build())
-        .flatMap(page -> snapshot(key, selection, page))
+        .flatMap(page -> snapshot(key, selection, page, asOfSequence))
+        .retry(MAX_READS - 1, Reader::isOfEarlierLife)
         .toMaybe()
         // Also if it was deleted between two pages.
         .onErrorResumeNext(
@@ -69,6 +76,11 @@ final class Reader {
                 failure instanceof SessiondNotFoundException
                     ? Maybe.empty()
                     : Maybe.error(failure));
+  }
+
+  private static boolean isOfEarlierLife(Throwable failure) {
+    String reason = SessiondFailure.find(failure).map(FailedCall::reason).orElse("");
+    return reason.equals(Errors.REPLACED) || reason.equals("BAD_PAGE_TOKEN");
   }
 
   private GetSessionRequest.Builder request(SessionKey key, @Nullable Long asOfSequence) {
@@ -84,7 +96,10 @@ final class Reader {
   }
 
   private Single<Snapshot> snapshot(
-      SessionKey key, @Nullable EventSelection selection, GetSessionResponse first) {
+      SessionKey key,
+      @Nullable EventSelection selection,
+      GetSessionResponse first,
+      @Nullable Long asOfSequence) {
     Flowable<dev.sessiond.v1.Event> stored = Flowable.fromIterable(first.getEventsList());
     if (!first.getNextPageToken().isEmpty()) {
       ListEventsRequest rest =
@@ -95,7 +110,35 @@ final class Reader {
               .build();
       stored = stored.concatWith(events(rest));
     }
-    return stored.map(events::decode).toList().map(list -> new Snapshot(first.getSession(), list));
+    return complete(first.getSession(), asOfSequence)
+        .zipWith(stored.map(events::decode).toList(), Snapshot::new);
+  }
+
+  /** The session of a response with its state, even if that did not fit into the response. */
+  Single<dev.sessiond.v1.Session> complete(dev.sessiond.v1.Session stored) {
+    return states.complete(stored);
+  }
+
+  private Single<dev.sessiond.v1.Session> complete(
+      dev.sessiond.v1.Session stored, @Nullable Long asOfSequence) {
+    // Only the state of now comes in pages.
+    return asOfSequence != null && stored.getStateOmitted()
+        ? Single.error(() -> Errors.pastTooLarge(stored.getKey(), asOfSequence))
+        : complete(stored);
+  }
+
+  /** As for a session. */
+  Single<StateSnapshot> complete(Scope scope, StateSnapshot snapshot) {
+    return states.complete(scope, snapshot);
+  }
+
+  void warnOfDamage(Scope scope, StateSnapshot snapshot) {
+    states.warnOfDamage(StateReader.place(scope), snapshot.getDamagedKeysList());
+  }
+
+  /** Warns of damaged values in a response that is not read by {@link #complete}. */
+  void warnOfDamage(dev.sessiond.v1.Session stored) {
+    states.warnOfDamage(stored.getKey(), stored.getDamagedKeysList());
   }
 
   /** ADK's session of a stored one, and what an append needs to know of it. */
@@ -114,15 +157,40 @@ final class Reader {
             .lastUpdateTime(Messages.instant(stored.getLastEventTime()))
             .build();
     snapshot.events().forEach(session.events()::add);
-    sessions.of(session).record(stored.getLastSequence(), values);
+    sessions.of(session).record(stored, values);
     return session;
   }
 
-  /** A stored session with merged state and without events. */
-  Single<dev.sessiond.v1.Session> stored(SessionKey key, @Nullable Long asOfSequence) {
+  /** A stored session of this life (if not "") with merged state and without events. */
+  Single<dev.sessiond.v1.Session> stored(SessionKey key, String uid) {
+    return stored(key, uid, null).flatMap(this::complete);
+  }
+
+  /**
+   * The session of {@code known} right after an event. Past state does not come in pages: if it
+   * does not fit into a response, the state of now has to do.
+   */
+  Single<dev.sessiond.v1.Session> storedAsOf(dev.sessiond.v1.Session known, long sequence) {
+    return stored(known.getKey(), known.getUid(), sequence).flatMap(this::complete);
+  }
+
+  private Single<dev.sessiond.v1.Session> stored(
+      SessionKey key, String uid, @Nullable Long asOfSequence) {
     return calls
         .call(SessionServiceGrpc.getGetSessionMethod(), request(key, asOfSequence).build())
-        .map(GetSessionResponse::getSession);
+        .map(response -> requireLife(uid, response.getSession()));
+  }
+
+  /**
+   * Answers {@code session} if it is the life that {@code uid} names.
+   *
+   * @throws SessiondStaleException it is another one; "" names none, so that any is right
+   */
+  static dev.sessiond.v1.Session requireLife(String uid, dev.sessiond.v1.Session session) {
+    if (!uid.isEmpty() && !uid.equals(session.getUid())) {
+      throw Errors.replaced(session.getKey());
+    }
+    return session;
   }
 
   /**
@@ -133,7 +201,7 @@ final class Reader {
     if (failure.attempts() == 1 || !failure.reason().equals("SESSION_EXISTS")) {
       return Maybe.empty();
     }
-    return stored(key, null)
+    return stored(key, "")
         .toMaybe()
         .onErrorComplete(error -> error instanceof SessiondNotFoundException);
   }
@@ -154,15 +222,38 @@ final class Reader {
 
   /** The merged state of a scope with prefixed keys. */
   Single<Map<String, JsonNode>> state(Scope scope, String invocationId) {
-    GetStateRequest request =
-        GetStateRequest.newBuilder()
-            .setScope(scope.message())
-            .setInvocationId(invocationId)
+    return states.state(scope, invocationId);
+  }
+
+  /** The sessions of a user with merged state. */
+  Flowable<dev.sessiond.v1.Session> sessions(String appName, String userId) {
+    ListSessionsRequest first =
+        ListSessionsRequest.newBuilder()
+            .setAppName(Messages.requireText("appName", appName))
+            .setUserId(Messages.requireText("userId", userId))
+            .setPageSize(PAGE_SIZE)
+            .setIncludeState(true)
             .setJsonForm(JsonForm.JSON_FORM_TEXT)
             .build();
-    return calls
-        .call(StateServiceGrpc.getGetStateMethod(), request)
-        .map(response -> Json.members(response.getStateJson()));
+    return Pages.of(
+            first,
+            asked -> calls.call(SessionServiceGrpc.getListSessionsMethod(), asked),
+            (asked, page) ->
+                page.getNextPageToken().isEmpty()
+                    ? null
+                    : asked.toBuilder().setPageToken(page.getNextPageToken()).build())
+        .concatMapIterable(page -> page.getSessionsList())
+        .concatMapMaybe(this::completeUnlessGone);
+  }
+
+  /** A session that is deleted while its state is read is not listed. */
+  private Maybe<dev.sessiond.v1.Session> completeUnlessGone(dev.sessiond.v1.Session listed) {
+    return complete(listed)
+        .toMaybe()
+        .onErrorComplete(
+            failure ->
+                listed.getStateOmitted()
+                    && (failure instanceof SessiondNotFoundException || isOfEarlierLife(failure)));
   }
 
   /**

@@ -18,20 +18,18 @@ public final class Scope {
 
   /** The scope of {@code app:} keys. */
   public static Scope app(String appName) {
-    Messages.requireNonEmpty("appName", appName);
-    return new Scope(appName, "", "");
+    return new Scope(Messages.requireId("appName", appName), "", "");
   }
 
   /** The scope of {@code user:} keys, which also sees those of the application. */
   public static Scope user(String appName, String userId) {
-    Messages.requireNonEmpty("appName", appName);
-    Messages.requireNonEmpty("userId", userId);
-    return new Scope(appName, userId, "");
+    return new Scope(
+        Messages.requireId("appName", appName), Messages.requireId("userId", userId), "");
   }
 
   /** The scope of a session, which sees all keys. */
   public static Scope session(SessionKey key) {
-    return of(Messages.key(key.appName(), key.userId(), Messages.trimmed(key.id())));
+    return of(Messages.key(key));
   }
 
   static Scope of(dev.sessiond.v1.SessionKey key) {

@@ -16,8 +16,14 @@ import org.jspecify.annotations.Nullable;
 
 /** Settings of a {@link SessiondSessionService}. */
 public final class ServiceBuilder {
+  /** Long enough for a server that restarts or is busy, short enough for a user who waits. */
+  private static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(15);
+
+  /** A server on this machine refuses connections only if it is not there. */
+  private static final Duration LOCAL_ABSENCE = Duration.ofSeconds(3);
+
   final Address address;
-  Duration timeout = SessiondSessionService.DEFAULT_TIMEOUT;
+  private @Nullable Duration timeout;
   Stale stale = Stale.MERGE;
   RetryPolicy retry = RetryPolicy.DEFAULT;
   boolean shareTemp;
@@ -49,7 +55,10 @@ public final class ServiceBuilder {
     }
   }
 
-  /** Deadline of a call including its retries; 15 seconds by default. */
+  /**
+   * Deadline of a call including its retries; 15 seconds by default, but 3 seconds for a server on
+   * this machine that has never answered.
+   */
   @CanIgnoreReturnValue
   public ServiceBuilder timeout(Duration value) {
     this.timeout = Objects.requireNonNull(value, "timeout");
@@ -145,6 +154,15 @@ public final class ServiceBuilder {
   public ServiceBuilder configureChannel(Consumer<ManagedChannelBuilder<?>> value) {
     this.configure = Objects.requireNonNull(value, "configure");
     return this;
+  }
+
+  Duration chosenTimeout() {
+    return timeout == null ? DEFAULT_TIMEOUT : timeout;
+  }
+
+  /** How long to look for a server that has never answered. */
+  Duration chosenAbsence() {
+    return timeout == null && address.isLocal() ? LOCAL_ABSENCE : chosenTimeout();
   }
 
   ChannelCredentials chosenChannelCredentials() {

@@ -10,14 +10,13 @@ import com.google.adk.sessions.Session;
 import com.google.adk.sessions.State;
 import com.google.errorprone.annotations.CanIgnoreReturnValue;
 import dev.sessiond.v1.CreateSessionRequest;
-import dev.sessiond.v1.DeleteSessionRequest;
 import dev.sessiond.v1.EventSelection;
 import dev.sessiond.v1.JsonForm;
 import dev.sessiond.v1.ListEventsRequest;
-import dev.sessiond.v1.ListSessionsRequest;
 import dev.sessiond.v1.SessionKey;
 import dev.sessiond.v1.SessionServiceGrpc;
 import io.reactivex.rxjava3.core.Completable;
+import io.reactivex.rxjava3.core.Flowable;
 import io.reactivex.rxjava3.core.Maybe;
 import io.reactivex.rxjava3.core.Single;
 import java.time.Duration;
@@ -47,9 +46,6 @@ public final class SessiondSessionService extends Extensions
   /** Names the call that created a session, so that a retry recognizes its own session. */
   static final String CREATION_LABEL = "sessiond-adk/creation";
 
-  /** Long enough for a server that restarts or is busy, short enough for a user who waits. */
-  static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(15);
-
   private final Connection connection;
   private final Duration closeGrace;
   private final Calls calls;
@@ -78,7 +74,13 @@ public final class SessiondSessionService extends Extensions
             builder.chosenCallCredentials(),
             builder.configure);
     this.closeGrace = builder.closeGrace;
-    this.calls = new Calls(connection, builder.timeout, builder.retry, builder.scheduler);
+    this.calls =
+        new Calls(
+            connection,
+            builder.chosenTimeout(),
+            builder.chosenAbsence(),
+            builder.retry,
+            builder.scheduler);
     this.includeVersions = builder.stale == Stale.CONFLICT;
     this.reader = new Reader(calls, events, sessions, includeVersions);
     this.appender = new Appender(calls, reader, events, sessions, builder.stale, builder.shareTemp);
@@ -103,8 +105,8 @@ public final class SessiondSessionService extends Extensions
   }
 
   /**
-   * Creates a session. The id is trimmed; null or a blank one becomes a UUID. {@code temp:} keys
-   * are dropped. Emits {@link SessiondAlreadyExistsException} if the id is taken.
+   * Creates a session. The id is taken as it is; null or "" becomes a UUID. {@code temp:} keys are
+   * dropped. Emits {@link SessiondAlreadyExistsException} if the id is taken.
    */
   @Override
   public Single<Session> createSession(
@@ -116,16 +118,14 @@ public final class SessiondSessionService extends Extensions
     Objects.requireNonNull(userId, "userId cannot be null");
     return Single.defer(
         () -> {
-          String id = Messages.trimmed(sessionId);
-          SessionKey key =
-              Messages.key(appName, userId, id.isEmpty() ? UUID.randomUUID().toString() : id);
+          SessionKey key = Messages.key(appName, userId, Messages.idOrNew(sessionId));
           String creation = UUID.randomUUID().toString();
           CreateSessionRequest request =
               CreateSessionRequest.newBuilder()
                   .setAppName(appName)
                   .setUserId(userId)
                   .setSessionId(key.getSessionId())
-                  .setStateJson(initialState(state == null ? Map.of() : state))
+                  .setStateJson(initialState(key.getSessionId(), state == null ? Map.of() : state))
                   .setSession(
                       dev.sessiond.v1.Session.newBuilder().putLabels(CREATION_LABEL, creation))
                   .setIncludeVersions(includeVersions)
@@ -145,18 +145,21 @@ public final class SessiondSessionService extends Extensions
                                       creation.equals(found.getLabelsMap().get(CREATION_LABEL)))
                               .switchIfEmpty(Single.error(failure))
                           : Single.error(failure))
+              .flatMap(reader::complete)
               .map(reader::decode);
         });
   }
 
-  private static String initialState(Map<String, Object> state) {
+  private static String initialState(String sessionId, Map<String, Object> state) {
     Map<String, JsonNode> members = new LinkedHashMap<>();
+    Mender mender = new Mender();
     state.forEach(
         (key, value) -> {
           if (!Messages.isTemp(key) && value != State.REMOVED) {
-            members.put(key, Json.encode(key, value));
+            members.put(key, Json.encode(key, value, mender));
           }
         });
+    mender.warn("session " + sessionId);
     return Messages.join(members);
   }
 
@@ -171,13 +174,13 @@ public final class SessiondSessionService extends Extensions
     Objects.requireNonNull(userId, "userId cannot be null");
     Objects.requireNonNull(sessionId, "sessionId cannot be null");
     Objects.requireNonNull(config, "config cannot be null");
-    String id = Messages.trimmed(sessionId);
-    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+    if (appName.isEmpty() || userId.isEmpty() || sessionId.isEmpty()) {
       // No session has such a key. The server would look up a bare id among all users.
       return Maybe.empty();
     }
     EventSelection selection = Reader.select(config).orElse(null);
-    return reader.session(Messages.key(appName, userId, id), selection, null);
+    return Maybe.defer(
+        () -> reader.session(Messages.key(appName, userId, sessionId), selection, null));
   }
 
   /** Lists the sessions of a user with merged state and without events, the oldest first. */
@@ -188,22 +191,7 @@ public final class SessiondSessionService extends Extensions
     if (appName.isEmpty() || userId.isEmpty()) {
       return Single.just(ListSessionsResponse.builder().build());
     }
-    ListSessionsRequest first =
-        ListSessionsRequest.newBuilder()
-            .setAppName(appName)
-            .setUserId(userId)
-            .setPageSize(Reader.PAGE_SIZE)
-            .setIncludeState(true)
-            .setJsonForm(JsonForm.JSON_FORM_TEXT)
-            .build();
-    return Pages.of(
-            first,
-            asked -> calls.call(SessionServiceGrpc.getListSessionsMethod(), asked),
-            (asked, page) ->
-                page.getNextPageToken().isEmpty()
-                    ? null
-                    : asked.toBuilder().setPageToken(page.getNextPageToken()).build())
-        .concatMapIterable(page -> page.getSessionsList())
+    return Flowable.defer(() -> reader.sessions(appName, userId))
         // A session that is used between two pages is in both. The later one is newer.
         .collect(
             () -> new HashMap<String, Session>(),
@@ -226,16 +214,10 @@ public final class SessiondSessionService extends Extensions
     Objects.requireNonNull(appName, "appName cannot be null");
     Objects.requireNonNull(userId, "userId cannot be null");
     Objects.requireNonNull(sessionId, "sessionId cannot be null");
-    String id = Messages.trimmed(sessionId);
-    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+    if (appName.isEmpty() || userId.isEmpty() || sessionId.isEmpty()) {
       return Completable.complete();
     }
-    DeleteSessionRequest request =
-        DeleteSessionRequest.newBuilder()
-            .setKey(Messages.key(appName, userId, id))
-            .setAllowMissing(true)
-            .build();
-    return calls.call(SessionServiceGrpc.getDeleteSessionMethod(), request).ignoreElement();
+    return Completable.defer(() -> delete(Messages.key(appName, userId, sessionId), ""));
   }
 
   /** All events of a session; none if it does not exist, as ADK's in-memory service. */
@@ -244,14 +226,15 @@ public final class SessiondSessionService extends Extensions
     Objects.requireNonNull(appName, "appName cannot be null");
     Objects.requireNonNull(userId, "userId cannot be null");
     Objects.requireNonNull(sessionId, "sessionId cannot be null");
-    String id = Messages.trimmed(sessionId);
-    if (appName.isEmpty() || userId.isEmpty() || id.isEmpty()) {
+    if (appName.isEmpty() || userId.isEmpty() || sessionId.isEmpty()) {
       return Single.just(ListEventsResponse.builder().build());
     }
-    ListEventsRequest request =
-        ListEventsRequest.newBuilder().setKey(Messages.key(appName, userId, id)).build();
-    return reader
-        .events(request)
+    return Flowable.defer(
+            () ->
+                reader.events(
+                    ListEventsRequest.newBuilder()
+                        .setKey(Messages.key(appName, userId, sessionId))
+                        .build()))
         .map(events::decode)
         .toList()
         .onErrorResumeNext(
@@ -265,12 +248,12 @@ public final class SessiondSessionService extends Extensions
   /**
    * Appends an event with its delta in one durable commit, and emits {@code event}.
    *
-   * <p>After the response, and only then, {@code session} is updated in place: its state becomes
-   * the server's after the commit, including the changes and removals of others, and {@code event}
-   * is added to its events. Events of others are not added; {@code getSession} and {@link #refresh}
-   * read them. {@code temp:} keys move from {@code event} into {@code session}. A partial event
-   * changes nothing. An event that is stored already is not stored again, so that subscribing twice
-   * or {@code retry()} appends once.
+   * <p>{@code session} has the event and its delta from the subscription on, as with ADK's own
+   * services; a failure or a cancellation takes them back. After the response its state is the
+   * server's after the commit, including the changes and removals of others. Events of others are
+   * not added; {@code getSession} and {@link #refresh} read them. {@code temp:} keys move from
+   * {@code event} into {@code session}. A partial event changes nothing. An event that is stored
+   * already is not stored again, so that subscribing twice or {@code retry()} appends once.
    */
   @CanIgnoreReturnValue
   @Override

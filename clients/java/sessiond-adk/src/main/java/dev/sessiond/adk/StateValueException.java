@@ -1,8 +1,8 @@
 package dev.sessiond.adk;
 
 /**
- * A state value has no JSON form: NaN, an infinity, a lone surrogate, an object that Jackson cannot
- * write, a value that contains itself. Nothing was sent.
+ * A state value has no JSON form: NaN, an infinity, an object that Jackson cannot write, a value
+ * that contains itself; or its key has half a surrogate pair. Nothing was sent.
  */
 public final class StateValueException extends IllegalArgumentException {
 

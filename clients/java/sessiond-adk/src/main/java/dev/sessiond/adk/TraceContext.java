@@ -1,5 +1,6 @@
 package dev.sessiond.adk;
 
+import com.google.adk.telemetry.Tracing;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
@@ -9,9 +10,14 @@ import io.grpc.ForwardingClientCall.SimpleForwardingClientCall;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.opentelemetry.api.trace.propagation.W3CTraceContextPropagator;
+import io.reactivex.rxjava3.core.Single;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** Sends the OpenTelemetry context of the caller as {@code traceparent} and {@code tracestate}. */
 final class TraceContext implements ClientInterceptor {
+
+  private static final Logger logger = LoggerFactory.getLogger(TraceContext.class);
 
   private static final Context.Key<io.opentelemetry.context.Context> SPAN =
       Context.key("sessiond-span");
@@ -19,6 +25,11 @@ final class TraceContext implements ClientInterceptor {
   /** gRPC's context of a call that begins now. Attempts run on threads that know no span. */
   static Context fork() {
     return Context.current().withValue(SPAN, io.opentelemetry.context.Context.current()).fork();
+  }
+
+  /** Emits the result of a call in the context in which it began: the agent goes on from there. */
+  static <T> Single<T> resume(Context call, Single<T> result) {
+    return result.compose(Tracing.withContext(SPAN.get(call)));
   }
 
   @Override
@@ -29,13 +40,22 @@ final class TraceContext implements ClientInterceptor {
       @Override
       public void start(Listener<R> listener, Metadata headers) {
         if (span != null) {
-          // Not the propagators of GlobalOpenTelemetry: asking for them would initialize it before
-          // the application has.
-          W3CTraceContextPropagator.getInstance().inject(span, headers, TraceContext::put);
+          inject(span, headers);
         }
         super.start(listener, headers);
       }
     };
+  }
+
+  /** A fault of what only observes must not end the call. */
+  private static void inject(io.opentelemetry.context.Context span, Metadata headers) {
+    try {
+      // Not the propagators of GlobalOpenTelemetry: asking for them would initialize it before
+      // the application has.
+      W3CTraceContextPropagator.getInstance().inject(span, headers, TraceContext::put);
+    } catch (RuntimeException e) {
+      logger.warn("a call is sent without its trace context", e);
+    }
   }
 
   /** Entries of the caller's own interceptors stay. */

@@ -21,6 +21,12 @@ final class Tracked {
   /** One append or refresh of an object at a time, so that its events keep the stored order. */
   final AsyncLock lock = new AsyncLock();
 
+  /** What the object shows of appends without a response. */
+  final Overlay overlay = new Overlay();
+
+  /** Which life of the session id the object belongs to; "" if the server has not sent it. */
+  volatile String uid = "";
+
   /** Sequence of the session's newest event when the state was read. */
   long sequence = UNKNOWN;
 
@@ -28,8 +34,9 @@ final class Tracked {
   Map<String, StoredValue> stored = Map.of();
 
   /** Keeps what the server has sent. */
-  void record(long newest, Map<String, StoredValue> values) {
-    sequence = newest;
+  void record(dev.sessiond.v1.Session session, Map<String, StoredValue> values) {
+    uid = session.getUid();
+    sequence = session.getLastSequence();
     stored = new HashMap<>(values);
     stored.keySet().removeIf(Messages::isTemp);
   }

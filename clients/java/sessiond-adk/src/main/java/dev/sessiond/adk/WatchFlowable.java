@@ -6,6 +6,7 @@ import dev.sessiond.v1.StateChange;
 import dev.sessiond.v1.WatchRequest;
 import dev.sessiond.v1.WatchResponse;
 import dev.sessiond.v1.WatchServiceGrpc;
+import dev.sessiond.v1.WatchStart;
 import io.grpc.ClientCall;
 import io.grpc.Context;
 import io.grpc.Metadata;
@@ -31,12 +32,14 @@ final class WatchFlowable extends Flowable<WatchItem> {
   private static final Duration IDLE = Duration.ofSeconds(30);
 
   private final Calls calls;
+  private final Reader reader;
   private final EventDecoder events;
   private final Scope scope;
   private final Watch watch;
 
-  WatchFlowable(Calls calls, EventDecoder events, Scope scope, Watch watch) {
+  WatchFlowable(Calls calls, Reader reader, EventDecoder events, Scope scope, Watch watch) {
     this.calls = calls;
+    this.reader = reader;
     this.events = events;
     this.scope = scope;
     this.watch = watch;
@@ -59,6 +62,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private final Context context;
     private final SerialDisposable timer = new SerialDisposable();
     private final SerialDisposable closing = new SerialDisposable();
+    private final SerialDisposable reading = new SerialDisposable();
 
     private @Nullable ClientCall<WatchRequest, WatchResponse> call;
     private String cursor = watch.cursor();
@@ -68,6 +72,14 @@ final class WatchFlowable extends Flowable<WatchItem> {
 
     /** Whether the newest stream has sent a message. */
     private boolean received;
+
+    /**
+     * Whether the newest stream begins with a snapshot that has not been emitted. Until then, no
+     * second message is requested: state that does not fit into the snapshot is read first.
+     */
+    private boolean snapshotDue;
+
+    private boolean snapshotRequested;
 
     private int failed;
     private long failingSince;
@@ -118,6 +130,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
       }
       timer.dispose();
       closing.dispose();
+      reading.dispose();
       if (open != null) {
         open.cancel("The watch has ended.", null);
       }
@@ -151,6 +164,8 @@ final class WatchFlowable extends Flowable<WatchItem> {
           calls.connection().newCall(WatchServiceGrpc.getWatchMethod(), context, null);
       call = opened;
       received = false;
+      snapshotRequested = false;
+      snapshotDue = cursor.isEmpty() && watch.start() == WatchStart.WATCH_START_SNAPSHOT;
       opened.start(new Incoming(opened), new Metadata());
       opened.sendMessage(request);
       opened.halfClose();
@@ -160,8 +175,23 @@ final class WatchFlowable extends Flowable<WatchItem> {
       }
     }
 
-    private static void requestMessages(ClientCall<?, ?> call, long count) {
-      call.request((int) Math.min(count, Integer.MAX_VALUE));
+    private void requestMessages(ClientCall<?, ?> call, long count) {
+      if (!snapshotDue) {
+        call.request((int) Math.min(count, Integer.MAX_VALUE));
+      } else if (!snapshotRequested) {
+        snapshotRequested = true;
+        call.request(1);
+      }
+    }
+
+    /** Goes on behind the snapshot, which has been emitted. */
+    private synchronized void requestOthers(ClientCall<?, ?> open) {
+      if (snapshotDue && call == open) {
+        snapshotDue = false;
+        if (requested > 0) {
+          requestMessages(open, requested);
+        }
+      }
     }
 
     /** A silent connection may be broken. Silence is fine while nothing is requested. */
@@ -204,6 +234,15 @@ final class WatchFlowable extends Flowable<WatchItem> {
           }
           received = true;
           failed = 0;
+          if (message.getSnapshot().getStateOmitted()) {
+            timer.set(Disposable.disposed());
+            reading.set(
+                reader
+                    .complete(scope, message.getSnapshot())
+                    .map(snapshot -> message.toBuilder().setSnapshot(snapshot).build())
+                    .subscribe(this::onMessage, failure -> backOff(mine, failure)));
+            return;
+          }
           // A message without a cursor leaves the position where it was.
           cursor = message.getCursor().isEmpty() ? cursor : message.getCursor();
           item = decode(message);
@@ -221,6 +260,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
         }
         if (item != null) {
           subscriber.onNext(item);
+          requestOthers(mine);
         }
         if (item instanceof WatchItem.Deleted) {
           complete();
@@ -290,6 +330,7 @@ final class WatchFlowable extends Flowable<WatchItem> {
     private @Nullable WatchItem decode(WatchResponse message) {
       switch (message.getKindCase()) {
         case SNAPSHOT -> {
+          reader.warnOfDamage(scope, message.getSnapshot());
           Map<String, Object> state =
               Json.values(Json.members(message.getSnapshot().getStateJson()));
           return new WatchItem.Snapshot(state, message.getSnapshot().getLastSequence(), cursor);

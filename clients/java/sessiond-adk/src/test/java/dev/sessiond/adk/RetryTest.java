@@ -117,6 +117,37 @@ final class RetryTest extends ServerTest {
   }
 
   @Test
+  void aLocalServerThatWasNeverThereIsGivenUpSoon() throws Exception {
+    int port;
+    try (ServerSocket socket = new ServerSocket(0)) {
+      port = socket.getLocalPort();
+    }
+    SessiondSessionService service = closing(new SessiondSessionService("127.0.0.1:" + port));
+    long start = System.nanoTime();
+    assertThrows(SessiondUnavailableException.class, () -> service.getState(SCOPE).blockingGet());
+    // The time that other servers get is 15 s.
+    assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(Duration.ofSeconds(12));
+  }
+
+  @Test
+  void aLocalServerThatHasAnsweredIsWaitedFor() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    Duration delay = Duration.ofMillis(900);
+    SessiondSessionService service =
+        closing(
+            SessiondSessionService.builder(server.address())
+                .retry(new RetryPolicy(Integer.MAX_VALUE, delay, delay))
+                .build());
+    service.updateState(SCOPE, DELTA).blockingGet();
+    // At least 450 ms each: longer than for a server that was never there.
+    for (int i = 0; i < 8; i++) {
+      server.fail(Code.UNAVAILABLE, "", "");
+    }
+    service.updateState(SCOPE, DELTA).blockingGet();
+    assertThat(server.requestIds).hasSize(10);
+  }
+
+  @Test
   void aSilentServerMeetsTheDeadline() throws Exception {
     try (ServerSocket silent = new ServerSocket(0)) {
       SessiondSessionService service =

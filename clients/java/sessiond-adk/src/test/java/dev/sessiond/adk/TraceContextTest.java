@@ -10,6 +10,7 @@ import io.opentelemetry.api.trace.SpanContext;
 import io.opentelemetry.api.trace.TraceFlags;
 import io.opentelemetry.api.trace.TraceState;
 import io.opentelemetry.context.Context;
+import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -57,6 +58,44 @@ final class TraceContextTest extends ServerTest {
                 .build());
     inSpan(() -> use(service));
     assertThat(server.sent("traceparent")).containsExactly(TRACEPARENT, TRACEPARENT, TRACEPARENT);
+  }
+
+  @Test
+  void aSpanThatThrowsEndsNoCall() throws Exception {
+    SpanContext broken =
+        (SpanContext)
+            Proxy.newProxyInstance(
+                SpanContext.class.getClassLoader(),
+                new Class<?>[] {SpanContext.class},
+                (proxy, method, arguments) -> {
+                  if (method.getName().equals("isValid")) {
+                    return true;
+                  }
+                  throw new IllegalStateException("a fault of another tracer");
+                });
+    ScriptedServer server = closing(new ScriptedServer());
+    SessiondSessionService service = closing(new SessiondSessionService(server.address()));
+    try (Logged logged = new Logged(TraceContext.class)) {
+      Context.root().with(Span.wrap(broken)).wrap(() -> use(service)).call();
+      assertThat(logged.messages()).hasSize(2);
+    }
+    assertThat(server.sent("traceparent")).containsExactly("", "");
+  }
+
+  @Test
+  void theAgentGoesOnInItsSpan() throws Exception {
+    ScriptedServer server = closing(new ScriptedServer());
+    SessiondSessionService service = closing(new SessiondSessionService(server.address()));
+    inSpan(
+        () -> {
+          String after =
+              service
+                  .updateState(Scope.app("a"), DELTA)
+                  .map(state -> Span.current().getSpanContext().getTraceId())
+                  .blockingGet();
+          assertThat(after).isEqualTo(TRACE);
+          return null;
+        });
   }
 
   @Test

@@ -90,13 +90,13 @@ final class WatchTest extends ServerTest {
     subscriber.request(49);
     assertThat(appended(await(subscriber, 52))).hasSize(51);
     subscriber.cancel();
-    // Another watch resumes after any item. The id is trimmed.
-    SessionKey padded = new SessionKey(APP, USER, " " + session.id() + " ");
+    // Another watch resumes after any item.
+    SessionKey key = session.sessionKey();
     String cursor = subscriber.values().get(48).cursor();
     assertThat(
             appended(
                 service
-                    .watch(Scope.session(padded), Watch.after(cursor))
+                    .watch(Scope.session(key), Watch.after(cursor))
                     .take(2)
                     .toList()
                     .blockingGet()))

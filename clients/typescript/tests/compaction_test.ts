@@ -1,0 +1,243 @@
+/** Compactions as the other kits write them, read by this one. */
+
+import {
+  getLogger,
+  isCompactedEvent,
+  LlmAgent,
+  Runner,
+  stringifyContent,
+} from '@google/adk';
+import {expect, test, vi} from 'vitest';
+import {readForeignBody} from '../src/foreign.js';
+import {newKey, onEachStore, read} from './support/fixtures.js';
+import {said, ScriptedModel} from './support/model.js';
+import {RawClient} from './support/raw.js';
+
+/** 2026-11-26T09:00:00Z, 09:30:00.25 and 09:31:00. */
+const [START, END, WRITTEN] = [1_795_683_600, 1_795_685_400.25, 1_795_685_460];
+const OTHERS = {transferToAgent: 'billing', escalate: true};
+
+interface Kit {
+  readonly timestamp?: unknown;
+  readonly actions: Record<string, unknown>;
+}
+
+/** `content` is that of the summary. */
+const KITS: Record<string, (content: unknown) => Kit> = {
+  Python: compactedContent => ({
+    timestamp: WRITTEN,
+    actions: {
+      compaction: {
+        startTimestamp: START,
+        endTimestamp: END,
+        compactedContent,
+      },
+      artifactDelta: {'refund.pdf': 2},
+      ...OTHERS,
+    },
+  }),
+  Java: compactedContent => ({
+    timestamp: WRITTEN * 1000,
+    actions: {
+      compaction: {
+        startTimestamp: START * 1000,
+        endTimestamp: END * 1000,
+        compactedContent,
+      },
+      artifactDelta: {'refund.pdf': 2},
+      ...OTHERS,
+    },
+  }),
+  Go: compactedContent => ({
+    timestamp: '2026-11-26T09:31:00Z',
+    actions: {
+      compaction: {
+        startTimestamp: '2026-11-26T10:00:00+01:00',
+        endTimestamp: '2026-11-26T09:30:00.25Z',
+        compactedContent,
+        excludedEvents: ['e7'],
+      },
+      artifactDelta: {'refund.pdf': 2},
+      ...OTHERS,
+    },
+  }),
+  Rust: compacted_content => ({
+    actions: {
+      artifact_delta: {'refund.pdf': 2},
+      transfer_to_agent: 'billing',
+      escalate: true,
+      compaction: {
+        start_timestamp: '2026-11-26T09:00:00Z',
+        end_timestamp: '2026-11-26T09:30:00.250000000Z',
+        compacted_content,
+      },
+    },
+  }),
+  'a program without a time of its own': compactedContent => ({
+    actions: {
+      compaction: {
+        startTimestamp: START * 1000,
+        endTimestamp: END,
+        compactedContent,
+      },
+      artifactDelta: {'refund.pdf': 2},
+      ...OTHERS,
+    },
+  }),
+};
+
+const SUMMARY = {
+  role: 'model',
+  parts: [{text: 'hm', thought: true}, {text: 'They '}, {text: 'spoke.'}],
+};
+
+/** What this kit writes before a summary. */
+const HEADING = '[Previous Context Summary]:\n';
+
+test.each([
+  [WRITTEN, 2.5, 2_500],
+  [WRITTEN * 1000, 2_500, 2_500],
+  [WRITTEN * 1000, 2.5, 2.5],
+  // Rounded to milliseconds, as ADK for Java has the times of others.
+  [WRITTEN + 0.001, 2.5, 2_500],
+  // Of another clock, or none: the magnitude tells.
+  [5, 2.5, 2_500],
+  [undefined, WRITTEN * 1000, WRITTEN * 1000],
+  ['2026-11-26T09:31:00Z', 2.5, 2_500],
+])('the time of the body, %j, tells the unit of %d', (timestamp, time, ms) => {
+  const compaction = {
+    startTimestamp: time,
+    endTimestamp: time,
+    compactedContent: SUMMARY,
+  };
+  const body = JSON.stringify({timestamp, actions: {compaction}});
+  const nanos = BigInt(WRITTEN) * 1_000_000_000n;
+  expect(readForeignBody('e1', body, nanos)).toMatchObject({
+    startTime: ms,
+    endTime: ms,
+  });
+});
+
+onEachStore('compactions', target => {
+  async function setUp() {
+    const key = newKey();
+    const raw = new RawClient(target().server.address);
+    await target().service.createSession(key);
+    let number = 0;
+    const append = (seconds: number, body: unknown) =>
+      raw.append(key, JSON.stringify(body), {
+        eventId: `e${++number}`,
+        author: 'user',
+        eventTime: {
+          seconds: BigInt(Math.floor(seconds)),
+          nanos: Math.round((seconds % 1) * 1e9),
+        },
+      });
+    const say = (seconds: number, text: string) =>
+      append(seconds, {content: {role: 'user', parts: [{text}]}});
+    /** The texts that the model sees in the next turn. */
+    const seen = async () => {
+      const model = new ScriptedModel(said('fine'));
+      const runner = new Runner({
+        appName: key.appName,
+        agent: new LlmAgent({name: 'a', model}),
+        sessionService: target().service,
+      });
+      const newMessage = {role: 'user', parts: [{text: 'go'}]};
+      for await (const event of runner.runAsync({...key, newMessage})) {
+        void event;
+      }
+      return model.asked[0]?.texts;
+    };
+    const dispose = () => raw.connections.close(0);
+    return {key, append, say, seen, [Symbol.asyncDispose]: dispose};
+  }
+
+  test.each(Object.entries(KITS))('of %s', async (_, body) => {
+    await using all = await setUp();
+    const {key, append, say, seen} = all;
+    await say(START, 'old');
+    await say(END, 'the last that is summarized');
+    await say(END + 0.001, 'later');
+    await append(WRITTEN, body(SUMMARY));
+    const warn = vi.spyOn(getLogger(), 'warn');
+    const {events} = await read(target().service, key);
+    expect(warn).not.toHaveBeenCalled();
+    expect(events[3]).toMatchObject({
+      isCompacted: true,
+      startTime: START * 1000,
+      endTime: END * 1000,
+      compactedContent: 'They spoke.',
+      content: {role: 'model', parts: [{text: 'They spoke.'}]},
+      timestamp: WRITTEN * 1000,
+      actions: {artifactDelta: {'refund.pdf': 2}, ...OTHERS},
+    });
+    expect(await seen()).toEqual([`${HEADING}They spoke.`, 'later', 'go']);
+  });
+
+  test('every summary that no later one covers reaches the model', async () => {
+    await using all = await setUp();
+    const {key, append, say, seen} = all;
+    const compact = (from: number, to: number, text: string) =>
+      append(to + 100, {
+        timestamp: to + 100,
+        actions: {
+          compaction: {
+            startTimestamp: from,
+            endTimestamp: to,
+            compactedContent: {role: 'model', parts: [{text}]},
+          },
+        },
+      });
+    await say(START, 'one');
+    await say(START + 1, 'two');
+    await compact(START, START + 1, 'covered');
+    await compact(START, START + 1, 'first');
+    await say(START + 2, 'three');
+    await compact(START + 1, START + 2, 'second');
+    await say(START + 3, 'four');
+    await compact(START + 3, START + 3, 'third');
+    expect(await seen()).toEqual([`${HEADING}first\nsecond\nthird`, 'go']);
+    const newest = (await read(target().service, key)).events.findLast(
+      isCompactedEvent,
+    );
+    expect(stringifyContent(newest!)).toBe('first\nsecond\nthird');
+  });
+
+  test('a content of the event itself stays', async () => {
+    await using all = await setUp();
+    const {key, append, seen} = all;
+    const {actions} = KITS['Python']!(SUMMARY);
+    const content = {role: 'model', parts: [{functionCall: {name: 'f'}}]};
+    await append(WRITTEN, {timestamp: WRITTEN, content, actions});
+    const [event] = (await read(target().service, key)).events;
+    expect(event!.content).toEqual(content);
+    expect(await seen()).toEqual([`${HEADING}They spoke.`, 'go']);
+  });
+
+  test.each([
+    'text',
+    {},
+    {startTimestamp: 1, endTimestamp: 2},
+    {startTimestamp: 1, endTimestamp: 2, compactedContent: {parts: []}},
+    {startTimestamp: 1, endTimestamp: 'noon', compactedContent: SUMMARY},
+    {endTimestamp: 2, compactedContent: SUMMARY},
+  ])(
+    'what cannot take the place of events is left out alone: %j',
+    async compaction => {
+      await using all = await setUp();
+      const {key, append, say, seen} = all;
+      await say(0.5, 'old');
+      await append(WRITTEN, {actions: {...OTHERS, compaction}});
+      const warn = vi.spyOn(getLogger(), 'warn').mockReturnValue();
+      const [, event] = (await read(target().service, key)).events;
+      expect(warn).toHaveBeenCalledExactlyOnceWith(
+        'event e2: omitted what this version of ADK cannot read: actions.compaction',
+      );
+      expect(event!.actions).toMatchObject(OTHERS);
+      expect(event!.actions).not.toHaveProperty('compaction');
+      expect(isCompactedEvent(event!)).toBe(false);
+      expect(await seen()).toEqual(['old', 'go']);
+    },
+  );
+});

@@ -1,0 +1,207 @@
+//! Imports one session. It is created for the file, goes on where an earlier run was cut, or stays as it is.
+
+use super::{
+    log::Log,
+    outcome::{Imported, Where},
+    plan::Plan,
+    send::Sender,
+    shared::Shared,
+    writers::{Mark, Writers},
+};
+use crate::{
+    cli::{
+        adk_file::{Metadata, SessionFile, state_of, to_send},
+        args::JSON_FORM,
+        calls::{get_request, retry, shared_scope},
+        connect::Server,
+        failure::{Failure, tell},
+        progress::Progress,
+        time,
+        whole_state::complete,
+    },
+    domain::json::Json,
+    proto::v1::{self, create_session_request::StateForm, session},
+};
+
+/// Author of the correction of state that the log does not lead to.
+const AUTHOR: &str = "system";
+
+/// How to import.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub restore_shared: bool,
+    pub no_expiry: bool,
+}
+
+/// Imports a file with a session. `at` says how far it came.
+pub async fn import<'a>(
+    (server, writers): (&'a Server, &mut Writers<'a>),
+    file: SessionFile,
+    label: &str,
+    options: Options,
+    at: &mut Where,
+) -> Result<Imported, Failure> {
+    let key = at.key.clone();
+    let plan = Plan::of(&file);
+    let exact = file.exported.is_some();
+    let metadata = file.exported.map(|exported| exported.metadata);
+    let request = create_request(&key, &plan, metadata, options.no_expiry)?;
+    let mut log = Log::read(server, &key).await?;
+    let mark = Mark::new(&key, log.as_ref(), &file.events);
+    let scope = shared_scope(&key);
+    let values = plan.shared_values();
+    let mut shared =
+        Shared::read((server, writers), mark, scope, options.restore_shared, &values).await?;
+    // Before the session, so that they are there as of its beginning.
+    if log.is_none() {
+        shared.begin(&plan.initial).await?;
+    }
+    let answer = retry(async || server.sessions().create_session(request.clone()).await).await?;
+    let (created, resumed) = (answer.created, log.is_some());
+    if !created && log.is_none() {
+        // Somebody has just created it.
+        log = Log::read(server, &key).await?;
+    }
+    let progress = Progress::new(label, file.events.len() as u64);
+    let log = log.unwrap_or_default();
+    let mut sender = Sender::new(server, key.clone(), log, shared, (exact, progress));
+    if let Err(failure) = send_all(&mut sender, file.events).await {
+        at.event = std::mem::take(&mut sender.failed_at);
+        if created && sender.counts.events_imported == 0 {
+            discard(server, &answer.session.unwrap_or_default()).await;
+        }
+        return Err(failure);
+    }
+    let Sender { newest, mut counts, mut shared, .. } = sender;
+    counts.fragments_skipped = file.fragments;
+    // Otherwise the session has gone on since, and the file's end is no longer its end.
+    let is_end = newest == plan.last_id;
+    let state_keys_corrected = if is_end { correct_own(server, &key, &plan).await? } else { 0 };
+    let shared_counts = shared.end(plan.state(), &plan.gone).await?;
+    if resumed {
+        shared.find_changed(&values).await?;
+    }
+    let changed = shared.changed;
+    Ok(Imported { created, counts, state_keys_corrected, shared: shared_counts, changed })
+}
+
+async fn send_all(sender: &mut Sender<'_, '_>, events: Vec<v1::Event>) -> Result<(), Failure> {
+    for event in events {
+        sender.send(event).await?;
+    }
+    sender.flush().await
+}
+
+/// Deletes the session that this import has created and that has no event yet.
+async fn discard(server: &Server, session: &v1::Session) {
+    let request = v1::DeleteSessionRequest {
+        key: session.key.clone(),
+        allow_missing: true,
+        precondition: Some(v1::Precondition {
+            uid: session.uid.clone(),
+            expected_sequence: Some(0),
+            ..Default::default()
+        }),
+    };
+    if let Err(failure) =
+        retry(async || server.sessions().delete_session(request.clone()).await).await
+    {
+        tell(&format!("note: the new session stays, without events: {}", failure.text()));
+    }
+}
+
+fn create_request(
+    key: &v1::SessionKey,
+    plan: &Plan,
+    metadata: Option<Metadata>,
+    no_expiry: bool,
+) -> Result<v1::CreateSessionRequest, Failure> {
+    let metadata = metadata.unwrap_or_default();
+    let expire_time = metadata.expire_time.filter(|_| !no_expiry);
+    let expiration = expire_time.map(|text| match time::parse(&text) {
+        Err(error) => Err(Failure::Failed(error)),
+        Ok(time) if time::is_past(&time) => Err(Failure::Failed(format!(
+            "the session expired at {text}. Pass --no-expiry to import it without expiration"
+        ))),
+        Ok(time) => Ok(session::Expiration::ExpireTime(time)),
+    });
+    let session = v1::Session {
+        display_name: metadata.display_name,
+        labels: metadata.labels.into_iter().collect(),
+        expiration: expiration.transpose()?,
+        ..Default::default()
+    };
+    Ok(v1::CreateSessionRequest {
+        app_name: key.app_name.clone(),
+        user_id: key.user_id.clone(),
+        session_id: key.session_id.clone(),
+        state_form: Some(StateForm::StateJson(plan.initial_state())),
+        session: Some(session),
+        allow_existing: true,
+        json_form: JSON_FORM,
+        include_versions: false,
+    })
+}
+
+/// Brings the session's own state to the end of the file's, by one more event. Returns the number of keys that changed.
+async fn correct_own(server: &Server, key: &v1::SessionKey, plan: &Plan) -> Result<usize, Failure> {
+    let request = get_request(key);
+    let answer = retry(async || server.sessions().get_session(request.clone()).await).await?;
+    let mut session = answer.session.unwrap_or_default();
+    complete(server, &mut session, &request).await?;
+    let changes = plan.own_changes(&Json::from_stored(state_of(&session).to_owned()));
+    let Some(delta) = changes.delta() else { return Ok(0) };
+    let expected_sequence = Some(session.last_sequence);
+    let request = v1::AppendEventRequest {
+        key: Some(key.clone()),
+        event: Some(v1::Event {
+            event_id: plan.correction_id(),
+            author: AUTHOR.to_owned(),
+            event_time: plan.last_time,
+            state_delta: Some(to_send(delta)),
+            ..Default::default()
+        }),
+        precondition: Some(v1::Precondition {
+            expected_sequence,
+            keys: Vec::new(),
+            ..Default::default()
+        }),
+        return_state: false,
+        json_form: JSON_FORM,
+        include_versions: false,
+    };
+    retry(async || server.events().append_event(request.clone()).await).await?;
+    Ok(changes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_brings_back_the_metadata() {
+        let text = |expires: &str| {
+            format!(
+                r#"{{"sessiond":{{"session":{{"format":1,"display_name":"n","labels":{{"a":"b"}},"expire_time":"{expires}"}},
+                "initial_state":{{"k":1.0}},"events":[],"hidden":[],"rewinds":[]}}}}"#
+            )
+        };
+        let request = |expires: &str, no_expiry| {
+            let text = text(expires);
+            let file = SessionFile::read(&text).unwrap();
+            let metadata = file.exported.map(|exported| exported.metadata);
+            create_request(&v1::SessionKey::default(), &Plan::default(), metadata, no_expiry)
+        };
+        let late = request("9999-01-01T00:00:00.000000001Z", false).unwrap();
+        let about = late.session.unwrap();
+        assert_eq!((about.display_name.as_str(), about.labels["a"].as_str()), ("n", "b"));
+        assert!(
+            matches!(about.expiration, Some(session::Expiration::ExpireTime(t)) if t.nanos == 1)
+        );
+        assert!(request("2001-01-01T00:00:00Z", false).unwrap_err().text().contains("--no-expiry"));
+        assert_eq!(
+            request("2001-01-01T00:00:00Z", true).unwrap().session.unwrap().expiration,
+            None
+        );
+    }
+}
