@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from conftest import Serve
 from grpc import aio
 from scripted_server import Scripted
 from support import KEY, delta_event
@@ -25,6 +26,9 @@ from sessiond_adk.proto import (
     watch_service_pb2,
     watch_service_pb2_grpc,
 )
+
+# 917 KB of keys and values, and as much punctuation, in each scope.
+TINY_KEYS = 131_000
 
 STATE = {"app:a": 1, "app:b": [None], "user:c": 10**30, "d": {"é": 0.5}, "e": "x"}
 VERSIONS = {key: number for number, key in enumerate(STATE, 1)}
@@ -247,3 +251,24 @@ async def test_damaged_keys_are_named_once(caplog: pytest.LogCaptureFixture) -> 
             await service.get_session(**KEY)
         assert caplog.messages[1].endswith("are damaged: app:more")
         assert len(caplog.messages) == 2
+
+
+async def test_session_with_three_full_scopes_of_tiny_keys_is_read(serve: Serve) -> None:
+    """Each scope is within its 1 MiB, and the three fit into no answer."""
+    async with SessiondSessionService(serve().address) as service:
+        await service.create_session(**KEY)
+        expected: dict[str, int] = {}
+        for prefix in ("app:", "user:", ""):
+            for begin in range(0, TINY_KEYS, 10_000):
+                some = {f"{prefix}{number:05x}": number % 10 for number in range(begin, min(begin + 10_000, TINY_KEYS))}
+                request = event_service_pb2.AppendEventRequest(key=types_pb2.SessionKey(**KEY))
+                request.event.state_delta.set_json = json.dumps(some)
+                await service.stubs.events.AppendEvent(request)
+                expected |= some
+        read = await service.get_session(**KEY)
+        assert read is not None
+        assert read.state == expected
+        await service.append_event(read, delta_event({"00000": 9}))
+        assert read.state == expected | {"00000": 9}
+        (listed,) = (await service.list_sessions(app_name=KEY["app_name"])).sessions
+        assert listed.state == read.state

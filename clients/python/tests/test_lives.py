@@ -109,16 +109,6 @@ async def test_deletion_through_an_object_deletes_its_session_only(service: Sess
     await service.delete_session(new)
 
 
-async def test_sync_deletion_through_an_object(server: Server) -> None:
-    with_loop = SessiondSessionService(server.address)
-    old, new = await replaced(with_loop)
-    with_loop.delete_session_sync(old)
-    assert await read(with_loop) == new
-    with_loop.delete_session_sync(new)
-    assert await with_loop.get_session(**KEY) is None
-    await with_loop.close()
-
-
 async def test_repeated_deletion_with_a_lost_response_leaves_the_next_session(server: Server) -> None:
     async with (
         Proxy(server.address) as proxy,

@@ -69,8 +69,7 @@ async def test_items_of_a_session_watch(service: SessiondSessionService) -> None
         (marker,) = await take(watch, 1)
         assert isinstance(marker, Appended)
         assert (marker.sequence, marker.rewind_to_sequence, marker.rewound) == (2, 0, True)
-        padded = KEY | {"session_id": f" {KEY['session_id']} "}
-        async with service.watch(**padded, start="beginning") as again:
+        async with service.watch(**KEY, start="beginning") as again:
             told = [item for item in await take(again, 2) if isinstance(item, Appended)]
         assert [(item.sequence, item.rewound) for item in told] == [(1, True), (2, True)]
         await service.delete_session(**KEY)

@@ -305,12 +305,9 @@ class SessiondSessionService(Extensions, BaseSessionService):
         """As `list_sessions`. Blocks the thread."""
         return self._loop_thread.run(self.list_sessions(app_name=app_name, user_id=user_id))
 
-    def delete_session_sync(
-        self, session: Session | None = None, *, app_name: str = "", user_id: str = "", session_id: str = ""
-    ) -> None:
+    def delete_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """As `delete_session`. Blocks the thread."""
-        deletion = self.delete_session(session, app_name=app_name, user_id=user_id, session_id=session_id)
-        self._loop_thread.run(deletion)
+        self._loop_thread.run(self.delete_session(app_name=app_name, user_id=user_id, session_id=session_id))
 
     @property
     def stubs(self) -> Stubs:
