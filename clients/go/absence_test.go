@@ -12,7 +12,7 @@ import (
 )
 
 // list makes one call with the defaults and the given options, and returns its error and how long it took.
-func list(t *testing.T, address string, options ...sessiond.Option) (error, time.Duration) {
+func list(t *testing.T, address string, options ...sessiond.Option) (took time.Duration, err error) {
 	t.Helper()
 	service, err := sessiond.New(address, options...)
 	if err != nil {
@@ -21,7 +21,7 @@ func list(t *testing.T, address string, options ...sessiond.Option) (error, time
 	defer service.Close()
 	begun := time.Now()
 	_, err = service.List(t.Context(), &session.ListRequest{AppName: app})
-	return err, time.Since(begun)
+	return time.Since(begun), err
 }
 
 // TestAbsentServer waits less for a sidecar that is not there than for one that does not answer.
@@ -55,7 +55,7 @@ func TestAbsentServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err, took := list(t, test.address, test.options...)
+			took, err := list(t, test.address, test.options...)
 			if test.succeeds != (err == nil) || err != nil && !errors.Is(err, sessiond.ErrUnavailable) {
 				t.Errorf("List() = %v", err)
 			}

@@ -40,11 +40,15 @@ func TestActionsOfOthers(t *testing.T) {
 			"compactedContent":` + content + `}`, ""},
 		"a record of a newer version": {camel + `,"future":{"a":[{"b":null}]}`, ""},
 		"a member of another type":    {camel + `,"stateDelta":[]`, "actions.stateDelta"},
-		"a confirmation of another form": {strings.Replace(camel, `"call":{`, `"other":{"hint":"x","confirmed":{"by":"ann"}},"call":{`, 1),
-			"actions.requestedToolConfirmations.other.confirmed"},
+		"a confirmation of another form": {
+			strings.Replace(camel, `"call":{`, `"other":{"hint":"x","confirmed":{"by":"ann"}},"call":{`, 1),
+			"actions.requestedToolConfirmations.other.confirmed",
+		},
 		"a version that is text": {strings.Replace(camel, `"refund.pdf":2`, `"refund.pdf":2,"x":"new"`, 1), "actions.artifactDelta.x"},
-		"several faults": {strings.Replace(camel, `"refund.pdf":2`, `"refund.pdf":2,"x":"new","y":[]`, 1) + `,"stateDelta":7`,
-			"actions.artifactDelta.x, actions.artifactDelta.y, actions.stateDelta"},
+		"several faults": {
+			strings.Replace(camel, `"refund.pdf":2`, `"refund.pdf":2,"x":"new","y":[]`, 1) + `,"stateDelta":7`,
+			"actions.artifactDelta.x, actions.artifactDelta.y, actions.stateDelta",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startServer(t, "memory:")
