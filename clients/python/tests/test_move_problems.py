@@ -115,6 +115,22 @@ async def test_move_that_was_cut_after_any_write_ends_as_an_unbroken_one(server:
             assert (again.new_events, again.problems, target.writes) == (0, [], written)
 
 
+async def test_source_that_has_gone_on_is_moved_again(server: Server) -> None:
+    """What the move itself has written last is nobody else's."""
+    source = InMemorySessionService()
+    await fill(source, "app")
+    async with SessiondSessionService(server.address) as target:
+        assert (await copy_application(source, target, "app")).everything
+        session = await source.get_session(app_name="app", user_id="ann", session_id="s0")
+        assert session is not None
+        await source.append_event(session, delta_event({"app:count": 9, "user:last": "again"}, id="e9"))
+        # Not by an event, so that only the last step of the move brings it.
+        source.app_state["app"]["born"] = 10
+        copied = await copy_application(source, target, "app")
+        assert (copied.new_events, copied.problems) == (1, [])
+        field_by_field(await content(target, "app"), await content(source, "app"))
+
+
 async def change_as_somebody_else(address: str) -> None:
     """Sets keys without a session and by an event, and removes one."""
     async with SessiondSessionService(address) as other:
