@@ -140,7 +140,13 @@ async fn list(service: &SessiondSessionService) {
     service.list(request).await.unwrap();
 }
 
+/// One after the other: the propagator and the interest in log events belong to the process.
 #[tokio::test]
+async fn observers_end_no_call() {
+    damaged_keys_are_named_by_a_warning_that_ends_no_call().await;
+    a_broken_propagator_ends_neither_calls_nor_watches().await;
+}
+
 async fn a_broken_propagator_ends_neither_calls_nor_watches() {
     global::set_text_map_propagator(Broken);
     let server = server().await;
@@ -154,7 +160,6 @@ async fn a_broken_propagator_ends_neither_calls_nor_watches() {
     assert_eq!(server.headers("authorization"), ["Bearer mine", "Bearer mine"]);
 }
 
-#[tokio::test]
 async fn damaged_keys_are_named_by_a_warning_that_ends_no_call() {
     let log = Log::default();
     let _default = tracing::subscriber::set_default(log.clone());
