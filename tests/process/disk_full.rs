@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -189,21 +189,4 @@ async fn deletions_free_a_full_disk_also_after_a_restart() {
     assert_eq!(read(&channel, "a").await.events.len(), 20);
     drop(channel);
     assert!(server.stop().status.success());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_on_a_full_disk_takes_the_space_of_the_reserve() {
-    let Some(disk) = SmallDisk::mount(4) else { return };
-    let earlier = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sqlite-v5.db");
-    fs::write(disk.path("test.db"), fs::read(earlier).unwrap()).unwrap();
-    fs::write(disk.path("test.db-reserve"), vec![0; 2 << 20]).unwrap();
-    disk.fill();
-    // There is space for the index of the log, but not for the copy.
-    let filler = File::options().write(true).open(disk.path("filler")).unwrap();
-    filler.set_len(filler.metadata().unwrap().len() - (100 << 10)).unwrap();
-    let server = disk.start();
-    assert!(!disk.path("test.db-reserve").exists());
-    assert!(disk.path("test.db.v5.bak").exists());
-    let log = server.stop().log;
-    assert!(log.contains("no space for the copy"), "{log}");
 }

@@ -1,6 +1,7 @@
-//! Files that earlier versions wrote are opened and read to what was put in.
+//! The file that this version writes is opened and read to what was put in, and one that no release wrote is refused.
 //!
-//! A release that changes the tables of the SQLite store keeps a file of the version before in `tests/fixtures`.
+//! The first release keeps the file of its version in `tests/fixtures`. A release that changes the tables of the SQLite store migrates it
+//! and reads the same from it.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where what it takes for granted does not hold")]
 
@@ -14,7 +15,6 @@ use std::{
 };
 
 use requests::*;
-use rusqlite::{Connection, OpenFlags};
 use sessiond::{
     commit::{Append, CreateSession, ForkSession, RequestKey, RewindSession},
     domain::{
@@ -30,138 +30,88 @@ use sessiond::{
     },
     store::{
         Clock, KeyChangeQuery, RequestContext, SessionOrder, SessionsQuery, Store,
-        sqlite::{self, SqliteOptions, SqliteStore, verify},
+        sqlite::{self, OpenError, SqliteOptions, SqliteStore, verify},
     },
 };
 
-/// Events of the session `long`: more than one step of every index but that of ids, and of that one until version 7.
+/// Events of the session `long`: more than one step of every index but that of ids.
 const LONG: u64 = 1030;
 
-/// Events of the session `longer`: more than one step of the index of ids, all of whose parts are in it. Versions before 8 have no such
-/// session.
+/// Events of the session `longer`: more than one step of the index of ids, all of whose parts are in it.
 const LONGER: u64 = 5130;
 
 /// The file that this version writes.
-const CURRENT: &str = "sqlite-v8.db";
+const CURRENT: &str = "sqlite-v9.db";
 
-/// The trace of the event `4` of the session `cart`. Versions before 6 kept none.
+/// A file of a build before the first release.
+const UNRELEASED: &str = "sqlite-v8.db";
+
+/// The trace of the event `4` of the session `cart`.
 const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
 
-/// The effect of the steps from each released version on.
-const STEPS: [&str; 4] = [
-    "keep the order of lists apart from the time of the last event",
-    "keep the trace of an event",
-    "keep what an append changes of a session beside its keys",
-    "keep the rows of a log that are indexed together in one row of the index",
-];
-
 #[tokio::test]
-async fn files_of_earlier_versions_are_read() {
-    for (version, steps, trace) in [
-        (4, &STEPS[..], None),
-        (5, &STEPS[1..], None),
-        (6, &STEPS[2..], TRACE),
-        (7, &STEPS[3..], TRACE),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("test.db");
-        fs::copy(fixture(&format!("sqlite-v{version}.db")), &path).unwrap();
-        assert_eq!(sqlite::dry_run(&path).unwrap(), steps);
-        assert_eq!(sqlite::migrate_file(&path).unwrap(), steps);
-        let copy = folder.path().join(format!("test.db.v{version}.bak"));
-        let copy = fs::read(copy).unwrap();
-        assert_eq!(copy[60..64], [0, 0, 0, version], "the version in the header");
-        assert_sound(&path);
-        let current = folder.path().join("current.db");
-        fs::copy(fixture(CURRENT), &current).unwrap();
-        assert_eq!(columns(&path), columns(&current));
-        let clock = TestClock::at(500);
-        let store = open(&path, &clock).await;
-        assert_eq!(store.id(), StoreId(*b"fixture of tests"));
-        check(&store, &clock, trace).await;
-        // The parts of the index of ids that a migrated file has already.
-        append_all(&store, "long", LONG + 1..=LONGER).await;
-        check_ids(&store, "long").await;
-        store.close().await;
-        assert_sound(&path);
-    }
-}
-
-/// Moving rows leaves no copies of them in the file, which the deletion of a session would not reach.
-#[tokio::test]
-async fn what_is_deleted_after_a_migration_leaves_the_file() {
+async fn a_file_from_before_the_first_release_is_refused_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.db");
-    fs::copy(fixture("sqlite-v6.db"), &path).unwrap();
-    let fill = "PRAGMA secure_delete = FAST;
-        CREATE TEMP TABLE n AS WITH RECURSIVE n(n) AS
-            (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) SELECT n FROM n;
-        INSERT INTO session SELECT 100000 + n, app_scope, user_scope, user_id, 'secret id ' || n,
-            last_sequence, state_bytes, last_event_secs, last_event_nanos, update_secs,
-            update_nanos, create_secs, create_nanos, expire_secs, expire_nanos,
-            created_app_version, created_user_version, 'secret name ' || n, labels, fork_session,
-            fork_sequence, unindexed, listed_secs, listed_nanos
-            FROM session, n WHERE session_id = 'expiring';
-        INSERT INTO state SELECT 100000 + n, 'k', '\"secret value ' || n || '\"', 0 FROM n;";
-    Connection::open(&path).unwrap().execute_batch(fill).unwrap();
-    sqlite::migrate_file(&path).unwrap();
-    let secrets = || fs::read(&path).unwrap().windows(7).filter(|it| it == b"secret ").count();
-    assert!(secrets() >= 3 * 2000);
-    let delete = "PRAGMA secure_delete = FAST;
-        DELETE FROM session WHERE id > 100000;
-        DELETE FROM state WHERE node > 100000;";
-    let file = Connection::open(&path).unwrap();
-    file.execute_batch(delete).unwrap();
-    let vacuum = ["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"];
-    for pragma in vacuum {
-        let mut statement = file.prepare(pragma).unwrap();
-        let mut rows = statement.query(()).unwrap();
-        while rows.next().unwrap().is_some() {}
+    fs::copy(fixture(UNRELEASED), &path).unwrap();
+    let path = path.canonicalize().unwrap();
+    let refused = OpenError::Older { path: path.clone(), version: 8 };
+    assert_eq!(sqlite::dry_run(&path), Err(refused));
+    for error in [
+        sqlite::migrate_file(&path).unwrap_err(),
+        sqlite::compact(&path).unwrap_err(),
+        verify::verify(&path, &mut Unheard).unwrap_err(),
+        try_open(&path, &TestClock::at(500)).await.err().unwrap(),
+    ] {
+        let says = format!(
+            "The database '{}' has version 8, which was never released, and this sessiond reads versions 9 to 9. \
+             Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`).",
+            path.display()
+        );
+        assert_eq!(error.to_string(), says);
+        assert!(fs::read(&path).unwrap() == fs::read(fixture(UNRELEASED)).unwrap(), "{error}");
     }
-    drop(file);
-    assert_eq!(secrets(), 0);
+    let mut left: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["test.db", "test.db-lock"]);
+}
+
+struct Unheard;
+
+impl verify::Observer for Unheard {
+    fn found(&mut self, _: &verify::Finding) {}
+    fn progress(&mut self, _: verify::Progress) {}
 }
 
 /// Nothing is found in a file.
 fn assert_sound(path: &Path) {
-    struct Unheard;
-    impl verify::Observer for Unheard {
-        fn found(&mut self, _: &verify::Finding) {}
-        fn progress(&mut self, _: verify::Progress) {}
-    }
     assert_eq!(verify::verify(path, &mut Unheard).unwrap().findings, 0);
 }
 
-/// Every column of every table and index of a file, in order, with its type and default.
-fn columns(path: &Path) -> Vec<String> {
-    let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let sql = "SELECT printf('%s %s %s %s %s %s', s.type, s.name, c.name, c.type, c.\"notnull\", c.dflt_value)
-        FROM sqlite_schema s, pragma_table_info(s.name) c WHERE s.type <> 'index'
-        UNION ALL SELECT printf('%s %s %s', s.name, i.name, i.\"desc\")
-        FROM sqlite_schema s, pragma_index_xinfo(s.name) i WHERE s.type = 'index' ORDER BY 1";
-    let mut statement = file.prepare(sql).unwrap();
-    let columns = statement.query_map((), |row| row.get(0)).unwrap();
-    columns.collect::<Result<_, _>>().unwrap()
-}
-
-/// Also writes the fixture of this version where it is missing.
+/// The fixture, and a file that is made now. Also writes the fixture where it is missing.
 #[tokio::test]
 async fn a_file_of_this_version_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("test.db");
+    let [made, kept] = ["made.db", "kept.db"].map(|name| folder.path().join(name));
     let clock = TestClock::at(100);
-    let store = open(&path, &clock).await;
+    let store = open(&made, &clock).await;
     fill(&store, &clock).await;
     store.close().await;
     if !fixture(CURRENT).exists() {
-        fs::create_dir_all(fixture("")).unwrap();
-        fs::copy(&path, fixture(CURRENT)).unwrap();
+        fs::copy(&made, fixture(CURRENT)).unwrap();
     }
-    clock.set(500);
-    let store = open(&path, &clock).await;
-    check(&store, &clock, TRACE).await;
-    check_ids(&store, "longer").await;
-    store.close().await;
+    fs::copy(fixture(CURRENT), &kept).unwrap();
+    for path in [made, kept] {
+        assert_sound(&path);
+        clock.set(500);
+        let store = open(&path, &clock).await;
+        assert_eq!(store.id(), StoreId(*b"fixture of tests"));
+        check(&store, &clock).await;
+        check_ids(&store, "longer").await;
+        store.close().await;
+        assert_sound(&path);
+    }
 }
 
 async fn fill(store: &dyn Store, clock: &TestClock) {
@@ -243,9 +193,9 @@ async fn check_ids(store: &dyn Store, session: &str) {
     }
 }
 
-async fn check(store: &dyn Store, clock: &TestClock, trace: Option<TraceId>) {
+async fn check(store: &dyn Store, clock: &TestClock) {
     check_sessions(store).await;
-    check_states(store, trace).await;
+    check_states(store).await;
     check_replays(store).await;
     let expiring = store.read_session(query("bob", "expiring", None)).await.unwrap();
     assert_eq!(expiring.info.expire_time, Some(time(1000)));
@@ -268,8 +218,7 @@ async fn check_sessions(store: &dyn Store) {
         max_bytes: usize::MAX,
         with_state: false,
     };
-    let mut page = store.list_sessions(list).await.unwrap();
-    page.sessions.retain(|(info, _)| info.key.session_id.as_str() != "longer");
+    let page = store.list_sessions(list).await.unwrap();
     let found = page.sessions.iter().map(|(info, _)| {
         let key = &info.key;
         format!(
@@ -282,17 +231,23 @@ async fn check_sessions(store: &dyn Store) {
     });
     assert_eq!(
         found.collect::<Vec<_>>(),
-        ["bob expiring 0 105", "ada long 1030 104", "ada cart 4 103", "ada fork 2 101"]
+        [
+            "bob expiring 0 105",
+            "ada long 1030 104",
+            "ada longer 5130 104",
+            "ada cart 4 103",
+            "ada fork 2 101"
+        ]
     );
-    let cart = &page.sessions[2].0;
+    let cart = &page.sessions[3].0;
     assert_eq!(cart.display_name.as_str(), "A cart");
     assert_eq!(cart.labels.as_map().get("kind").map(String::as_str), Some("cart"));
     assert_eq!((cart.create_time, cart.update_time), (time(100), time(103)));
-    let origin = page.sessions[3].0.forked_from.clone().unwrap();
+    let origin = page.sessions[4].0.forked_from.clone().unwrap();
     assert_eq!((origin.key, origin.sequence), (key("ada", "cart"), 2));
 }
 
-async fn check_states(store: &dyn Store, trace: Option<TraceId>) {
+async fn check_states(store: &dyn Store) {
     let cases: [(&str, Option<u64>, &[&str]); 5] = [
         (
             "cart",
@@ -332,7 +287,7 @@ async fn check_states(store: &dyn Store, trace: Option<TraceId>) {
     let ids: Vec<_> = cart.events.iter().map(|event| event.event_id.as_str()).collect();
     assert_eq!(ids, ["1", "4"]);
     let traces: Vec<_> = cart.events.iter().map(|event| event.trace_id).collect();
-    assert_eq!(traces, [None, trace]);
+    assert_eq!(traces, [None, TRACE]);
     let turn = cart.events[1].invocation_id.as_ref().map(InvocationId::as_str);
     assert_eq!(turn, Some("turn-4"));
     assert_eq!(cart.events[0].body.as_ref().map(Json::as_str), Some("{\"text\": \"1\"}"));
@@ -372,7 +327,11 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 async fn open(path: &Path, clock: &Arc<TestClock>) -> SqliteStore {
+    try_open(path, clock).await.unwrap()
+}
+
+async fn try_open(path: &Path, clock: &Arc<TestClock>) -> Result<SqliteStore, OpenError> {
     let clock: Arc<dyn Clock> = clock.clone();
     let id = StoreId(*b"fixture of tests");
-    sqlite::open(SqliteOptions { clock, ..SqliteOptions::new(path, id) }).await.unwrap()
+    sqlite::open(SqliteOptions { clock, ..SqliteOptions::new(path, id) }).await
 }

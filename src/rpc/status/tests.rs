@@ -15,7 +15,7 @@ use crate::domain::{
     id::{AppName, EventId, RequestId, SessionId, UserId},
     json::JsonType,
     permission::{Denial, Right},
-    scope::{ScopeKind, SessionKey, StateKey},
+    scope::{Scope, ScopeKind, SessionKey, StateKey},
 };
 
 fn key(text: &str) -> StateKey {
@@ -92,6 +92,10 @@ fn rows() -> Vec<Row> {
         (conflict(Some((3, 5)), &[]), Code::Aborted, "SEQUENCE_CONFLICT", &[("expected", "3"), ("actual", "5")]),
         (conflict(Some((3, 5)), &["a", "app:b"]), Code::Aborted, "SEQUENCE_CONFLICT",
             &[("expected", "3"), ("actual", "5"), ("keys", r#"["a","app:b"]"#)]),
+        (Error::Replaced(Scope::Session(session("s"))), Code::Aborted, "SESSION_REPLACED", address),
+        (Error::Replaced(Scope::User(AppName::from_stored("a"), UserId::from_stored("u"))), Code::Aborted, "SESSION_REPLACED",
+            &[("app_name", "a"), ("user_id", "u")]),
+        (Error::Replaced(Scope::Application(AppName::from_stored("a"))), Code::Aborted, "SESSION_REPLACED", &[("app_name", "a")]),
         (conflict(None, &["a\""]), Code::Aborted, "KEY_CONFLICT", &[("keys", r#"["a\""]"#)]),
         (Error::AmbiguousSessionId(SessionId::from_stored("s")), Code::FailedPrecondition, "AMBIGUOUS_SESSION_ID", &[("session_id", "s")]),
         (mismatch, Code::FailedPrecondition, "TYPE_MISMATCH", &[("key", "n"), ("type", "string"), ("wanted", "number")]),

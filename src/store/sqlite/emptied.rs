@@ -11,7 +11,8 @@ use crate::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
 impl Writer {
     /// Loads applications and users that may be empty, for a sweep.
     pub(super) fn load_emptied(&mut self) -> Result<(), Error> {
-        let sql = "SELECT id, app, user FROM emptied JOIN scope ON id = emptied.scope LIMIT ?1";
+        let sql =
+            "SELECT id, app, user FROM emptied CROSS JOIN scope ON id = emptied.scope LIMIT ?1";
         let found: Vec<(NodeId, String, String)> =
             self.tables.all(sql, [SWEPT_SESSIONS], |row| row.try_into())?;
         for (node, app, user) in found {

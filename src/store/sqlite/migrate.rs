@@ -1,7 +1,7 @@
 //! Opening a file. Numbered migrations make one of an earlier version a file of this version, after a copy of it was made.
 //!
-//! A release that changes the tables raises `SCHEMA_VERSION`, adds a step to [`MIGRATIONS`], and keeps a file of the version before
-//! in `tests/fixtures`.
+//! A release that changes the tables raises `SCHEMA_VERSION`, adds a step to [`MIGRATIONS`], and migrates the file of the version before
+//! in `tests/fixtures`, which it keeps.
 
 use std::{
     fs::{self, File},

@@ -3,6 +3,7 @@
 mod damage;
 mod damaged_file;
 mod deadlines;
+mod emptied;
 mod forks;
 mod groups;
 mod heads;

@@ -4,9 +4,11 @@ use super::{super::prelude::*, pool::Reader};
 use crate::store::figures::{COUNTED_SESSIONS, Figures};
 
 /// Every table of the schema.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 16] = [
     "meta",
     "scope",
+    "emptied",
+    "ended_scope",
     "session",
     "session_list",
     "session_name",

@@ -133,7 +133,7 @@ async fn a_list_of_names_goes_on_over_what_is_empty_or_expired_step_by_step() {
     let copies = 3 * STEP_ROWS;
     let copy = format!(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {copies})
-         INSERT INTO scope SELECT 1000 + n, app, 'a' || n FROM scope, n WHERE user = '';
+         INSERT INTO scope SELECT 1000 + n, app, 'a' || n, 0 FROM scope, n WHERE user = '';
          INSERT INTO state (node, name, version, state_bytes, unindexed)
              SELECT id, 0, 1, 0, '[]' FROM scope WHERE id > 1000;
          {}",

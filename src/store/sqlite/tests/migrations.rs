@@ -51,6 +51,15 @@ const WITHOUT_SPACE: &[Migration] = &[
     },
 ];
 
+/// Moves texts to another table.
+const MOVING: &[Migration] = &[Migration {
+    apply: |connection| {
+        let sql = "CREATE TABLE moved AS SELECT x FROM original; UPDATE original SET x = NULL";
+        connection.execute_batch(sql)
+    },
+    ..STEPS[0]
+}];
+
 /// A file with a session, and what is beside it.
 async fn filled() -> (Fixture, PathBuf) {
     let fixture = Fixture::new().await;
@@ -91,9 +100,9 @@ async fn all_steps_are_applied_after_a_copy() {
         .unwrap();
     assert_eq!(added, (1, 2));
     drop(connection);
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
     // The copy is a store as it was.
-    let copy = fixture.folder.path().join("test.db.v8.bak");
+    let copy = fixture.folder.path().join("test.db.v9.bak");
     assert_eq!(version(&copy), SCHEMA_VERSION);
     let store = open(SqliteOptions::new(&copy, StoreId([8; 16]))).await.unwrap();
     assert_eq!(store.id(), NEW_ID);
@@ -105,6 +114,31 @@ async fn all_steps_are_applied_after_a_copy() {
         refused,
         OpenError::Newer { path: path.canonicalize().unwrap(), version: SCHEMA_VERSION + 2 }
     );
+}
+
+/// Moving rows leaves no copies of them in the file, which the deletion of a session would not reach.
+#[tokio::test]
+async fn a_step_that_moves_rows_leaves_no_copies_of_them() {
+    let (fixture, path) = filled().await;
+    let fill = "PRAGMA secure_delete = FAST;
+        CREATE TABLE original AS WITH RECURSIVE n(n) AS
+            (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+        SELECT 'secret ' || n || hex(zeroblob(n % 300)) AS x FROM n";
+    fixture.tables().execute_batch(fill).unwrap();
+    let mut connection = fixture.tables();
+    let secrets = |connection: &Connection| {
+        for pragma in ["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+            let mut statement = connection.prepare(pragma).unwrap();
+            let mut rows = statement.query(()).unwrap();
+            while rows.next().unwrap().is_some() {}
+        }
+        memchr::memmem::find_iter(&fs::read(&path).unwrap(), "secret ").count()
+    };
+    assert_eq!(secrets(&connection), 2000);
+    migrate(&path, &mut connection, SCHEMA_VERSION, MOVING).unwrap();
+    assert_eq!(secrets(&connection), 2000, "in their new place only");
+    connection.execute_batch("DELETE FROM moved").unwrap();
+    assert_eq!(secrets(&connection), 0);
 }
 
 #[tokio::test]
@@ -152,8 +186,8 @@ async fn an_interrupted_migration_starts_again() {
     drop(connection);
     assert_eq!(version(&path), SCHEMA_VERSION);
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
-    assert_eq!(version(&fixture.folder.path().join("test.db.v8.bak")), SCHEMA_VERSION);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
+    assert_eq!(version(&fixture.folder.path().join("test.db.v9.bak")), SCHEMA_VERSION);
 }
 
 #[tokio::test]
@@ -162,7 +196,7 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
     for mode in [0o600, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[..1]).unwrap();
-        let copy = fixture.folder.path().join("test.db.v8.bak");
+        let copy = fixture.folder.path().join("test.db.v9.bak");
         let found = fs::metadata(&copy).unwrap().permissions().mode();
         assert_eq!(found & 0o777, mode, "{found:o}");
         fs::rename(copy, &path).unwrap();
@@ -172,7 +206,7 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
 #[tokio::test]
 async fn an_earlier_copy_is_not_overwritten() {
     let (fixture, path) = filled().await;
-    let copy = fixture.folder.path().join("test.db.v8.bak");
+    let copy = fixture.folder.path().join("test.db.v9.bak");
     fs::write(&copy, "an earlier copy").unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert_eq!(refused, OpenError::CopyExists(copy.clone()));
@@ -180,16 +214,16 @@ async fn an_earlier_copy_is_not_overwritten() {
     assert_eq!(version(&path), SCHEMA_VERSION);
     // What an interrupted copy left is no copy.
     fs::remove_file(&copy).unwrap();
-    fs::write(fixture.folder.path().join("test.db.v8.bak.partial"), "a part").unwrap();
+    fs::write(fixture.folder.path().join("test.db.v9.bak.partial"), "a part").unwrap();
     migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v8.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
 }
 
 #[tokio::test]
 async fn a_copy_that_cannot_be_made_stops_the_migration() {
     let (fixture, path) = filled().await;
     // A folder in the place of the copy's first name.
-    fs::create_dir(fixture.folder.path().join("test.db.v8.bak.partial")).unwrap();
+    fs::create_dir(fixture.folder.path().join("test.db.v9.bak.partial")).unwrap();
     let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
     assert!(matches!(refused, OpenError::CopyFailed { .. }), "{refused}");
     assert_eq!(version(&path), SCHEMA_VERSION);

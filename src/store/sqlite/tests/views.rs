@@ -94,7 +94,7 @@ fn views_show_what_clients_see() {
         rows(&file, sessions),
         [
             "ada|cart|4|A cart|{\"kind\":\"cart\"}|1970-01-01T00:01:40Z|NULL|NULL|NULL",
-            "ada|fork|2||{\"kind\":\"cart\"}|1970-01-01T00:01:42Z|NULL|cart|2",
+            "ada|fork|2|A cart|{\"kind\":\"cart\"}|1970-01-01T00:01:42Z|NULL|cart|2",
             "ada|long|1030||NULL|1970-01-01T00:01:44Z|NULL|NULL|NULL",
             "ada|longer|5130||NULL|1970-01-01T00:01:44Z|NULL|NULL|NULL",
             "bob|expiring|0||NULL|1970-01-01T00:01:45Z|1970-01-01T00:16:40Z|NULL|NULL",
