@@ -88,7 +88,7 @@ pub enum Error {
     StateTooLarge(ScopeKind),
     /// A change would make an invocation's `temp:` state larger than it may be; holds the limit in bytes.
     InvocationTooLarge(usize),
-    /// A single item cannot be answered in the form asked for.
+    /// A rendered template is larger than an answer.
     AnswerTooLarge,
     /// A bounded queue or table is full. A retry later may succeed.
     Overloaded {

@@ -157,6 +157,11 @@ impl State {
 
     /// One JSON object of all keys, with their prefixes.
     pub fn to_json(&self) -> Json {
-        object_text(self.0.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())))
+        Self::json_of(&self.0)
+    }
+
+    /// One JSON object of some keys, with their prefixes.
+    pub fn json_of(entries: &[StateEntry]) -> Json {
+        object_text(entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())))
     }
 }

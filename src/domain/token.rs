@@ -74,6 +74,17 @@ pub struct ChangeToken {
     pub before: Version,
 }
 
+/// Continues a state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateToken {
+    /// Hash of the scope, the keys and the invocation.
+    pub request: Digest,
+    /// 0 for a user or an application.
+    pub incarnation: Incarnation,
+    /// The last key returned.
+    pub after: String,
+}
+
 /// Continues a list of names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameToken {
@@ -244,6 +255,7 @@ fields!(b'e': EventToken {
 fields!(b's': SessionToken { request, last });
 fields!(b'k': ChangeToken { request, incarnation, before });
 fields!(b'n': NameToken { request, after });
+fields!(b't': StateToken { request, incarnation, after });
 
 fn encode(kind: u8, fields: &impl Field) -> String {
     let mut bytes = vec![kind];
@@ -302,6 +314,9 @@ mod tests {
         assert_eq!(SessionToken::decode(&sessions.encode()), Some(sessions));
         let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
         assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
+        let state =
+            StateToken { request: Digest(1), incarnation: Incarnation(2), after: "ü".to_owned() };
+        assert_eq!(StateToken::decode(&state.encode()), Some(state));
         let names = NameToken { request: Digest(1), after: "ü".to_owned() };
         assert_eq!(NameToken::decode(&names.encode()), Some(names));
     }

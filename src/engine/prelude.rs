@@ -14,7 +14,8 @@ pub use crate::{
         session::{Incarnation, SessionInfo, State, StateEntry},
         time::Time,
         token::{
-            ChangeToken, Cursor, Digest, EventToken, NameToken, Position, SessionToken, StoreId,
+            ChangeToken, Cursor, Digest, EventToken, NameToken, Position, SessionToken, StateToken,
+            StoreId,
         },
     },
     store::{Append, Appended, Clock, Gate, RequestContext, SessionQuery, SessionView, Store},

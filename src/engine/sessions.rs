@@ -17,6 +17,15 @@ use crate::{
 /// Bytes of a rendered template: one answer without its envelope.
 const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
 
+/// A page of a state.
+#[derive(Debug, Default)]
+pub struct StatePage {
+    /// `None`: as many as fit.
+    pub max_items: Option<usize>,
+    /// From the previous page.
+    pub token: Option<StateToken>,
+}
+
 /// A session as read.
 pub struct SessionAnswer {
     pub info: SessionInfo,
@@ -109,24 +118,41 @@ impl Engine {
         if deleted.is_some() || allow_missing { Ok(()) } else { Err(missing) }
     }
 
-    /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
+    /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session. Each
+    /// page reads the whole state, which the limits of three scopes keep as small as a page.
     pub async fn get_state(
         &self,
         context: &RequestContext,
         query: StateQuery,
+        page: StatePage,
         invocation: Option<InvocationId>,
-    ) -> Result<State, Error> {
+    ) -> Result<List<StateEntry>, Error> {
+        let StatePage { max_items, token } = page;
+        let request = state_hash(&query, invocation.as_ref());
         let (now, only) = (self.now(), query.keys.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
-        if let Some(info) = view.info {
-            self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
-            if let Some(only) = only {
-                let only: HashSet<StateKey> = only.into_iter().collect();
-                state.0.retain(|entry| only.contains(&entry.key));
-            }
+        let incarnation = view.info.map_or(Incarnation(0), |info| info.incarnation);
+        self.invocations.add_to(Some(&mut state), incarnation, invocation, now).await;
+        if let Some(only) = only {
+            let only: HashSet<StateKey> = only.into_iter().collect();
+            state.0.retain(|entry| only.contains(&entry.key));
         }
-        Ok(state)
+        if let Some(token) = token {
+            if token.request != request || token.incarnation != incarnation {
+                return Err(bad_page_token("with the same scope, keys and invocation"));
+            }
+            let after = StateKey::from_stored(token.after);
+            state.0.retain(|entry| entry.key > after);
+        }
+        let max_items = max_items.unwrap_or(usize::MAX);
+        let more = state.0.len() > max_items;
+        state.0.truncate(max_items);
+        Ok(List::new(state.0, move |entries, taken| {
+            let last = entries.get(taken.checked_sub(1)?)?;
+            let token = StateToken { request, incarnation, after: last.key.to_string() };
+            (more || taken < entries.len()).then(|| token.encode())
+        }))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -216,6 +242,15 @@ impl Engine {
         self.invocations.end(view.info.incarnation, &end.invocation);
         Ok(())
     }
+}
+
+/// Hash of what a page token of a state belongs to.
+fn state_hash(query: &StateQuery, invocation: Option<&InvocationId>) -> Digest {
+    let StateQuery { scope, keys } = query;
+    let scope = Digest::of_scope(scope);
+    let mut parts = vec![invocation.map_or("", InvocationId::as_str)];
+    parts.extend(keys.iter().flatten().map(StateKey::as_str));
+    Digest(scope.0 ^ Digest::of_texts(&parts).0)
 }
 
 /// Hash of what a page token of a list of sessions belongs to.

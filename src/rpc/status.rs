@@ -158,8 +158,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
         Error::AnswerTooLarge => report!(
             AnswerTooLarge,
-            "One item exceeds the limit of {limit} bytes per response. \
-             Request JSON_FORM_TEXT or fewer keys.",
+            "The text exceeds the limit of {limit} bytes per response. Render a shorter template.",
             limit = MESSAGE_BYTES
         ),
         Error::Overloaded { what, retry_after_millis: millis } => {

@@ -41,7 +41,7 @@ requests! {
     fork_session(ForkSessionRequest) -> (store::ForkSession, Form);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Form);
     list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Form);
-    get_state(GetStateRequest) -> ((store::StateQuery, Option<InvocationId>), Reply);
+    get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Reply);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Form);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Form);
     render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);
