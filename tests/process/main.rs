@@ -28,6 +28,7 @@ mod limits;
 mod metrics;
 mod migrate;
 mod mutual_tls;
+mod omitted;
 mod policy;
 mod pty;
 mod refuse;

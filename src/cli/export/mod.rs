@@ -4,6 +4,7 @@ mod damage;
 mod files;
 mod name;
 mod shared;
+mod state;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -197,8 +198,11 @@ async fn export(
         }
         answer => answer,
     };
-    let session = state(now.clone()).await?.session.unwrap_or_default();
-    let created = state(v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
+    let mut session = state(now.clone()).await?.session.unwrap_or_default();
+    state::complete(server, &mut session).await?;
+    let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
+    let mut created = state(created).await?.session.unwrap_or_default();
+    state::complete(server, &mut created).await?;
     let last_sequence = session.last_sequence;
     let mut writer = FileWriter::begin(to, &session, form)?;
     if last_sequence > 0 {
@@ -215,6 +219,6 @@ async fn export(
             "the server sent {events} of {last_sequence} events. Export the session again"
         )));
     }
-    let losses = writer.end(session, &created.session.unwrap_or_default())?;
+    let losses = writer.end(session, &created)?;
     Ok((events, losses))
 }
