@@ -20,10 +20,11 @@ use crate::domain::{
 };
 
 /// Appends events in one commit. An event whose id the session has with the same fingerprint is answered as stored and changes
-/// nothing. Unless every event is such a replay, the precondition is checked first.
+/// nothing. Unless every event is such a replay, the precondition is checked first; its life always is.
 pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Refusal> {
     let Append { session, events, precondition, request, return_state } = append;
     let session = tx.loaded.find(session)?;
+    precondition.check_session(&session.info)?;
     let incarnation = session.info.incarnation;
     let own = ScopeKey::Session(incarnation);
     let scope = Scope::Session(session.info.key.clone());
@@ -133,6 +134,7 @@ impl Batch<'_> {
 pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Appended, Refusal> {
     let RewindSession { key, to, event_id, author, fingerprint, precondition } = rewind;
     let session = tx.loaded.session(key)?;
+    precondition.check_session(&session.info)?;
     let incarnation = session.info.incarnation;
     let scope = Scope::Session(key.clone());
     let mut overlay = Overlay::new(tx.loaded.complete(&scope)?);
@@ -245,7 +247,7 @@ pub fn update_state(
         .ok_or_else(|| Error::internal("a session's state is changed by events"))?;
     let mut overlay = Overlay::new(tx.loaded.complete(scope)?);
     if tx.loaded.has_seen(&own, request.as_ref())? {
-        return Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: true });
+        return Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: true, life: None });
     }
     overlay.check(precondition, scope.kind())?;
     let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"), &mut 0)?;
@@ -254,7 +256,7 @@ pub fn update_state(
     if let Some(request) = request {
         put_request(tx, own, request);
     }
-    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: false })
+    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: false, life: None })
 }
 
 /// Remembers a request for as long as its scope lives.

@@ -5,7 +5,9 @@
 
 use super::{
     CopiedEvents, Fork, ForkSession, KeyRow, Loaded, PastState, Refusal, ScopeChange, SessionState,
-    entry_bytes, overlay::Transaction, session::insert,
+    entry_bytes,
+    overlay::Transaction,
+    session::{check, insert},
 };
 use crate::domain::prelude::*;
 
@@ -14,6 +16,7 @@ pub const FORK_LEASE_SECS: i64 = 60;
 
 pub fn begin(tx: &mut Transaction<'_>, fork: &ForkSession) -> Result<Fork, Refusal> {
     let source = fork.source.clone();
+    check(tx.loaded, &source, &fork.precondition)?;
     let SessionInfo { incarnation: source_incarnation, last_sequence, .. } =
         tx.loaded.session(&source)?.info;
     let up_to = fork.up_to.unwrap_or(last_sequence);
@@ -57,7 +60,8 @@ fn source<'l>(loaded: &'l Loaded, fork: &Fork) -> Result<&'l SessionState, Refus
     Ok(session)
 }
 
-/// Makes the copy a session: its own state as of the last event taken over, labels and markers of the source, a creation time of now.
+/// Makes the copy a session: its own state as of the last event taken over, name, labels, expiry and markers of the source, a creation
+/// time of now.
 pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, State), Refusal> {
     let Fork { source: from, source_incarnation, target, target_incarnation, up_to } = fork;
     let source = source(tx.loaded, fork)?;
@@ -74,8 +78,8 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
         // Not before what it takes over, so that the times of its commits never go back.
         update_time: times.map_or(now, |(_, commit_time)| now.max(commit_time)),
         last_event_time: times.map_or(now, |(event_time, _)| event_time),
-        expire_time: None,
-        display_name: DisplayName::default(),
+        expire_time: source.info.expire_time,
+        display_name: source.info.display_name.clone(),
         labels: source.info.labels.clone(),
         forked_from: Some(ForkOrigin { key: from.clone(), sequence: *up_to }),
         // Its past is the source's, from the beginning on.

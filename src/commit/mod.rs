@@ -30,8 +30,9 @@ pub use loaded::{
 pub use needs::{Address, Mode, Needs, needs};
 use overlay::Transaction;
 pub use request::{
-    Answer, Append, Appended, AppendedEvent, CreateSession, Created, Fork, ForkSession, OnExisting,
-    Refusal, Request, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+    Answer, Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, Fork,
+    ForkSession, OnExisting, Refusal, Request, RequestKey, RewindSession, SessionUpdate,
+    StateUpdate, StateUpdated,
 };
 
 /// Decides one request on top of what was loaded and of what the requests before it changed. The answer may be sent once the changes
@@ -46,7 +47,7 @@ pub fn decide(
     Ok(match request {
         Request::Create(create) => Answer::Created(session::create(tx, create)?),
         Request::Update(update) => Answer::Updated(session::update(tx, update)?),
-        Request::Delete(key) => Answer::Deleted(session::delete(tx, key)?),
+        Request::Delete(delete) => Answer::Deleted(session::delete(tx, delete)?),
         Request::Fork(fork) => Answer::ForkBegun(fork::begin(tx, fork)?),
         Request::CopyEvents(fork, after) => Answer::Copied(fork::copy(tx, fork, *after)?),
         Request::FinishFork(fork) => Answer::Forked(fork::finish(tx, fork)?),

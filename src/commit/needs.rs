@@ -79,11 +79,18 @@ pub fn needs(request: &Request) -> Needs<'_> {
             number: true,
             ..session(&create.key)
         },
-        Request::Update(update) => session(&update.key),
-        Request::Delete(key) => session(key),
-        Request::Fork(fork) => {
-            Needs { target: Some(&fork.session_id), number: true, ..session(&fork.source) }
+        Request::Update(update) => {
+            Needs { checked: checked(&update.precondition), ..session(&update.key) }
         }
+        Request::Delete(delete) => {
+            Needs { checked: checked(&delete.precondition), ..session(&delete.key) }
+        }
+        Request::Fork(fork) => Needs {
+            checked: checked(&fork.precondition),
+            target: Some(&fork.session_id),
+            number: true,
+            ..session(&fork.source)
+        },
         Request::CopyEvents(fork, after) => Needs {
             copy: Some((fork.source_incarnation, *after, fork.up_to)),
             fork: Some(fork.target_incarnation),
@@ -102,14 +109,14 @@ pub fn needs(request: &Request) -> Needs<'_> {
                 SessionRef::Bare(id, sight) => Address::Bare(id, sight),
             }),
             written: append.events.iter().flat_map(|event| event.delta.keys()).collect(),
-            checked: append.precondition.keys.iter().map(|(key, _)| key).collect(),
+            checked: checked(&append.precondition),
             all_state: append.return_state,
             event_ids: append.events.iter().map(|event| &event.event_id).collect(),
             request_id: append.request.as_ref().map(|request| &request.id),
             ..Needs::default()
         },
         Request::Rewind(rewind) => Needs {
-            checked: rewind.precondition.keys.iter().map(|(key, _)| key).collect(),
+            checked: checked(&rewind.precondition),
             all_state: true,
             event_ids: vec![&rewind.event_id],
             past: Some(rewind.to),
@@ -118,11 +125,16 @@ pub fn needs(request: &Request) -> Needs<'_> {
         Request::UpdateState(update) => Needs {
             address: Some(Address::Wide(update.delta.scope())),
             written: update.delta.delta().keys().collect(),
-            checked: update.precondition.keys.iter().map(|(key, _)| key).collect(),
+            checked: checked(&update.precondition),
             all_state: true,
             request_id: update.request.as_ref().map(|request| &request.id),
             ..Needs::default()
         },
         Request::Sweep => Needs { sweep: true, ..Needs::default() },
     }
+}
+
+/// The keys that a precondition reads.
+fn checked(precondition: &Precondition) -> Vec<&StateKey> {
+    precondition.keys.iter().map(|(key, _)| key).collect()
 }

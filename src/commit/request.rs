@@ -9,7 +9,7 @@ use crate::domain::prelude::*;
 pub enum Request {
     Create(CreateSession),
     Update(SessionUpdate),
-    Delete(SessionKey),
+    Delete(DeleteSession),
     Fork(ForkSession),
     /// Copies a bounded piece of a fork's events, those after an event that has been copied.
     CopyEvents(Fork, Sequence),
@@ -56,7 +56,7 @@ impl From<Error> for Refusal {
 pub enum Answer {
     Created(Created),
     Updated(SessionInfo),
-    /// The session that was there.
+    /// The session that was deleted.
     Deleted(Option<Incarnation>),
     ForkBegun(Fork),
     /// The last event that has been copied.
@@ -108,6 +108,22 @@ pub struct SessionUpdate {
     pub labels: Option<Labels>,
     /// `Some(None)`: never.
     pub expiration: Option<Option<Expiration>>,
+    pub precondition: Precondition,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeleteSession {
+    pub key: SessionKey,
+    pub precondition: Precondition,
+    /// A session that is gone is no error, also if the address has another one than the precondition means.
+    pub allow_missing: bool,
+}
+
+impl From<SessionKey> for DeleteSession {
+    /// Whatever session is there, if any.
+    fn from(key: SessionKey) -> Self {
+        Self { key, precondition: Precondition::default(), allow_missing: true }
+    }
 }
 
 /// Begins a fork. The events follow by [`Request::CopyEvents`], and [`Request::FinishFork`] makes the new session visible.
@@ -118,6 +134,8 @@ pub struct ForkSession {
     pub up_to: Option<Sequence>,
     /// Id of the new session, of the same user.
     pub session_id: SessionId,
+    /// Of the source.
+    pub precondition: Precondition,
 }
 
 /// A fork that has begun.
@@ -144,7 +162,7 @@ pub struct Append {
     pub session: SessionRef,
     /// At least one.
     pub events: Vec<NewEvent>,
-    /// Checked once, before the first event.
+    /// Checked once, before the first event. Of a replay only the life is.
     pub precondition: Precondition,
     /// Set if this is a change of state by request.
     pub request: Option<RequestKey>,
@@ -181,7 +199,7 @@ pub struct RewindSession {
     pub author: Author,
     /// Of `to` and `author`.
     pub fingerprint: Fingerprint,
-    /// Not checked for a replay.
+    /// Of a replay only the life is checked.
     pub precondition: Precondition,
 }
 
@@ -200,4 +218,6 @@ pub struct StateUpdated {
     pub state: State,
     /// The same request was committed before.
     pub replayed: bool,
+    /// Of the scope; `None`: nothing is in it.
+    pub life: Option<Life>,
 }

@@ -1,8 +1,8 @@
 //! Creating, updating and ending sessions.
 
 use super::{
-    CreateSession, Created, OnExisting, Refusal, ScopeChange, ScopeKey, ScopeState, SessionRow,
-    SessionState, SessionUpdate,
+    CreateSession, Created, DeleteSession, Loaded, OnExisting, Refusal, ScopeChange, ScopeKey,
+    ScopeState, SessionRow, SessionState, SessionUpdate,
     overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::prelude::*;
@@ -76,7 +76,8 @@ pub fn insert<'t>(
 }
 
 pub fn update(tx: &mut Transaction<'_>, update: &SessionUpdate) -> Result<SessionInfo, Refusal> {
-    let SessionUpdate { key, display_name, labels, expiration } = update;
+    let SessionUpdate { key, display_name, labels, expiration, precondition } = update;
+    check(tx.loaded, key, precondition)?;
     let mut info = tx.loaded.session(key)?.info.clone();
     if let Some(expiration) = expiration {
         info.expire_time = expiration.map(|at| at.resolve(tx.loaded.now)).transpose()?;
@@ -95,12 +96,33 @@ pub fn update(tx: &mut Transaction<'_>, update: &SessionUpdate) -> Result<Sessio
     Ok(info)
 }
 
-/// The session that was there. One that has expired is left to the sweep.
-pub fn delete(tx: &mut Transaction<'_>, key: &SessionKey) -> Result<Option<Incarnation>, Refusal> {
-    let found = tx.loaded.at(key)?.map(|session| session.info.clone());
-    let deleted = found.as_ref().map(|info| info.incarnation);
-    found.into_iter().for_each(|info| end(tx, info));
-    Ok(deleted)
+/// The session that was deleted. One that has expired is left to the sweep.
+pub fn delete(
+    tx: &mut Transaction<'_>,
+    delete: &DeleteSession,
+) -> Result<Option<Incarnation>, Refusal> {
+    let DeleteSession { key, precondition, allow_missing } = delete;
+    match check(tx.loaded, key, precondition) {
+        Err(Refusal::Error(Error::SessionNotFound(_) | Error::Replaced(_))) if *allow_missing => {
+            return Ok(None);
+        }
+        checked => checked?,
+    }
+    let info = tx.loaded.session(key)?.info.clone();
+    let deleted = info.incarnation;
+    end(tx, info);
+    Ok(Some(deleted))
+}
+
+/// Checks the precondition of a request that changes a session, but not its state.
+pub fn check(
+    loaded: &Loaded,
+    key: &SessionKey,
+    precondition: &Precondition,
+) -> Result<(), Refusal> {
+    precondition.check_session(&loaded.session(key)?.info)?;
+    let scopes = loaded.visible(&Scope::Session(key.clone()))?;
+    Overlay::new(scopes).check(precondition, ScopeKind::Session)
 }
 
 /// Ends sessions that have expired, and removes what is left of one that is gone. Whether more may be left to do.

@@ -8,7 +8,7 @@ use super::{
     id::{EventId, RequestId, SessionId},
     json::JsonType,
     permission::Denial,
-    scope::{ScopeKind, SessionKey, SessionRef, StateKey},
+    scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
 };
 pub use super::{field::quoted, reason::Reason};
 
@@ -70,6 +70,8 @@ pub enum Error {
         /// Keys whose condition does not hold.
         keys: Vec<StateKey>,
     },
+    /// Another session, user or application has the address than the one that the precondition means.
+    Replaced(Scope),
     /// The caller lacks a right. Nothing was read.
     PermissionDenied(Denial),
     /// Several live sessions have this bare id.

@@ -7,6 +7,9 @@ pub const ID_BYTES: usize = 512;
 /// Bytes of an event id, an invocation id or a request id: three times a UUID with a prefix.
 pub const SHORT_ID_BYTES: usize = 128;
 
+/// Bytes of a `uid` that is sent: twice one of this store, so that those of other versions are answered as such.
+pub const UID_BYTES: usize = 128;
+
 /// Bytes of an author or a display name: these are read by people.
 pub const NAME_BYTES: usize = 256;
 

@@ -5,7 +5,9 @@ use super::{
     error::{Error, Reason, SequenceConflict, Violation},
     json::{Json, same_value},
     limits::PRECONDITION_BYTES,
-    scope::StateKey,
+    scope::{Scope, StateKey},
+    session::SessionInfo,
+    token::Life,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +27,24 @@ pub struct Precondition {
     pub expected_sequence: Option<Version>,
     /// Keys of any stored scope.
     pub keys: Vec<(StateKey, Condition)>,
+    /// The life that is meant of the scope that is written.
+    pub life: Option<Life>,
 }
 
 impl Precondition {
+    /// Checks that the scope at an address is the one that is meant, before anything else, also for a replay.
+    pub fn check_life(&self, actual: Life, scope: &Scope) -> Result<(), Error> {
+        match self.life {
+            Some(meant) if meant != actual => Err(Error::Replaced(scope.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Precondition::check_life`], of a session.
+    pub fn check_session(&self, info: &SessionInfo) -> Result<(), Error> {
+        self.check_life(Life::of_session(info), &Scope::Session(info.key.clone()))
+    }
+
     /// Checks against the version of the scope that is written to and the values and versions of keys.
     pub fn check<'s>(
         &self,
@@ -82,7 +99,7 @@ mod tests {
     fn check(expected_sequence: Option<u64>, keys: &[(&str, Condition)]) -> Result<(), Error> {
         let keys = keys.iter().map(|(name, condition)| (key(name), condition.clone())).collect();
         let there = json("{\"a\":1.0,\"b\":null}");
-        Precondition { expected_sequence, keys }
+        Precondition { expected_sequence, keys, life: None }
             .check(7, |key| (key.as_str() == "there").then_some((&there, 3)))
     }
 
@@ -117,6 +134,7 @@ mod tests {
         let many = |count| Precondition {
             expected_sequence: None,
             keys: vec![(key("list"), Condition::Value(json("[1]"))); count],
+            life: None,
         };
         let check = |count| many(count).check(0, |_| Some((&large, 1)));
         assert!(matches!(check(10), Err(Error::Conflict { .. })));

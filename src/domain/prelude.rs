@@ -16,7 +16,7 @@ pub use super::{
     scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
     session::{Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry},
     time::Time,
-    token::{Position, StoreId},
+    token::{Life, Position, StoreId},
     trace::TraceId,
     visible::{Marker, Visible},
 };

@@ -26,6 +26,7 @@ named! {
         RequestIdReused = "REQUEST_ID_REUSED",
         SequenceConflict = "SEQUENCE_CONFLICT",
         KeyConflict = "KEY_CONFLICT",
+        SessionReplaced = "SESSION_REPLACED",
         AmbiguousSessionId = "AMBIGUOUS_SESSION_ID",
         TypeMismatch = "TYPE_MISMATCH",
         MissingStateKey = "MISSING_STATE_KEY",

@@ -12,13 +12,42 @@ use super::{
     id::{SessionId, UserId},
     page::Rest,
     scope::Scope,
-    session::Incarnation,
+    session::{Incarnation, SessionInfo},
     time::Time,
 };
 
 /// Identity of a store, made when the store is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreId(pub [u8; 16]);
+
+/// Names one life of a session, a user or an application for callers, who send it back in preconditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uid {
+    pub store: StoreId,
+    pub life: Life,
+}
+
+/// One life of a session, a user or an application within a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// From [`Digest::of_scope`].
+    scope: Digest,
+    number: u64,
+}
+
+impl Life {
+    /// No scope has it.
+    pub const NONE: Self = Self { scope: Digest(0), number: u64::MAX };
+
+    /// The lives of a scope have different numbers.
+    pub fn of_scope(scope: &Scope, number: u64) -> Self {
+        Self { scope: Digest::of_scope(scope), number }
+    }
+
+    pub fn of_session(info: &SessionInfo) -> Self {
+        Self::of_scope(&Scope::Session(info.key.clone()), info.incarnation.0)
+    }
+}
 
 /// The position of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,6 +277,8 @@ fields!(Incarnation { 0 });
 fields!(ScopeVersions { application, user });
 fields!(Position { incarnation, sequence, versions });
 fields!(Rest { after, up_to });
+fields!(Life { scope, number });
+fields!(b'u': Uid { store, life });
 fields!(b'c': Cursor { store, scope, position });
 fields!(b'e': EventToken {
     incarnation, request, from_session, as_of, rest, after_time, include_rewound

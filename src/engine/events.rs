@@ -96,11 +96,12 @@ impl Engine {
         append.events.retain(|event| !event.partial);
         let mut answer = if append.events.is_empty() {
             self.store.check(context, &mut append)?;
-            let Append { session, return_state: with_state, .. } = append;
+            let Append { session, return_state: with_state, precondition, .. } = append;
             let query = SessionQuery { with_state, ..SessionQuery::info(session.clone()) };
             let SessionView { info, state, events: _ } =
                 self.store.read_session(context, query).await?;
             session.require(&info.key)?;
+            precondition.check_session(&info)?;
             Appended { info, events: Vec::new(), state, request_replayed: false }
         } else if temps.is_empty() {
             self.store.append(context, append).await?

@@ -122,6 +122,11 @@ impl Engine {
         }
     }
 
+    /// Identity of the store's data.
+    pub fn store_id(&self) -> StoreId {
+        self.store.id()
+    }
+
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }

@@ -8,9 +8,9 @@ use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
 use crate::{
     domain::template::render,
     store::{
-        CreateSession, Created, EndInvocation, ForkSession, KeyChange, KeyChangePage,
-        KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate, SessionsQuery,
-        StateQuery, StateUpdate, StateUpdated,
+        CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
+        KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
+        SessionsQuery, StateQuery, StateUpdate, StateUpdated,
     },
 };
 
@@ -107,18 +107,14 @@ impl Engine {
     pub async fn delete_session(
         &self,
         context: &RequestContext,
-        key: SessionKey,
-        allow_missing: bool,
+        delete: DeleteSession,
     ) -> Result<(), Error> {
-        let missing = Error::not_found(&key);
-        let deleted = self.store.delete_session(context, key).await?;
-        if let Some(incarnation) = deleted {
-            self.invocations.end_session(incarnation);
-        }
-        if deleted.is_some() || allow_missing { Ok(()) } else { Err(missing) }
+        let deleted = self.store.delete_session(context, delete).await?;
+        deleted.into_iter().for_each(|incarnation| self.invocations.end_session(incarnation));
+        Ok(())
     }
 
-    /// Reads what is visible from a scope. `temp:` keys of `invocation` are included with version 0, if the scope is a session. Each
+    /// Reads what is visible from a scope, and which life of the scope it is. `temp:` keys of `invocation` are included with version 0, if the scope is a session. Each
     /// page reads the whole state, which the limits of three scopes keep as small as a page.
     pub async fn get_state(
         &self,
@@ -126,12 +122,13 @@ impl Engine {
         query: StateQuery,
         page: StatePage,
         invocation: Option<InvocationId>,
-    ) -> Result<List<StateEntry>, Error> {
+    ) -> Result<(List<StateEntry>, Option<Life>), Error> {
         let StatePage { max_items, token } = page;
         let request = state_hash(&query, invocation.as_ref());
         let (now, only) = (self.now(), query.keys.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
+        let life = view.info.as_ref().map(Life::of_session);
         let incarnation = view.info.map_or(Incarnation(0), |info| info.incarnation);
         self.invocations.add_to(Some(&mut state), incarnation, invocation, now).await;
         if let Some(only) = only {
@@ -148,11 +145,12 @@ impl Engine {
         let max_items = max_items.unwrap_or(usize::MAX);
         let more = state.0.len() > max_items;
         state.0.truncate(max_items);
-        Ok(List::new(state.0, move |entries, taken| {
+        let list = List::new(state.0, move |entries, taken| {
             let last = entries.get(taken.checked_sub(1)?)?;
             let token = StateToken { request, incarnation, after: last.key.to_string() };
             (more || taken < entries.len()).then(|| token.encode())
-        }))
+        });
+        Ok((list, life))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -182,8 +180,9 @@ impl Engine {
         let append =
             Append { session, events: vec![event], precondition, request, return_state: true };
         let appended = self.store.append(context, append).await?;
-        let state = appended.state.unwrap_or_default();
-        Ok(StateUpdated { state, replayed: appended.request_replayed })
+        let Appended { info, state, request_replayed: replayed, .. } = appended;
+        let (state, life) = (state.unwrap_or_default(), Some(Life::of_session(&info)));
+        Ok(StateUpdated { state, replayed, life })
     }
 
     /// Lists the changes of a key; `token` is from the previous page.

@@ -56,6 +56,8 @@ pub enum WatchItem {
         state: State,
         /// The session's newest event; 0 for wider scopes.
         last_sequence: Sequence,
+        /// Of the scope, if it has one.
+        life: Option<Life>,
     },
     /// An event of the session.
     Event(Box<Event>),
@@ -70,7 +72,7 @@ pub enum WatchItem {
     /// Nothing happened for a while.
     Heartbeat(Time),
     /// The session is gone; nothing follows.
-    SessionDeleted,
+    SessionDeleted(Life),
 }
 
 /// A running watch. Dropping it ends it.
@@ -151,7 +153,8 @@ impl Engine {
             },
             WatchFrom::Snapshot => {
                 let last_sequence = present.sequence;
-                ready.push_back((WatchItem::Snapshot { state, last_sequence }, present));
+                let life = info.as_ref().map(Life::of_session);
+                ready.push_back((WatchItem::Snapshot { state, last_sequence, life }, present));
                 present
             }
         };
@@ -224,7 +227,7 @@ impl Watch {
             return None;
         }
         let next = self.next_item().await;
-        self.ended = matches!(next, Err(_) | Ok((WatchItem::SessionDeleted, _)));
+        self.ended = matches!(next, Err(_) | Ok((WatchItem::SessionDeleted(_), _)));
         Some(next.map(|(item, position)| (item, self.cursor(position))))
     }
 
@@ -265,7 +268,10 @@ impl Watch {
             }
             match self.read(heartbeat.as_mut()).await? {
                 Looked::Page => {}
-                Looked::Deleted => return Ok((WatchItem::SessionDeleted, self.position)),
+                Looked::Deleted => {
+                    let life = Life::of_scope(&self.scope, self.position.incarnation.0);
+                    return Ok((WatchItem::SessionDeleted(life), self.position));
+                }
                 Looked::Heartbeat => {
                     self.check()?;
                     return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));

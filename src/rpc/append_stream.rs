@@ -129,8 +129,9 @@ impl Pipeline {
         });
         let missing = || Error::invalid("append", Reason::MissingField, "This field is required.");
         let append = append.ok_or_else(missing);
-        let append =
-            append.and_then(|it| decode::decode(it, self.handlers.bare, decode::append_event));
+        let Handlers { engine, bare } = &self.handlers;
+        let decoded = |it| decode::decode(it, *bare, engine.store_id(), decode::append_event);
+        let append = append.and_then(decoded);
         let append = call.decoded(append);
         Item { index, bytes, call, append }
     }

@@ -20,7 +20,7 @@ pub use crate::{
         scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
         session::{Expiration, ForkOrigin, Labels, SessionInfo, State, StateEntry},
         time::Time,
-        token::{ChangeToken, EventToken, NameToken, SessionToken, StateToken},
+        token::{ChangeToken, EventToken, Life, NameToken, SessionToken, StateToken, StoreId, Uid},
     },
     engine::{new_event_id, new_session_id},
     proto::v1,

@@ -31,7 +31,8 @@ macro_rules! service {
                 let answer = call.run(async {
                     let ($engine, $context) = (&self.engine, &call.context);
                     let request = request.into_inner();
-                    let decoded = decode::decode(request, self.bare, decode::$method);
+                    let (bare, store) = (self.bare, self.engine.store_id());
+                    let decoded = decode::decode(request, bare, store, decode::$method);
                     let $decoded = call.decoded(decoded)?;
                     $answer
                 });
@@ -49,16 +50,16 @@ service! { SessionService |engine, context| {
     };
     get_session(GetSessionRequest: ((query, invocation), reply)) -> GetSessionResponse =
         Ok(encode::get_session(engine.get_session(context, query, invocation).await?, reply));
-    list_sessions(ListSessionsRequest: ((query, token), form)) -> ListSessionsResponse =
-        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, form));
+    list_sessions(ListSessionsRequest: ((query, token), reply)) -> ListSessionsResponse =
+        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, reply));
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
-        Ok(encode::update_session(engine.update_session(context, update).await?));
-    delete_session(DeleteSessionRequest: (key, missing)) -> DeleteSessionResponse =
-        engine.delete_session(context, key, missing).await.map(|()| v1::DeleteSessionResponse {});
-    fork_session(ForkSessionRequest: (fork, form)) -> ForkSessionResponse =
-        Ok(encode::fork_session(engine.fork_session(context, fork).await?, form));
-    rewind_session(RewindSessionRequest: (rewind, form)) -> RewindSessionResponse =
-        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, form));
+        Ok(encode::update_session(engine.update_session(context, update).await?, engine.store_id()));
+    delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
+        engine.delete_session(context, delete).await.map(|()| v1::DeleteSessionResponse {});
+    fork_session(ForkSessionRequest: (fork, reply)) -> ForkSessionResponse =
+        Ok(encode::fork_session(engine.fork_session(context, fork).await?, reply));
+    rewind_session(RewindSessionRequest: (rewind, reply)) -> RewindSessionResponse =
+        Ok(encode::rewind_session(engine.rewind_session(context, rewind).await?, reply));
 }}
 
 service! { EventService |engine, context| {
@@ -71,8 +72,8 @@ service! { EventService |engine, context| {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         Ok(encode::append_events(engine.append_events(context, append).await?, dropped, reply))
     };
-    list_events(ListEventsRequest: ((query, token), form)) -> ListEventsResponse =
-        Ok(encode::list_events(engine.list_events(context, query, token).await?, form));
+    list_events(ListEventsRequest: ((query, token), reply)) -> ListEventsResponse =
+        Ok(encode::list_events(engine.list_events(context, query, token).await?, reply));
 }
     type AppendEventStreamStream = BoxStream<v1::AppendEventStreamResponse>;
 
@@ -89,10 +90,10 @@ service! { EventService |engine, context| {
 service! { StateService |engine, context| {
     get_state(GetStateRequest: ((query, page, invocation), reply)) -> GetStateResponse =
         Ok(encode::get_state(engine.get_state(context, query, page, invocation).await?, reply));
-    update_state(UpdateStateRequest: (update, form)) -> UpdateStateResponse =
-        Ok(encode::update_state(engine.update_state(context, update).await?, form));
-    list_key_changes(ListKeyChangesRequest: ((query, token), form)) -> ListKeyChangesResponse =
-        Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, form));
+    update_state(UpdateStateRequest: (update, reply)) -> UpdateStateResponse =
+        Ok(encode::update_state(engine.update_state(context, update).await?, reply));
+    list_key_changes(ListKeyChangesRequest: ((query, token), reply)) -> ListKeyChangesResponse =
+        Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, reply));
     render_template(RenderTemplateRequest: (key, template, invocation)) -> RenderTemplateResponse =
         engine.render_template(context, key, template, invocation).await
             .map(|text| v1::RenderTemplateResponse { text });
@@ -120,16 +121,17 @@ impl WatchService for Handlers {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let call = Call::new("Watch", &request);
         let opened = call.run(async {
-            let decoded = decode::decode(request.into_inner(), self.bare, decode::watch);
-            let (scope, from, form) = call.decoded(decoded)?;
-            Ok((self.engine.watch(&call.context, scope, from).await?, form))
+            let (request, store) = (request.into_inner(), self.engine.store_id());
+            let decoded = decode::decode(request, self.bare, store, decode::watch);
+            let (scope, from, reply) = call.decoded(decoded)?;
+            Ok((self.engine.watch(&call.context, scope, from).await?, reply))
         });
-        let (watch, form) = opened.await?;
+        let (watch, reply) = opened.await?;
         let cursor = watch.first_cursor();
         let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
-            let message = next.map(|(item, cursor)| encode::watch(item, cursor, form));
+            let message = next.map(|(item, cursor)| encode::watch(item, cursor, reply));
             let message = message.map_err(|error| {
                 call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
             })?;

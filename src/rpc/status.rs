@@ -124,6 +124,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             request_id = id
         ),
         Error::Conflict { sequence, keys } => conflict(*sequence, keys),
+        Error::Replaced(scope) => replaced(scope),
         Error::PermissionDenied(denial) => permission_denied(denial),
         Error::AmbiguousSessionId(id) => report!(
             AmbiguousSessionId,
@@ -278,6 +279,28 @@ fn conflict(sequence: Option<SequenceConflict>, keys: &[StateKey]) -> Report {
         report = report.with("expected", expected).with("actual", actual);
     }
     if keys.is_empty() { report } else { report.with_list("keys", keys) }
+}
+
+fn replaced(scope: &Scope) -> Report {
+    let (kind, name) = match scope {
+        Scope::Session(key) => ("session", key.session_id.as_str()),
+        Scope::User(_, user_id) => ("user", user_id.as_str()),
+        Scope::Application(app_name) => ("application", app_name.as_str()),
+    };
+    let message = format!(
+        "The {kind} '{}' is another one than the uid names: that one was removed. \
+         Read it again and decide again.",
+        quoted(name)
+    );
+    let mut report =
+        Report::new(Reason::SessionReplaced, message).with("app_name", scope.app_name());
+    if let Some(user_id) = scope.user_id() {
+        report = report.with("user_id", user_id);
+    }
+    match scope {
+        Scope::Session(key) => report.with("session_id", &key.session_id),
+        Scope::User(..) | Scope::Application(_) => report,
+    }
 }
 
 /// Keys that a message names before it counts the rest, which is in the metadata.

@@ -27,8 +27,8 @@ use super::{
 use crate::{
     access::{Policies, Principal},
     commit::{
-        Append, Appended, CreateSession, Created, ForkSession, RewindSession, SessionUpdate,
-        StateUpdate, StateUpdated,
+        Append, Appended, CreateSession, Created, DeleteSession, ForkSession, RewindSession,
+        SessionUpdate, StateUpdate, StateUpdated,
     },
     domain::{
         id::Author,
@@ -119,7 +119,7 @@ impl Gate {
     writes! {
         create_session(CreateSession) -> Created;
         update_session(SessionUpdate) -> SessionInfo;
-        delete_session(SessionKey) -> Option<Incarnation>;
+        delete_session(DeleteSession) -> Option<Incarnation>;
         fork_session(ForkSession) -> (SessionInfo, State);
         rewind_session(RewindSession) -> Appended;
         update_state(StateUpdate) -> StateUpdated;

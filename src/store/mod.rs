@@ -32,8 +32,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 pub use crate::commit::{
-    Append, Appended, AppendedEvent, CreateSession, Created, ForkSession, OnExisting, RequestKey,
-    RewindSession, SessionUpdate, StateUpdate, StateUpdated,
+    Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
+    OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
 use crate::{
     commit::{Answer, Request},

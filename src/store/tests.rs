@@ -184,7 +184,12 @@ pub(super) fn selection(recent: Option<u64>) -> EventSelection {
 }
 
 pub(super) fn fork_of(source: &str, session: &str, up_to: Option<u64>) -> ForkSession {
-    ForkSession { source: address(source), up_to, session_id: SessionId::new(session).unwrap() }
+    ForkSession {
+        source: address(source),
+        up_to,
+        session_id: SessionId::new(session).unwrap(),
+        precondition: Default::default(),
+    }
 }
 
 pub(super) fn list(user: Option<&str>, order: SessionOrder, max_items: usize) -> SessionsQuery {

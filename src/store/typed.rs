@@ -3,8 +3,8 @@
 use super::{RequestContext, Store, spans::Spans};
 use crate::{
     commit::{
-        Answer, Append, Appended, CreateSession, Created, ForkSession, Request, RewindSession,
-        SessionUpdate, StateUpdate, StateUpdated,
+        Answer, Append, Appended, CreateSession, Created, DeleteSession, ForkSession, Request,
+        RewindSession, SessionUpdate, StateUpdate, StateUpdated,
     },
     domain::prelude::*,
 };
@@ -34,11 +34,11 @@ macro_rules! writes {
 }
 
 impl dyn Store {
-    // `delete_session` answers the session that was there.
+    // `delete_session` answers the session that was deleted.
     writes! {
         create_session(CreateSession): Create -> Created(Created);
         update_session(SessionUpdate): Update -> Updated(SessionInfo);
-        delete_session(SessionKey): Delete -> Deleted(Option<Incarnation>);
+        delete_session(DeleteSession): Delete -> Deleted(Option<Incarnation>);
         append(Append): Append -> Appended(Appended);
         rewind_session(RewindSession): Rewind -> Appended(Appended);
         update_state(StateUpdate): UpdateState -> StateUpdated(StateUpdated);

@@ -18,7 +18,7 @@ pub async fn a_write_after_its_deadline_leaves_nothing(fixture: &mut Fixture) {
     for late in [
         Request::Create(create("a/u/t", &[("app:k", "1"), ("user:k", "1")])),
         Request::Update(touch("a/u/s")),
-        Request::Delete(address("a/u/s")),
+        Request::Delete(address("a/u/s").into()),
         Request::Fork(fork("a/u/s", None, "t")),
         Request::Append(append("a/u/s", [event("2", all(1))])),
         Request::Rewind(rewind("a/u/s", 0, "2")),

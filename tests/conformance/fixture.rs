@@ -217,7 +217,7 @@ impl TestStore {
 
     pub async fn delete_session(&self, key: SessionKey, now: Time) -> Result<bool, Error> {
         self.clock.set(now);
-        let deleted = self.store.delete_session(&RequestContext::internal(), key).await?;
+        let deleted = self.store.delete_session(&RequestContext::internal(), key.into()).await?;
         Ok(deleted.is_some())
     }
 

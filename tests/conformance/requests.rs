@@ -130,11 +130,22 @@ pub fn create(path: &str, state: &[(&str, &str)]) -> CreateSession {
 
 /// A change of nothing.
 pub fn touch(path: &str) -> SessionUpdate {
-    SessionUpdate { key: address(path), display_name: None, labels: None, expiration: None }
+    SessionUpdate {
+        key: address(path),
+        display_name: None,
+        labels: None,
+        expiration: None,
+        precondition: Default::default(),
+    }
 }
 
 pub fn fork(path: &str, up_to: Option<Sequence>, session_id: &str) -> ForkSession {
-    ForkSession { source: address(path), up_to, session_id: SessionId::new(session_id).unwrap() }
+    ForkSession {
+        source: address(path),
+        up_to,
+        session_id: SessionId::new(session_id).unwrap(),
+        precondition: Default::default(),
+    }
 }
 
 /// A delta that changes nothing.
@@ -247,15 +258,13 @@ pub fn update(path: &str, delta: Delta) -> StateUpdate {
 }
 
 pub fn expect_sequence(version: Version) -> Precondition {
-    Precondition { expected_sequence: Some(version), keys: Vec::new() }
+    Precondition { expected_sequence: Some(version), ..Precondition::default() }
 }
 
 pub fn expect_keys(keys: &[(&str, Condition)]) -> Precondition {
     let keys = keys.iter();
-    Precondition {
-        expected_sequence: None,
-        keys: keys.map(|(name, condition)| (key(name), condition.clone())).collect(),
-    }
+    let keys = keys.map(|(name, condition)| (key(name), condition.clone())).collect();
+    Precondition { keys, ..Precondition::default() }
 }
 
 /// A session with its state and without events, now.

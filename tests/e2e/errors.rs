@@ -7,8 +7,9 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        AppendEventRequest, Event, GetSessionRequest, ListEventsRequest, UpdateSessionRequest,
-        UpdateStateRequest, WatchStart, event::BodyForm, key_check::Condition,
+        self, AppendEventRequest, Event, GetSessionRequest, ListEventsRequest,
+        UpdateSessionRequest, UpdateStateRequest, WatchStart, event::BodyForm,
+        key_check::Condition,
     },
 };
 use tonic::Status;
@@ -162,6 +163,7 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         | Reason::RequestIdReused
         | Reason::SequenceConflict
         | Reason::KeyConflict
+        | Reason::SessionReplaced
         | Reason::AmbiguousSessionId
         | Reason::TypeMismatch
         | Reason::MissingStateKey
@@ -296,6 +298,12 @@ async fn conflicts(service: &Service, reason: Reason) -> Row {
             let request =
                 AppendEventRequest { precondition: checking(keys), ..append("s1", plain()) };
             refusal(service.append_event(request).await, &[("keys", r#"["none","app:none"]"#)])
+        }
+        Reason::SessionReplaced => {
+            let precondition =
+                Some(v1::Precondition { uid: "another".into(), ..Default::default() });
+            let request = AppendEventRequest { precondition, ..append("s1", plain()) };
+            refusal(service.append_event(request).await, &address("s1"))
         }
         Reason::AmbiguousSessionId => {
             for user in ["a", "b"] {

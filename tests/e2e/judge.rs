@@ -29,7 +29,7 @@ pub const fn code(reason: Reason) -> Code {
         R::PermissionDenied => Code::PermissionDenied,
         R::SessionNotFound => Code::NotFound,
         R::SessionExists | R::EventIdReused | R::RequestIdReused => Code::AlreadyExists,
-        R::SequenceConflict | R::KeyConflict => Code::Aborted,
+        R::SequenceConflict | R::KeyConflict | R::SessionReplaced => Code::Aborted,
         R::AmbiguousSessionId | R::TypeMismatch | R::MissingStateKey => Code::FailedPrecondition,
         R::CursorOfOtherStore | R::TooDeep => Code::FailedPrecondition,
         R::BeyondLastSequence => Code::OutOfRange,
@@ -68,7 +68,7 @@ macro_rules! reasons {
 reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
-    SequenceConflict KeyConflict AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
+    SequenceConflict KeyConflict SessionReplaced AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
     Damaged CredentialMissing CredentialInvalid CredentialExpired Internal PermissionDenied RateLimited
 }

@@ -50,6 +50,7 @@ mod rewinds;
 mod sessions;
 mod state;
 mod streams;
+mod uids;
 mod watches;
 mod watching;
 mod writers;

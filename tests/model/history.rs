@@ -46,14 +46,18 @@ pub enum Write {
         name: Option<&'static str>,
         label: Option<Label>,
         end: Option<Option<End>>,
+        guard: Precondition,
     },
     Delete {
         at: &'static str,
+        guard: Precondition,
+        missing: bool,
     },
     Fork {
         at: &'static str,
         up_to: Option<u64>,
         to: &'static str,
+        guard: Precondition,
     },
     Append {
         at: &'static str,
@@ -178,10 +182,12 @@ fn write() -> impl Strategy<Value = Write> {
         },
     );
     let name = option::of(select(&["", "name", "'"][..]));
-    let update = (session(), name, option::of(label()), option::weighted(0.3, end()))
-        .prop_map(|(at, name, label, end)| Write::Update { at, name, label, end });
-    let fork = (session(), option::of(sequence()), select(&FORKS[..]))
-        .prop_map(|(at, up_to, to)| Write::Fork { at, up_to, to });
+    let update = (session(), name, option::of(label()), option::weighted(0.3, end()), guard())
+        .prop_map(|(at, name, label, end, guard)| Write::Update { at, name, label, end, guard });
+    let fork = (session(), option::of(sequence()), select(&FORKS[..]), guard())
+        .prop_map(|(at, up_to, to, guard)| Write::Fork { at, up_to, to, guard });
+    let delete = (session(), guard(), any::<bool>())
+        .prop_map(|(at, guard, missing)| Write::Delete { at, guard, missing });
     let bare = proptest::bool::weighted(0.3);
     let append = (session(), bare, any::<bool>(), batch(), guard(), ask()).prop_map(
         |(at, bare, state, events, guard, ask)| Write::Append {
@@ -212,7 +218,7 @@ fn write() -> impl Strategy<Value = Write> {
     prop_oneof![
         4 => create,
         1 => update,
-        2 => session().prop_map(|at| Write::Delete { at }),
+        2 => delete,
         4 => fork,
         14 => append,
         4 => rewind,
@@ -296,8 +302,13 @@ fn guard() -> impl Strategy<Value = Precondition> {
         (0..6u64).prop_map(Condition::Version),
         pair().prop_map(|(_, value)| Condition::Value(value)),
     ];
-    let guard = (option::of(0..8u64), vec((key(), condition), 0..2))
-        .prop_map(|(expected_sequence, keys)| Precondition { expected_sequence, keys });
+    let guard = (option::of(0..8u64), vec((key(), condition), 0..2)).prop_map(
+        |(expected_sequence, keys)| Precondition {
+            expected_sequence,
+            keys,
+            ..Precondition::default()
+        },
+    );
     prop_oneof![5 => Just(Precondition::default()), 1 => guard]
 }
 

@@ -2,8 +2,8 @@
 
 use sessiond::{
     commit::{
-        Answer, Append, Appended, CreateSession, Created, ForkSession, OnExisting, Request,
-        RequestKey, RewindSession, SessionUpdate, StateUpdate,
+        Answer, Append, Appended, CreateSession, Created, DeleteSession, ForkSession, OnExisting,
+        Request, RequestKey, RewindSession, SessionUpdate, StateUpdate,
     },
     domain::{
         delta::ScopeDelta,
@@ -39,16 +39,26 @@ pub fn request(write: &Write, now: Time) -> Option<Request> {
             expiration: end.map(|end| expiration(end, now)),
             on_existing: if found { OnExisting::Return } else { OnExisting::Refuse },
         }),
-        Write::Update { at, name, label, end } => Request::Update(SessionUpdate {
+        Write::Update { at, name, label, end, guard } => Request::Update(SessionUpdate {
             key: address(at),
             display_name: name.map(|name| DisplayName::new(name).unwrap()),
             labels: label.map(labels),
             expiration: end.map(|end| end.map(|end| expiration(end, now))),
+            precondition: guard,
         }),
-        Write::Delete { at } => Request::Delete(address(at)),
-        Write::Fork { at, up_to, to } => {
+        Write::Delete { at, guard, missing } => Request::Delete(DeleteSession {
+            key: address(at),
+            precondition: guard,
+            allow_missing: missing,
+        }),
+        Write::Fork { at, up_to, to, guard } => {
             let session_id = SessionId::new(to).unwrap();
-            Request::Fork(ForkSession { source: address(at), up_to, session_id })
+            Request::Fork(ForkSession {
+                source: address(at),
+                up_to,
+                session_id,
+                precondition: guard,
+            })
         }
         Write::Append { at, bare, state, events, guard, ask } => {
             let key = address(at);

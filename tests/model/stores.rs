@@ -131,7 +131,7 @@ async fn run(
 
 /// Deletes a session that no history has.
 fn delete_nothing() -> Request {
-    Request::Delete(address("nobody/nobody/nothing"))
+    Request::Delete(address("nobody/nobody/nothing").into())
 }
 
 /// Whether a write is one request. Others are not submitted together with any.

@@ -117,7 +117,12 @@ async fn deletions_go_on_and_other_writes_do_not_reach_the_database() {
     }
     assert!(attempted > 0 && !fixture.proxy.executions().iter().any(is_lock));
     assert!(
-        fixture.store.delete_session(&context(), address("a/u/other")).await.unwrap().is_some()
+        fixture
+            .store
+            .delete_session(&context(), address("a/u/other").into())
+            .await
+            .unwrap()
+            .is_some()
     );
     assert_eq!(*fixture.store.condition().borrow(), Condition::DiskFull);
     let listed = fixture.store.list_sessions(sessions("a")).await.unwrap();

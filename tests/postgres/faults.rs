@@ -63,7 +63,7 @@ impl Faulty {
             }
             _ => {
                 let key = address(&format!("a/u/d{turn}"));
-                assert!(store.delete_session(&context(), key).await?.is_some());
+                assert!(store.delete_session(&context(), key.into()).await?.is_some());
                 Ok(())
             }
         }

@@ -186,6 +186,7 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
         source: key("ada", "cart"),
         up_to: Some(2),
         session_id: SessionId::new("fork").unwrap(),
+        precondition: Precondition::default(),
     };
     clock.set(102);
     store.fork_session(&call, fork).await.unwrap();
@@ -215,7 +216,7 @@ async fn fill(store: &dyn Store, clock: &TestClock) {
     let expiring = CreateSession { expiration, ..creation("bob", "expiring", &[("k", "1")]) };
     store.create_session(&call, expiring).await.unwrap();
     store.create_session(&call, creation("bob", "deleted", &[("k", "1")])).await.unwrap();
-    store.delete_session(&call, key("bob", "deleted")).await.unwrap();
+    store.delete_session(&call, key("bob", "deleted").into()).await.unwrap();
 }
 
 /// Appends to a session of Ada's; every tenth event changes the state.

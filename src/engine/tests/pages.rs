@@ -104,7 +104,7 @@ async fn a_token_is_refused_with_other_filters_another_order_and_another_life() 
     let filter = EventFilter { include_rewound: true, ..EventFilter::default() };
     let wanted = EventSelection { filter, ..EventSelection::default() };
     assert!(refused(world.select(&session, wanted, token.clone()).await.err().unwrap()));
-    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), session.clone().into()).await.unwrap();
     world.filled(5).await;
     assert!(refused(world.list(&session, false, token).await.err().unwrap()));
 }

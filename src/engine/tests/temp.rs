@@ -125,7 +125,7 @@ async fn a_session_created_anew_has_no_temp_keys_of_its_former_life() {
     let world = world();
     let session = world.create("alice", "s").await;
     world.append(&session, Some("turn"), set(&[("temp:x", "1")])).await.unwrap();
-    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), session.clone().into()).await.unwrap();
     world.create("alice", "s").await;
     assert_eq!(world.state(&session, Some("turn")).await, "{}");
 }
@@ -269,7 +269,7 @@ async fn a_deleted_session_gives_back_the_places_of_its_invocations() {
     }
     let error = world.append(&kept, Some("b"), set(&[("temp:x", "1")])).await.unwrap_err();
     assert!(matches!(error, Error::Overloaded { .. }), "{error}");
-    world.engine.delete_session(&RequestContext::internal(), gone, false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), gone.into()).await.unwrap();
     world.append(&kept, Some("b"), set(&[("temp:x", "1")])).await.unwrap();
     assert_eq!(world.state(&kept, Some("a")).await, r#"{"temp:x":1}"#);
 }

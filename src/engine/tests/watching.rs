@@ -118,18 +118,19 @@ async fn every_cursor_resumes_right_behind_its_message() {
 async fn a_deleted_session_ends_its_watch_also_when_it_is_created_anew() {
     let world = world();
     for anew in [false, true] {
-        let session = world.create("alice", "s").await;
+        let info = world.create_until("alice", "s", None).await.info;
+        let (session, life) = (info.key.clone(), Life::of_session(&info));
         let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
         assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
         world
             .engine
-            .delete_session(&RequestContext::internal(), session.clone(), false)
+            .delete_session(&RequestContext::internal(), session.clone().into())
             .await
             .unwrap();
         if anew {
             world.create("alice", "s").await;
         }
-        assert_eq!(next(&mut watch).await.0, WatchItem::SessionDeleted);
+        assert_eq!(next(&mut watch).await.0, WatchItem::SessionDeleted(life));
         assert!(watch.next().await.is_none());
     }
 }
@@ -138,7 +139,8 @@ async fn a_deleted_session_ends_its_watch_also_when_it_is_created_anew() {
 async fn a_session_that_expires_ends_its_watch() {
     let world = world();
     let at = Expiration::After { secs: 25, nanos: 0 };
-    let session = world.create_until("alice", "s", Some(at)).await.info.key;
+    let info = world.create_until("alice", "s", Some(at)).await.info;
+    let (session, life) = (info.key.clone(), Life::of_session(&info));
     let mut watch = world.watch(&session, WatchFrom::Now).await.unwrap();
     assert_eq!(next(&mut watch).await.0, WatchItem::CaughtUp);
     for _ in 0..2 {
@@ -148,7 +150,7 @@ async fn a_session_that_expires_ends_its_watch() {
     let waiting = tokio::spawn(async move { next(&mut watch).await.0 });
     // Wakes after the five seconds that are left, which the clock has then counted too.
     world.clock.forward(5);
-    assert_eq!(waiting.await.unwrap(), WatchItem::SessionDeleted);
+    assert_eq!(waiting.await.unwrap(), WatchItem::SessionDeleted(life));
 }
 
 fn from(cursor: &str) -> WatchFrom {
@@ -173,7 +175,7 @@ async fn cursors_of_others_are_refused() {
     world.append(&session, None, Delta::default()).await.unwrap();
     let ahead = cursor_of(&world, &session).await;
     assert!(!refused(&session, &cursor).await);
-    world.engine.delete_session(&RequestContext::internal(), session.clone(), false).await.unwrap();
+    world.engine.delete_session(&RequestContext::internal(), session.clone().into()).await.unwrap();
     world.create("alice", "s").await;
     assert!(refused(&session, &ahead).await);
     let elsewhere = world_of_another_store();

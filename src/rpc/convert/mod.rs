@@ -5,6 +5,8 @@
 pub mod decode;
 pub mod encode;
 
+use crate::domain::token::StoreId;
+
 /// The form of free-form JSON in an answer. [`decode`] makes the default explicit.
 pub use crate::proto::v1::JsonForm as Form;
 
@@ -13,10 +15,13 @@ pub use crate::proto::v1::JsonForm as Form;
 pub struct Reply {
     pub form: Form,
     pub with_versions: bool,
+    /// Part of every uid.
+    pub store: StoreId,
 }
 
+#[cfg(test)]
 impl From<Form> for Reply {
     fn from(form: Form) -> Self {
-        Self { form, with_versions: false }
+        Self { form, with_versions: false, store: StoreId([0; 16]) }
     }
 }

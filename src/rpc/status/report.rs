@@ -58,7 +58,7 @@ const fn code(reason: Reason) -> Code {
         Reason::SessionExists | Reason::EventIdReused | Reason::RequestIdReused => {
             Code::AlreadyExists
         }
-        Reason::SequenceConflict | Reason::KeyConflict => Code::Aborted,
+        Reason::SequenceConflict | Reason::KeyConflict | Reason::SessionReplaced => Code::Aborted,
         Reason::AmbiguousSessionId
         | Reason::TypeMismatch
         | Reason::MissingStateKey

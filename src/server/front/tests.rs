@@ -98,7 +98,7 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
         session_id: SessionId::new("session").unwrap(),
     };
     while engine.flood(&Principal::Local).is_none() {
-        let _ = engine.delete_session(&context, key.clone(), true).await;
+        let _ = engine.delete_session(&context, key.clone().into()).await;
     }
     for (path, _) in methods() {
         let told = call(&mut front, &path, "\0").await;

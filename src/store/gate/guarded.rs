@@ -1,7 +1,10 @@
 //! The rights that each request needs.
 
 use crate::{
-    commit::{Append, CreateSession, ForkSession, RewindSession, SessionUpdate, StateUpdate},
+    commit::{
+        Append, CreateSession, DeleteSession, ForkSession, RewindSession, SessionUpdate,
+        StateUpdate,
+    },
     domain::{
         permission::{Denial, Permissions, Right},
         prelude::*,
@@ -34,7 +37,7 @@ macro_rules! of_application {
 of_application! {
     CreateSession: |it| it.key.app_name;
     SessionUpdate: |it| it.key.app_name;
-    SessionKey: |it| it.app_name;
+    DeleteSession: |it| it.key.app_name;
     ForkSession: |it| it.source.app_name;
     RewindSession: |it| it.key.app_name;
     StateUpdate: |it| *it.delta.scope().app_name();
@@ -69,10 +72,9 @@ impl Guarded for SessionUpdate {
     }
 }
 
-/// A deletion.
-impl Guarded for SessionKey {
+impl Guarded for DeleteSession {
     fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
-        require(permissions, Right::Write, self)
+        require(permissions, Right::Write, &self.key)
     }
 }
 

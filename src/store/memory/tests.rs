@@ -81,7 +81,7 @@ async fn asking_leaves_nothing_behind() {
     let scope = || Scope::User(AppName::new("a").unwrap(), UserId::new("u").unwrap());
     store.read_state(StateQuery { scope: scope(), keys: None }).await.unwrap();
     commit(&store, update(scope(), Delta::default())).await.unwrap();
-    let delete = Request::Delete(session("s"));
+    let delete = Request::Delete(session("s").into());
     assert!(matches!(commit(&store, delete).await, Ok(Answer::Deleted(None))));
     assert!(store.lock().scopes.is_empty());
 }
@@ -125,8 +125,12 @@ async fn a_panic_harms_nobody_else() {
 async fn an_unfinished_fork_is_kept_for_a_minute_after_its_last_piece() {
     let (clock, store) = store();
     commit(&store, create("s", "k")).await.unwrap();
-    let begin =
-        ForkSession { source: session("s"), up_to: None, session_id: SessionId::new("t").unwrap() };
+    let begin = ForkSession {
+        source: session("s"),
+        up_to: None,
+        session_id: SessionId::new("t").unwrap(),
+        precondition: Default::default(),
+    };
     let Ok(Answer::ForkBegun(fork)) = commit(&store, Request::Fork(begin)).await else {
         panic!("the fork did not begin");
     };

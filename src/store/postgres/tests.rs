@@ -172,6 +172,7 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         display_name: None,
         labels: None,
         expiration: Some(Some(Expiration::At(at(500)))),
+        precondition: Default::default(),
     };
     let removal = Delta { remove: vec![key("k")], ..Delta::default() };
     let requests = vec![
@@ -180,11 +181,16 @@ async fn live(fixture: &Fixture, writer: &mut Writer) {
         Request::Append(bare),
         Request::Update(update),
         Request::UpdateState(of_user(&[("user:u", "4"), ("app:b", "1")])),
-        Request::Delete(address("gone")),
+        Request::Delete(address("gone").into()),
     ];
     commit_all(writer, requests).await;
     let session_id = SessionId::new("fork").unwrap();
-    let fork = ForkSession { source: address("s"), up_to: None, session_id };
+    let fork = ForkSession {
+        source: address("s"),
+        up_to: None,
+        session_id,
+        precondition: Default::default(),
+    };
     let Answer::ForkBegun(fork) = commit_one(fixture, writer, Request::Fork(fork)).await.unwrap()
     else {
         panic!("a fork")

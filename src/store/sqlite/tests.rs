@@ -102,7 +102,7 @@ impl Fixture {
 
     async fn delete(&self, session: &str) -> bool {
         let delete = address(session);
-        self.store().delete_session(&call(), delete).await.unwrap().is_some()
+        self.store().delete_session(&call(), delete.into()).await.unwrap().is_some()
     }
 
     async fn state(&self, session: &str, as_of: Option<u64>) -> Vec<String> {

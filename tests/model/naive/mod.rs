@@ -102,7 +102,7 @@ impl Naive {
         let answer = match request {
             Request::Create(create) => next.create(create).map(Answer::Created),
             Request::Update(update) => next.update(update).map(Answer::Updated),
-            Request::Delete(key) => Ok(Answer::Deleted(next.delete(key))),
+            Request::Delete(delete) => next.delete(delete).map(Answer::Deleted),
             Request::Fork(fork) => next.begin_fork(fork).map(Answer::ForkBegun),
             // One piece is all.
             Request::CopyEvents(fork, _) => {
@@ -222,7 +222,11 @@ fn put(
     }
 }
 
-fn check(precondition: &Precondition, version: Version, values: &Values) -> Result<(), Error> {
+pub(super) fn check(
+    precondition: &Precondition,
+    version: Version,
+    values: &Values,
+) -> Result<(), Error> {
     let expected = precondition.expected_sequence.filter(|expected| *expected != version);
     let sequence = expected.map(|expected| SequenceConflict { expected, actual: version });
     let mut keys: Vec<StateKey> = Vec::new();

@@ -7,14 +7,15 @@ use sessiond::{
     domain::{
         delta::KeyResult,
         error::Error,
-        id::{Author, DisplayName},
+        id::Author,
+        precondition::Precondition,
         scope::{Scope, ScopeKind, SessionKey},
         session::{ForkOrigin, Incarnation, SessionInfo, State},
     },
-    store::{CreateSession, Created, ForkSession, OnExisting, SessionUpdate},
+    store::{CreateSession, Created, DeleteSession, ForkSession, OnExisting, SessionUpdate},
 };
 
-use super::{Naive, Past, Session, Values, end_time, put, state};
+use super::{Naive, Past, Session, Values, check, end_time, put, state};
 
 impl Naive {
     pub(super) fn create(&mut self, create: &CreateSession) -> Result<Created, Error> {
@@ -84,6 +85,7 @@ impl Naive {
 
     pub(super) fn update(&mut self, update: &SessionUpdate) -> Result<SessionInfo, Error> {
         let now = self.now;
+        self.check_guard(&update.key, &update.precondition)?;
         let info = &mut self.live_mut(&update.key)?.info;
         info.update_time = info.update_time.max(now);
         if let Some(name) = &update.display_name {
@@ -98,12 +100,21 @@ impl Naive {
         Ok(info.clone())
     }
 
-    pub(super) fn delete(&mut self, key: &SessionKey) -> Option<Incarnation> {
-        self.live(key).ok()?;
-        self.sessions.remove(key).map(|session| session.info.incarnation)
+    pub(super) fn delete(&mut self, delete: &DeleteSession) -> Result<Option<Incarnation>, Error> {
+        if delete.allow_missing && self.live(&delete.key).is_err() {
+            return Ok(None);
+        }
+        self.check_guard(&delete.key, &delete.precondition)?;
+        Ok(self.sessions.remove(&delete.key).map(|session| session.info.incarnation))
+    }
+
+    fn check_guard(&self, key: &SessionKey, guard: &Precondition) -> Result<(), Error> {
+        let last_sequence = self.live(key)?.info.last_sequence;
+        check(guard, last_sequence, &self.visible(&Scope::Session(key.clone())))
     }
 
     pub(super) fn begin_fork(&mut self, fork: &ForkSession) -> Result<Fork, Error> {
+        self.check_guard(&fork.source, &fork.precondition)?;
         let source = &self.live(&fork.source)?.info;
         let (source_incarnation, last_sequence) = (source.incarnation, source.last_sequence);
         let up_to = fork.up_to.unwrap_or(last_sequence);
@@ -144,8 +155,8 @@ impl Naive {
             create_time: now,
             update_time: newest.map_or(now, |event| event.commit_time.max(now)),
             last_event_time: newest.map_or(now, |event| event.event_time),
-            expire_time: None,
-            display_name: DisplayName::new("").unwrap(),
+            expire_time: source.info.expire_time,
+            display_name: source.info.display_name.clone(),
             labels: source.info.labels.clone(),
             forked_from: Some(ForkOrigin { key: fork.source.clone(), sequence: fork.up_to }),
             created_versions: source.info.created_versions,

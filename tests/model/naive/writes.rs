@@ -194,7 +194,11 @@ impl Naive {
         let user = scope.user_id().cloned();
         let wide = self.wide(scope.app_name(), user.as_ref());
         if replayed(&wide.requests, update.request.as_ref())? {
-            return Ok(StateUpdated { state: state(self.visible(scope)), replayed: true });
+            return Ok(StateUpdated {
+                state: state(self.visible(scope)),
+                replayed: true,
+                life: None,
+            });
         }
         let visible = self.visible(scope);
         check(&update.precondition, wide.version, &visible)?;
@@ -205,7 +209,7 @@ impl Naive {
             let wide = self.wide.entry((scope.app_name().clone(), user)).or_default();
             Arc::make_mut(wide).requests.insert(request.id.clone(), request.fingerprint);
         }
-        Ok(StateUpdated { state: state(self.visible(scope)), replayed: false })
+        Ok(StateUpdated { state: state(self.visible(scope)), replayed: false, life: None })
     }
 }
 

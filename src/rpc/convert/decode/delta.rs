@@ -1,13 +1,14 @@
 //! Deltas with their operations, and preconditions: what a commit changes, and what must hold.
 
 use super::{
+    fields::too_long,
     json::{VALUE, entries, entries_of_text, operand, parsed, written},
     read::{At, Decoded, Read, read},
 };
 use crate::{
     domain::{
         json::Amount,
-        limits::DELTA_BYTES,
+        limits::{DELTA_BYTES, UID_BYTES},
         precondition::{Condition, Precondition},
     },
     rpc::prelude::*,
@@ -88,8 +89,22 @@ impl Read<Precondition> for Option<v1::Precondition> {
     fn read(self, at: At<'_>) -> Decoded<Precondition> {
         let at = At { keys: at.keys.or(Some(ScopeKind::Session)), ..at };
         let precondition = self.unwrap_or_default();
-        read!(at: v1::Precondition { expected_sequence, keys; uid } = precondition);
-        Ok(Precondition { expected_sequence, keys })
+        read!(at: v1::Precondition {
+            expected_sequence, keys, uid = life(at.field("uid"), &uid)
+        } = precondition);
+        Ok(Precondition { expected_sequence, keys, life: uid })
+    }
+}
+
+/// The life that a uid names. Any other text than a uid of this store names none that is there.
+fn life(at: At<'_>, uid: &str) -> Decoded<Option<Life>> {
+    match uid.len() {
+        0 => Ok(None),
+        1..=UID_BYTES => {
+            let uid = Uid::decode(uid).filter(|uid| uid.store == at.store);
+            Ok(Some(uid.map_or(Life::NONE, |uid| uid.life)))
+        }
+        bytes => Err(too_long(at, Reason::FieldTooLong, bytes, UID_BYTES)),
     }
 }
 

@@ -204,10 +204,14 @@ pub fn enumeration<T: TryFrom<i32>>(at: At<'_>, number: i32) -> Decoded<T> {
     })
 }
 
-impl Read<Form> for i32 {
-    fn read(self, at: At<'_>) -> Decoded<Form> {
-        let form = enumeration(at, self)?;
-        Ok(if form == Form::Unspecified { Form::Struct } else { form })
+/// The form of an answer, which shows no versions unless another field asks for them.
+impl Read<Reply> for i32 {
+    fn read(self, at: At<'_>) -> Decoded<Reply> {
+        let form = match enumeration(at, self)? {
+            Form::Unspecified => Form::Struct,
+            form => form,
+        };
+        Ok(Reply { form, with_versions: false, store: at.store })
     }
 }
 

@@ -16,6 +16,8 @@ const FAULTS_KEPT: usize = 1000;
 pub struct At<'a> {
     pub path: Path<'a>,
     pub bare: BareIds,
+    /// Whose uids are known.
+    pub store: StoreId,
     /// Only stored keys that can be seen from a scope of this kind; `None`: any key.
     pub keys: Option<ScopeKind>,
     pub faults: &'a RefCell<Vec<Violation>>,
@@ -36,16 +38,17 @@ pub struct Faulted(());
 pub type Decoded<T> = Result<T, Faulted>;
 
 /// A request with what it says about its answer.
-pub type Asked<T, R = Form> = Decoded<(T, R)>;
+pub type Asked<T> = Decoded<(T, Reply)>;
 
 /// Reads a request; all its faults together are one error.
 pub fn decode<Q, T>(
     request: Q,
     bare: BareIds,
+    store: StoreId,
     read: impl FnOnce(At<'_>, Q) -> Decoded<T>,
 ) -> Result<T, Error> {
     let faults = RefCell::default();
-    let at = At { path: Path::REQUEST, bare, keys: None, faults: &faults };
+    let at = At { path: Path::REQUEST, bare, store, keys: None, faults: &faults };
     match (read(at, request), faults.into_inner()) {
         (Ok(request), faults) if faults.is_empty() => Ok(request),
         (_, faults) => Err(Error::Invalid(faults)),
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn everything_is_read_and_faults_keep_the_order_of_the_request() {
-        let error = decode((), BareIds::Allowed, |at, ()| {
+        let error = decode((), BareIds::Allowed, StoreId([0; 16]), |at, ()| {
             let all = at.field("list").each(vec![1, 2, 3], |at, item| {
                 if item == 2 { Ok(item) } else { Err(at.missing()) }
             });
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_value_beside_a_fault_is_no_request() {
-        let error = decode((), BareIds::Allowed, |at, ()| {
+        let error = decode((), BareIds::Allowed, StoreId([0; 16]), |at, ()| {
             at.field("key").missing();
             Ok(())
         });
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn a_hostile_request_costs_no_more_than_a_thousand_faults() {
         let mut read = 0;
-        let error = decode((), BareIds::Allowed, |at, ()| {
+        let error = decode((), BareIds::Allowed, StoreId([0; 16]), |at, ()| {
             at.each(vec![(); 5000], |at, ()| -> Decoded<()> {
                 read += 1;
                 Err(at.missing())

@@ -12,16 +12,13 @@ use crate::{
     engine::{StatePage, WatchFrom},
     rpc::prelude::*,
     store::{
-        ApplicationsQuery, CreateSession, ForkSession, KeyChangeQuery, OnExisting, RequestKey,
-        RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionsQuery, StateQuery,
-        StateUpdate, UsersQuery,
+        ApplicationsQuery, CreateSession, DeleteSession, ForkSession, KeyChangeQuery, OnExisting,
+        RequestKey, RewindSession, SessionOrder, SessionQuery, SessionUpdate, SessionsQuery,
+        StateQuery, StateUpdate, UsersQuery,
     },
 };
 
-pub fn create_session(
-    at: At<'_>,
-    request: v1::CreateSessionRequest,
-) -> Asked<CreateSession, Reply> {
+pub fn create_session(at: At<'_>, request: v1::CreateSessionRequest) -> Asked<CreateSession> {
     use v1::create_session_request::StateForm::{State, StateJson};
     read!(at: v1::CreateSessionRequest {
         app_name, user_id, session_id,
@@ -43,18 +40,18 @@ pub fn create_session(
         expiration,
         on_existing: if allow_existing { OnExisting::Return } else { OnExisting::Refuse },
     };
-    Ok((new, Reply { form: json_form, with_versions: include_versions }))
+    Ok((new, Reply { with_versions: include_versions, ..json_form }))
 }
 
 pub fn get_session(
     at: At<'_>,
     request: v1::GetSessionRequest,
-) -> Asked<(SessionQuery, Option<InvocationId>), Reply> {
+) -> Asked<(SessionQuery, Option<InvocationId>)> {
     read!(at: v1::GetSessionRequest {
         key, events, as_of_sequence, invocation_id, without_state, json_form, include_versions
     } = request);
     let (session, as_of, with_state) = (key, as_of_sequence, !without_state);
-    let reply = Reply { form: json_form, with_versions: include_versions };
+    let reply = Reply { with_versions: include_versions, ..json_form };
     Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), reply))
 }
 
@@ -88,12 +85,13 @@ pub fn list_sessions(
 
 /// UpdateSession. Settings that the mask does not name are not validated either.
 pub fn update_session(at: At<'_>, request: v1::UpdateSessionRequest) -> Decoded<SessionUpdate> {
-    let v1::UpdateSessionRequest { key, session, update_mask, precondition: _ } = request;
+    let v1::UpdateSessionRequest { key, session, update_mask, precondition } = request;
     let no_mask = update_mask.is_none();
     let FieldMask { paths } = update_mask.unwrap_or_default();
     let names = |path: &str| no_mask || paths.iter().any(|named| named == path);
     let masks_expiration = names("expire_time") || names("ttl");
     let key = key.read(at.field("key"));
+    let precondition = precondition.read(at.field("precondition"));
     let mut session = session.unwrap_or_default();
     session.display_name.retain(|_| names("display_name"));
     session.labels.retain(|_, _| names("labels"));
@@ -131,22 +129,21 @@ pub fn update_session(at: At<'_>, request: v1::UpdateSessionRequest) -> Decoded<
         display_name: names("display_name").then_some(display_name),
         labels: names("labels").then_some(labels),
         expiration: masks_expiration.then_some(expiration),
+        precondition: precondition?,
     })
 }
 
-/// DeleteSession: which one, and whether it may be missing.
-pub fn delete_session(
-    at: At<'_>,
-    request: v1::DeleteSessionRequest,
-) -> Decoded<(SessionKey, bool)> {
-    read!(at: v1::DeleteSessionRequest { key, allow_missing; precondition } = request);
-    Ok((key, allow_missing))
+pub fn delete_session(at: At<'_>, request: v1::DeleteSessionRequest) -> Decoded<DeleteSession> {
+    read!(at: v1::DeleteSessionRequest { key, allow_missing, precondition } = request);
+    Ok(DeleteSession { key, precondition, allow_missing })
 }
 
 pub fn fork_session(at: At<'_>, request: v1::ForkSessionRequest) -> Asked<ForkSession> {
-    read!(at: v1::ForkSessionRequest { key, up_to_sequence, session_id, json_form; precondition } = request);
+    read!(at: v1::ForkSessionRequest {
+        key, up_to_sequence, session_id, precondition, json_form
+    } = request);
     let session_id = Option::unwrap_or_else(session_id, new_session_id);
-    Ok((ForkSession { source: key, up_to: up_to_sequence, session_id }, json_form))
+    Ok((ForkSession { source: key, up_to: up_to_sequence, session_id, precondition }, json_form))
 }
 
 pub fn rewind_session(at: At<'_>, request: v1::RewindSessionRequest) -> Asked<RewindSession> {
@@ -162,22 +159,22 @@ pub fn rewind_session(at: At<'_>, request: v1::RewindSessionRequest) -> Asked<Re
 }
 
 /// AppendEvent, and an item of AppendEventStream.
-pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append, Reply> {
+pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append> {
     read!(at: v1::AppendEventRequest {
         key, event = at.field("event").required(event), precondition, return_state, json_form,
         include_versions
     } = request);
     let (session, events) = (key, vec![event]);
-    let reply = Reply { form: json_form, with_versions: include_versions };
+    let reply = Reply { with_versions: include_versions, ..json_form };
     Ok((Append { session, events, precondition, request: None, return_state }, reply))
 }
 
-pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Append, Reply> {
+pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Append> {
     read!(at: v1::AppendEventsRequest {
         key, events = batch(at.field("events"), events), precondition, return_state, json_form,
         include_versions
     } = request);
-    let reply = Reply { form: json_form, with_versions: include_versions };
+    let reply = Reply { with_versions: include_versions, ..json_form };
     Ok((Append { session: key, events, precondition, request: None, return_state }, reply))
 }
 
@@ -199,7 +196,7 @@ pub fn list_events(
 pub fn get_state(
     at: At<'_>,
     request: v1::GetStateRequest,
-) -> Asked<(StateQuery, StatePage, Option<InvocationId>), Reply> {
+) -> Asked<(StateQuery, StatePage, Option<InvocationId>)> {
     read!(at: v1::GetStateRequest {
         scope, keys, invocation_id, include_versions, json_form,
         // Not the number of other pages: without a size a page holds all that fits.
@@ -207,7 +204,7 @@ pub fn get_state(
         page_token
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
-    let reply = Reply { form: json_form, with_versions: include_versions };
+    let reply = Reply { with_versions: include_versions, ..json_form };
     let page = StatePage { max_items: page_size, token: page_token };
     Ok(((StateQuery { scope, keys }, page, invocation_id), reply))
 }
@@ -275,7 +272,7 @@ pub fn end_invocation(
 }
 
 /// Watch: the scope and the start.
-pub fn watch(at: At<'_>, request: v1::WatchRequest) -> Decoded<(Scope, WatchFrom, Form)> {
+pub fn watch(at: At<'_>, request: v1::WatchRequest) -> Decoded<(Scope, WatchFrom, Reply)> {
     use v1::WatchStart::{Beginning, Now, Snapshot, Unspecified};
     read!(at: v1::WatchRequest {
         scope, start = enumeration(at.field("start"), start), cursor, json_form

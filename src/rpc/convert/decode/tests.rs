@@ -14,60 +14,63 @@ use crate::{
         error::{Error, Reason, Violation},
         id::InvocationId,
         scope::{Scope, SessionKey},
-        token::{ChangeToken, EventToken, SessionToken},
+        token::{ChangeToken, EventToken, SessionToken, StoreId},
     },
     engine,
     proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
     rpc::convert::{
-        Form, Reply,
+        Reply,
         decode::{self, BareIds},
     },
     store,
 };
 
+/// Whose uids are known.
+const STORE: StoreId = StoreId([7; 16]);
+
 /// Functions that decode a whole request, under the names of those that read it.
 macro_rules! requests {
     ($($name:ident($request:ident) -> $decoded:ty;)*) => {$(
         fn $name(request: v1::$request) -> Result<$decoded, Error> {
-            decode::decode(request, BareIds::Allowed, decode::$name)
+            decode::decode(request, BareIds::Allowed, STORE, decode::$name)
         }
     )*};
 }
 requests! {
     create_session(CreateSessionRequest) -> (store::CreateSession, Reply);
-    list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Form);
+    list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Reply);
     update_session(UpdateSessionRequest) -> store::SessionUpdate;
-    delete_session(DeleteSessionRequest) -> (SessionKey, bool);
-    fork_session(ForkSessionRequest) -> (store::ForkSession, Form);
-    rewind_session(RewindSessionRequest) -> (store::RewindSession, Form);
-    list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Form);
+    delete_session(DeleteSessionRequest) -> store::DeleteSession;
+    fork_session(ForkSessionRequest) -> (store::ForkSession, Reply);
+    rewind_session(RewindSessionRequest) -> (store::RewindSession, Reply);
+    list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Reply);
     get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Reply);
-    update_state(UpdateStateRequest) -> (store::StateUpdate, Form);
-    list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Form);
+    update_state(UpdateStateRequest) -> (store::StateUpdate, Reply);
+    list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Reply);
     render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);
     end_invocation(EndInvocationRequest) -> (SessionKey, InvocationId);
-    watch(WatchRequest) -> (Scope, engine::WatchFrom, Form);
+    watch(WatchRequest) -> (Scope, engine::WatchFrom, Reply);
 }
 
 fn get_session(
     request: v1::GetSessionRequest,
     bare: BareIds,
 ) -> Result<((store::SessionQuery, Option<InvocationId>), Reply), Error> {
-    decode::decode(request, bare, decode::get_session)
+    decode::decode(request, bare, STORE, decode::get_session)
 }
 
 fn append_event(
     request: v1::AppendEventRequest,
     bare: BareIds,
 ) -> Result<(store::Append, Reply), Error> {
-    decode::decode(request, bare, decode::append_event)
+    decode::decode(request, bare, STORE, decode::append_event)
 }
 
 fn append_events(
     request: v1::AppendEventsRequest,
     bare: BareIds,
 ) -> Result<(store::Append, Reply), Error> {
-    decode::decode(request, bare, decode::append_events)
+    decode::decode(request, bare, STORE, decode::append_events)
 }
 
 /// Field and reason of every violation.

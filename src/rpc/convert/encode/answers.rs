@@ -36,32 +36,34 @@ pub fn get_session(answer: SessionAnswer, reply: Reply) -> v1::GetSessionRespons
     let SessionAnswer { info, state, events: list } = answer;
     let mode = Mode::of(reply);
     let session = fitted(mode, |mode| session(&info, state.as_ref(), mode));
-    let events = page(&list.items, field_bytes(&session), mode, event);
+    let events =
+        page(&list.items, field_bytes(&session), |it| fitted(mode, |mode| event(it, mode)));
     let next_page_token = list.next_page_token(events.len()).unwrap_or_default();
     v1::GetSessionResponse { session: Some(session), events, next_page_token }
 }
 
 pub fn list_sessions(
     list: List<(SessionInfo, Option<State>)>,
-    form: Form,
+    reply: Reply,
 ) -> v1::ListSessionsResponse {
+    let mode = Mode::of(reply);
     let encode = |(info, state): &(_, Option<_>), mode| session(info, state.as_ref(), mode);
-    let (sessions, next_page_token) = full_page(&list, form, encode);
+    let (sessions, next_page_token) = full_page(&list, |it| fitted(mode, |mode| encode(it, mode)));
     v1::ListSessionsResponse { sessions, next_page_token }
 }
 
-pub fn update_session(info: SessionInfo) -> v1::UpdateSessionResponse {
-    v1::UpdateSessionResponse { session: Some(session_envelope(&info)) }
+pub fn update_session(info: SessionInfo, store: StoreId) -> v1::UpdateSessionResponse {
+    v1::UpdateSessionResponse { session: Some(session_envelope(&info, store)) }
 }
 
-pub fn fork_session((info, state): (SessionInfo, State), form: Form) -> v1::ForkSessionResponse {
-    let (_, session) = written(&[], &info, Some(&state), Mode::of(form));
+pub fn fork_session((info, state): (SessionInfo, State), reply: Reply) -> v1::ForkSessionResponse {
+    let (_, session) = written(&[], &info, Some(&state), Mode::of(reply));
     v1::ForkSessionResponse { session: Some(session) }
 }
 
-pub fn rewind_session(answer: Appended, form: Form) -> v1::RewindSessionResponse {
+pub fn rewind_session(answer: Appended, reply: Reply) -> v1::RewindSessionResponse {
     let v1::AppendEventResponse { session, event, replayed, dropped_temp_keys: _ } =
-        append_event(answer, Vec::new(), Mode::of(form));
+        append_event(answer, Vec::new(), Mode::of(reply));
     v1::RewindSessionResponse { session, event, replayed }
 }
 
@@ -108,13 +110,17 @@ pub fn failure(status: &Status) -> v1::AppendFailure {
     }
 }
 
-pub fn list_events(list: List<Event>, form: Form) -> v1::ListEventsResponse {
-    let (events, next_page_token) = full_page(&list, form, event);
+pub fn list_events(list: List<Event>, reply: Reply) -> v1::ListEventsResponse {
+    let (events, next_page_token) =
+        full_page(&list, |it| fitted(Mode::of(reply), |mode| event(it, mode)));
     v1::ListEventsResponse { events, next_page_token }
 }
 
 /// All keys in the form asked for, or as text if that does not fit, or as many as fit as text.
-pub fn get_state(list: List<StateEntry>, reply: Reply) -> v1::GetStateResponse {
+pub fn get_state(
+    (list, life): (List<StateEntry>, Option<Life>),
+    reply: Reply,
+) -> v1::GetStateResponse {
     use v1::get_state_response::StateForm;
     let response = |entries: &[StateEntry], mode: Mode| {
         let json = Cow::Owned(State::json_of(entries));
@@ -125,6 +131,7 @@ pub fn get_state(list: List<StateEntry>, reply: Reply) -> v1::GetStateResponse {
             state_rounded,
             versions: versions(entries, mode),
             next_page_token: list.next_page_token(entries.len()).unwrap_or_default(),
+            uid: optional_uid(life, reply.store),
             ..Default::default()
         }
     };
@@ -139,7 +146,7 @@ pub fn get_state(list: List<StateEntry>, reply: Reply) -> v1::GetStateResponse {
     }
     // No value that was stored is that large.
     let next_page_token = list.next_page_token(1).unwrap_or_default();
-    v1::GetStateResponse { state_omitted: true, next_page_token, ..Default::default() }
+    v1::GetStateResponse { state_omitted: true, next_page_token, ..response(&[], mode) }
 }
 
 /// How many of the entries fit into an answer as text.
@@ -160,20 +167,26 @@ fn as_many_as_fit(entries: &[StateEntry], mode: Mode) -> usize {
     entries.iter().take_while(fits).count()
 }
 
-pub fn update_state(answer: StateUpdated, form: Form) -> v1::UpdateStateResponse {
+pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateResponse {
     use v1::update_state_response::StateForm;
-    let StateUpdated { state, replayed } = answer;
-    fitted(Mode::of(form), |mode| {
+    let StateUpdated { state, replayed, life } = answer;
+    fitted(Mode::of(reply), |mode| {
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
             mode.encode(json, object, StateForm::State, StateForm::StateJson);
-        let state_form = Some(form);
-        v1::UpdateStateResponse { state_form, state_rounded, replayed, ..Default::default() }
+        v1::UpdateStateResponse {
+            state_form: Some(form),
+            state_rounded,
+            replayed,
+            uid: optional_uid(life, mode.store),
+            ..Default::default()
+        }
     })
 }
 
-pub fn list_key_changes(list: List<KeyChange>, form: Form) -> v1::ListKeyChangesResponse {
-    let (changes, next_page_token) = full_page(&list, form, key_change);
+pub fn list_key_changes(list: List<KeyChange>, reply: Reply) -> v1::ListKeyChangesResponse {
+    let (changes, next_page_token) =
+        full_page(&list, |it| fitted(Mode::of(reply), |mode| key_change(it, mode)));
     v1::ListKeyChangesResponse { changes, next_page_token }
 }
 
@@ -194,20 +207,20 @@ fn key_change(change: &KeyChange, mode: Mode) -> v1::KeyChange {
 }
 
 pub fn list_applications(list: List<AppName>) -> v1::ListApplicationsResponse {
-    let application = |name: &AppName, _| v1::Application { app_name: name.to_string() };
-    let (applications, next_page_token) = full_page(&list, Form::Text, application);
+    let application = |name: &AppName| v1::Application { app_name: name.to_string() };
+    let (applications, next_page_token) = full_page(&list, application);
     v1::ListApplicationsResponse { applications, next_page_token }
 }
 
 pub fn list_users(list: List<UserId>, app: &AppName) -> v1::ListUsersResponse {
-    let user = |id: &UserId, _| v1::User { app_name: app.to_string(), user_id: id.to_string() };
-    let (users, next_page_token) = full_page(&list, Form::Text, user);
+    let user = |id: &UserId| v1::User { app_name: app.to_string(), user_id: id.to_string() };
+    let (users, next_page_token) = full_page(&list, user);
     v1::ListUsersResponse { users, next_page_token }
 }
 
 /// One message with the cursor right behind it.
-pub fn watch(item: WatchItem, cursor: String, form: Form) -> v1::WatchResponse {
-    fitted(Mode::of(form), |mode| v1::WatchResponse {
+pub fn watch(item: WatchItem, cursor: String, reply: Reply) -> v1::WatchResponse {
+    fitted(Mode::of(reply), |mode| v1::WatchResponse {
         kind: Some(kind(&item, mode)),
         cursor: cursor.clone(),
     })
@@ -216,15 +229,17 @@ pub fn watch(item: WatchItem, cursor: String, form: Form) -> v1::WatchResponse {
 fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
     use v1::{state_snapshot::StateForm, watch_response::Kind};
     match item {
-        WatchItem::Snapshot { state, last_sequence } => {
+        WatchItem::Snapshot { state, last_sequence, life } => {
             let json = Cow::Owned(state.to_json());
             let (form, state_rounded) =
                 mode.inner().encode(json, object, StateForm::State, StateForm::StateJson);
+            let uid = optional_uid(*life, mode.store);
             let (state_form, last_sequence) = (Some(form), signed(*last_sequence));
             Kind::Snapshot(v1::StateSnapshot {
                 state_form,
                 state_rounded,
                 last_sequence,
+                uid,
                 ..Default::default()
             })
         }
@@ -238,7 +253,9 @@ fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
         WatchItem::Heartbeat(now) => {
             Kind::Heartbeat(v1::Heartbeat { server_time: Some(timestamp(*now)) })
         }
-        WatchItem::SessionDeleted => Kind::SessionDeleted(v1::SessionDeleted::default()),
+        WatchItem::SessionDeleted(life) => {
+            Kind::SessionDeleted(v1::SessionDeleted { uid: uid(*life, mode.store) })
+        }
     }
 }
 
@@ -264,16 +281,11 @@ fn fitted<M: Fit>(mode: Mode, encode: impl Fn(Mode) -> M) -> M {
     message
 }
 
-/// As many items as fit, in their order, beside the `used` bytes of the answer. Each has the form that it has in an answer of its own.
-fn page<T, M: Fit>(
-    items: &[T],
-    mut used: usize,
-    mode: Mode,
-    encode: impl Fn(&T, Mode) -> M,
-) -> Vec<M> {
+/// As many items as fit, in their order, beside the `used` bytes of the answer. Each is what it is in an answer of its own.
+fn page<T, M: Message>(items: &[T], mut used: usize, encode: impl Fn(&T) -> M) -> Vec<M> {
     let mut page = Vec::with_capacity(items.len());
     for item in items {
-        let message = fitted(mode, |mode| encode(item, mode));
+        let message = encode(item);
         used += field_bytes(&message);
         if used > ANSWER_BYTES {
             break;
@@ -284,12 +296,8 @@ fn page<T, M: Fit>(
 }
 
 /// As [`page`], in an answer of their own, which always holds the first one, with the token of the next page.
-fn full_page<T, M: Fit>(
-    list: &List<T>,
-    form: Form,
-    encode: impl Fn(&T, Mode) -> M,
-) -> (Vec<M>, String) {
-    let page = page(&list.items, 0, Mode::of(form), encode);
+fn full_page<T, M: Message>(list: &List<T>, encode: impl Fn(&T) -> M) -> (Vec<M>, String) {
+    let page = page(&list.items, 0, encode);
     let token = list.next_page_token(page.len()).unwrap_or_default();
     (page, token)
 }

@@ -28,15 +28,17 @@ pub struct Mode {
     pub form: Form,
     /// Whether state comes with the versions of its keys.
     pub with_versions: bool,
+    /// Part of every uid.
+    pub store: StoreId,
     /// Levels below the answer.
     pub depth: usize,
 }
 
 impl Mode {
     /// That of an answer.
-    pub fn of(reply: impl Into<Reply>) -> Self {
-        let Reply { form, with_versions } = reply.into();
-        Self { form, with_versions, depth: 0 }
+    pub fn of(reply: Reply) -> Self {
+        let Reply { form, with_versions, store } = reply;
+        Self { form, with_versions, store, depth: 0 }
     }
 
     pub fn as_text(self) -> Self {

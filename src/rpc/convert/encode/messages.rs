@@ -42,10 +42,8 @@ pub trait Fit: Message {
     fn leave_out(&mut self) {}
 }
 
-// A single value always fits as text, and names do.
+/// A single value always fits as text.
 impl Fit for v1::KeyChange {}
-impl Fit for v1::Application {}
-impl Fit for v1::User {}
 
 impl Fit for v1::Session {
     fn leave_out(&mut self) {
@@ -117,7 +115,7 @@ pub fn event_envelope(event: &Event) -> v1::Event {
 
 pub fn session(info: &SessionInfo, state: Option<&State>, mode: Mode) -> v1::Session {
     use v1::session::StateForm;
-    let mut session = session_envelope(info);
+    let mut session = session_envelope(info, mode.store);
     if let Some(state) = state {
         let json = Cow::Owned(state.to_json());
         let (form, rounded) =
@@ -126,6 +124,15 @@ pub fn session(info: &SessionInfo, state: Option<&State>, mode: Mode) -> v1::Ses
         session.versions = versions(&state.0, mode);
     }
     session
+}
+
+pub fn uid(life: Life, store: StoreId) -> String {
+    Uid { store, life }.encode()
+}
+
+/// Empty for a scope that nothing is in.
+pub fn optional_uid(life: Option<Life>, store: StoreId) -> String {
+    life.map(|life| uid(life, store)).unwrap_or_default()
 }
 
 /// The versions of stored keys, if the `mode` has them.
@@ -139,7 +146,7 @@ pub fn versions(entries: &[StateEntry], mode: Mode) -> HashMap<String, i64> {
 }
 
 /// A session without its state.
-pub fn session_envelope(info: &SessionInfo) -> v1::Session {
+pub fn session_envelope(info: &SessionInfo, store: StoreId) -> v1::Session {
     let SessionInfo {
         key,
         incarnation: _,
@@ -171,7 +178,9 @@ pub fn session_envelope(info: &SessionInfo) -> v1::Session {
         labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
         forked_from,
         versions: HashMap::new(),
-        ..Default::default()
+        uid: uid(Life::of_session(info), store),
+        state_omitted: false,
+        damaged_keys: Vec::new(),
     }
 }
 

@@ -75,7 +75,7 @@ async fn a_session_in_the_place_of_another_begins_without_its_keys() {
     let Some(fixture) = Fixture::new().await else { return };
     let [mut one_writer, mut other] = two_writers(&fixture).await;
     sums(&fixture, &mut one_writer, "1").await;
-    for request in [Request::Delete(address("s")), Request::Create(creation("s"))] {
+    for request in [Request::Delete(address("s").into()), Request::Create(creation("s"))] {
         commit_one(&fixture, &mut other, request).await.unwrap();
     }
     commit_one(&fixture, &mut other, Request::Append(one("s", "2", &[]))).await.unwrap();

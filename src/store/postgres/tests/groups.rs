@@ -20,7 +20,7 @@ async fn a_bare_id_may_mean_a_session_of_its_own_group() {
     let requests = vec![
         create(),
         by_id("1"),
-        Request::Delete(address("s")),
+        Request::Delete(address("s").into()),
         by_id("2"),
         create(),
         by_id("3"),
@@ -58,7 +58,7 @@ async fn an_id_that_means_many_sessions_locks_a_few_of_them() {
     // With one left it is found, also in the group that deletes the others.
     let gone = (1..20).map(|at| {
         let user_id = UserId::new(format!("u{at:02}")).unwrap();
-        Request::Delete(SessionKey { user_id, ..address("main") })
+        Request::Delete(SessionKey { user_id, ..address("main") }.into())
     });
     let answers = commit(&fixture, writer, gone.chain([bare("1")]).collect()).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -99,7 +99,7 @@ async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
     fixture.set_clock(50);
     let answer = commit_one(&fixture, writer, bare(Sight::EVERYTHING, "2")).await;
     assert_eq!(answer.unwrap_err(), ambiguous, "two of them live");
-    let delete = Request::Delete(crate::store::tests::of_user("u599", "main"));
+    let delete = Request::Delete(crate::store::tests::of_user("u599", "main").into());
     let answers = commit(&fixture, writer, vec![delete, bare(Sight::EVERYTHING, "3")]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }

@@ -32,7 +32,7 @@ async fn a_deleted_session_leaves_no_row() {
     let writer = &mut fixture.writer();
     live(&fixture, writer).await;
     for id in ["s", "t", "fork"] {
-        commit_one(&fixture, writer, Request::Delete(address(id))).await.unwrap();
+        commit_one(&fixture, writer, Request::Delete(address(id).into())).await.unwrap();
     }
     sweep(&fixture, writer).await;
     for table in [

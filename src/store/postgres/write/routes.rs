@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_user_stays_in_one_lane_while_requests_are_in_flight() {
         let routes = Routes::new(4);
-        let request = Request::Delete(key("u"));
+        let request = Request::Delete(key("u").into());
         let (lane, first) = routes.route(&request);
         let (again, second) = routes.route(&request);
         assert_eq!(lane, again);
@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn users_with_the_same_session_id_are_spread() {
         let routes = Routes::new(4);
-        let requests = (0..100).map(|at| routes.route(&Request::Delete(key(&at.to_string()))));
+        let requests =
+            (0..100).map(|at| routes.route(&Request::Delete(key(&at.to_string()).into())));
         let all: Vec<_> = requests.collect();
         let lanes: std::collections::BTreeSet<usize> = all.iter().map(|(lane, _)| *lane).collect();
         assert_eq!(lanes.len(), 4);
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn users_are_spread_and_sweeps_are_not() {
         let routes = Routes::new(4);
-        let lane = |at: usize| routes.route(&Request::Delete(key(&at.to_string()))).0;
+        let lane = |at: usize| routes.route(&Request::Delete(key(&at.to_string()).into())).0;
         let lanes: std::collections::BTreeSet<usize> = (0..100).map(lane).collect();
         assert_eq!(lanes.len(), 4);
         assert_eq!(routes.route(&Request::Sweep).0, 0);

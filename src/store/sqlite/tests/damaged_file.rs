@@ -62,7 +62,7 @@ async fn a_write_that_meets_damage_costs_no_other_write() {
         assert_eq!(direct.connection.execute(sql, ()).unwrap(), 1);
     }
     let mut writer = direct.writer();
-    let deletion = Request::Delete(address("s"));
+    let deletion = Request::Delete(address("s").into());
     let append = |id| Request::Append(one("t", id, &[("k", "3")]));
     let answers = execute(&mut writer, vec![append("3"), deletion, append("4")]).0;
     assert_eq!(sequence(&answers[0]), Ok(2));

@@ -70,7 +70,7 @@ async fn a_fork_whose_source_goes_meanwhile_is_refused_and_leaves_nothing() {
     let after = copy(&mut writer, &fork, 0).unwrap();
     // The sweep spares what is being copied.
     assert!(matches!(execute_one(&mut writer, Request::Sweep), Ok(Answer::Swept(false))));
-    let delete = Request::Delete(address("s"));
+    let delete = Request::Delete(address("s").into());
     assert!(matches!(execute_one(&mut writer, delete), Ok(Answer::Deleted(Some(_)))));
     assert_eq!(copy(&mut writer, &fork, after), Err(Error::not_found(&address("s"))));
     let finish = Request::FinishFork(fork);
@@ -153,7 +153,7 @@ async fn a_fork_that_is_deleted_by_the_group_that_finishes_it_leaves_nothing() {
     let mut writer = direct.writer();
     let fork = begin(&mut writer, "s", "t");
     copy_all(&mut writer, &fork);
-    let delete = |session| Request::Delete(address(session));
+    let delete = |session| Request::Delete(address(session).into());
     let group = vec![Request::FinishFork(fork), delete("t"), delete("s")];
     let answers = execute(&mut writer, group).0;
     assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))), "{:?}", answers[1]);

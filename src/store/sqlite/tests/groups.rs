@@ -144,7 +144,7 @@ fn an_id_that_means_many_sessions_is_looked_up_again_when_the_few_are_gone() {
     let (_folder, direct) = direct();
     many_of_one_id(&direct);
     let mut writer = direct.writer();
-    let gone = |user: u64| Request::Delete(of_user(&format!("u{user:03}"), "main"));
+    let gone = |user: u64| Request::Delete(of_user(&format!("u{user:03}"), "main").into());
     let ask = || by_id(&Sight::EVERYTHING, "1");
     let requests = (0..150).map(gone).chain([ask()]).chain((150..300).map(gone)).chain([ask()]);
     let (answers, groups) = execute(&mut writer, requests.collect());
@@ -161,7 +161,13 @@ fn expired_sessions_of_an_id_are_not_loaded() {
     let expiration = Some(Some(Expiration::At(at(50))));
     let update = |user| {
         let key = of_user(&format!("u{user:03}"), "main");
-        Request::Update(SessionUpdate { key, display_name: None, labels: None, expiration })
+        Request::Update(SessionUpdate {
+            key,
+            display_name: None,
+            labels: None,
+            expiration,
+            precondition: Default::default(),
+        })
     };
     execute(&mut direct.writer(), (0..300).map(update).collect());
     clock.set(100);
@@ -174,7 +180,7 @@ fn expired_sessions_of_an_id_are_not_loaded() {
 fn an_address_is_free_within_the_group_that_deletes_its_session() {
     let (_folder, direct) = direct();
     let mut writer = direct.writer();
-    let delete = || Request::Delete(address("s"));
+    let delete = || Request::Delete(address("s").into());
     let create = || Request::Create(creation("u", "s"));
     let (answers, _) = execute(
         &mut writer,

@@ -101,7 +101,7 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
     let mut writer = direct.writer();
     let events = (0..40).map(|at| event(&at.to_string(), &[("k", "1")]));
     let delete = address("s");
-    let group = vec![Request::Append(batch("s", events)), Request::Delete(delete)];
+    let group = vec![Request::Append(batch("s", events)), Request::Delete(delete.into())];
     let answers = execute(&mut writer, group).0;
     assert_eq!(sequence(&answers[0]), Ok(40));
     assert!(matches!(answers[1], Ok(Answer::Deleted(Some(_)))));

@@ -96,7 +96,7 @@ async fn a_deleted_session_is_in_no_list() {
     for session in [0, 600, 690] {
         let user = if session % 3 == 0 { "u" } else { "v" };
         let delete = of_user(user, &name(session));
-        assert!(fixture.store().delete_session(&call(), delete).await.unwrap().is_some());
+        assert!(fixture.store().delete_session(&call(), delete.into()).await.unwrap().is_some());
     }
     let mut left = expected(None, SessionOrder::LeastRecent);
     left.retain(|session| ![name(0), name(600), name(690)].contains(session));

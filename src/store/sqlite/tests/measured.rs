@@ -65,7 +65,7 @@ fn a_long_wal_is_moved_by_the_checkpointer_or_else_by_the_writer() {
 #[tokio::test]
 async fn appends_for_which_the_disk_has_no_space_have_failed() {
     let metrics = Metrics::default();
-    let requests = [Request::Append(one("s", "1", &[])), Request::Delete(address("s"))];
+    let requests = [Request::Append(one("s", "1", &[])), Request::Delete(address("s").into())];
     let (mut group, mut answers) = submissions(requests);
     assert_eq!(group::refuse_without_space(&metrics.writes, &mut group), 1);
     assert!(matches!(group[..], [Submission { request: Request::Delete(_), .. }]));

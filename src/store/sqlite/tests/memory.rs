@@ -87,7 +87,7 @@ async fn created_sessions_without_state_count() {
 
 #[tokio::test]
 async fn addresses_without_a_session_count() {
-    let delete = |session: &str| Request::Delete(address(session));
+    let delete = |session: &str| Request::Delete(address(session).into());
     let (sessions, addresses) = kept_of_many(delete).await;
     assert!(sessions == 0 && addresses < 1200, "{addresses}");
 }

@@ -8,7 +8,10 @@ use prost_types::{NullValue, Struct, Value, value::Kind};
 
 use super::*;
 use crate::{
-    domain::json::{Json, MAX_NESTING},
+    domain::{
+        json::{Json, MAX_NESTING},
+        token::StoreId,
+    },
     proto::v1::{CreateSessionRequest, create_session_request::StateForm},
     rpc::convert::decode::{
         json::{VALUE, written},
@@ -21,7 +24,7 @@ fn text_within(bytes: usize, value: &Value) -> Result<String, (String, String)> 
     let (_, reason, advice) = VALUE;
     let limit = (bytes, reason, advice);
     let write = |at: At<'_>, value: &Value| written(at, limit, value).map(Json::into_string);
-    decode::decode(value, BareIds::Allowed, write).map_err(|error| {
+    decode::decode(value, BareIds::Allowed, StoreId([7; 16]), write).map_err(|error| {
         let violation = violations::<()>(Err(error)).remove(0);
         (violation.field.to_string(), violation.message)
     })

@@ -83,7 +83,7 @@ fn unlimited(json: &Json) -> prost_types::Struct {
 fn a_body_in_a_list_is_as_deep_as_clients_decode() {
     let deepest = assert_read(
         1..MAX_NESTING,
-        |levels| encode::list_events(list_of(&objects(levels)), Form::Struct),
+        |levels| encode::list_events(list_of(&objects(levels)), Form::Struct.into()),
         |response| matches!(response.events[0].body_form, Some(BodyForm::Body(_))),
         |levels| v1::ListEventsResponse {
             events: vec![v1::Event {
@@ -105,7 +105,7 @@ fn state_is_as_deep_as_clients_decode_in_each_of_its_places() {
         let object = |levels| unlimited(&of(levels).to_json());
         let alone = assert_read(
             1..MAX_NESTING - arrays,
-            |levels| encode::get_state(all(of(levels).0), Form::Struct.into()),
+            |levels| encode::get_state((all(of(levels).0), None), Form::Struct.into()),
             |response| {
                 matches!(response.state_form, Some(v1::get_state_response::StateForm::State(_)))
             },
@@ -159,7 +159,7 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
             outcome: Some(Outcome::Appended(encode::append_event(
                 answer,
                 vec![],
-                Mode::of(Form::Struct).inner(),
+                Mode::of(Form::Struct.into()).inner(),
             ))),
         };
         assert!(decodes(&response), "{levels} levels were answered");
@@ -172,8 +172,11 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
     }
     // Three levels to the body, three for each object, one hundred in all.
     assert_eq!(as_text, MAX_NESTING - 1 - 32);
-    let mixed =
-        encode::append_event(appended(json("{}"), objects(60)), vec![], Mode::of(Form::Struct));
+    let mixed = encode::append_event(
+        appended(json("{}"), objects(60)),
+        vec![],
+        Mode::of(Form::Struct.into()),
+    );
     let event = mixed.event.unwrap();
     assert!(matches!(event.body_form, Some(BodyForm::Body(_))));
     let set = event.state_delta.unwrap().set_form;
@@ -187,14 +190,14 @@ fn what_is_too_deep_for_a_watch_comes_as_text() {
     let (mut events, mut snapshots, mut changes) = (0, 0, 0);
     for levels in 1..MAX_NESTING {
         let event = WatchItem::Event(Box::new(event(1, objects(levels))));
-        let response = encode::watch(event, "c".into(), Form::Struct);
+        let response = encode::watch(event, "c".into(), Form::Struct.into());
         assert!(decodes(&response), "{levels}");
         let Some(Kind::Event(event)) = response.kind else { panic!("no event") };
         events += usize::from(matches!(event.body_form, Some(BodyForm::Body(_))));
 
         let state = state([("k", mixed(2, levels.min(98)))]);
-        let snapshot = WatchItem::Snapshot { state, last_sequence: 4 };
-        let response = encode::watch(snapshot, "c".into(), Form::Struct);
+        let snapshot = WatchItem::Snapshot { state, last_sequence: 4, life: None };
+        let response = encode::watch(snapshot, "c".into(), Form::Struct.into());
         assert!(decodes(&response), "{levels}");
         let Some(Kind::Snapshot(snapshot)) = response.kind else { panic!("no snapshot") };
         assert_eq!((snapshot.last_sequence, response.cursor.as_str()), (4, "c"));
@@ -207,7 +210,7 @@ fn what_is_too_deep_for_a_watch_comes_as_text() {
         let commit_time = super::time(4);
         let change =
             WatchItem::StateChange { changes: Changes { set, remove: vec![] }, commit_time };
-        let response = encode::watch(change, "c".into(), Form::Struct);
+        let response = encode::watch(change, "c".into(), Form::Struct.into());
         assert!(decodes(&response), "{levels}");
         let Some(Kind::StateChange(change)) = response.kind else { panic!("no change") };
         let set = change.delta.unwrap().set_form;
@@ -230,7 +233,7 @@ fn change_to(value: Json) -> List<KeyChange> {
 fn one_too_deep_value_leaves_the_other_items_of_a_page_as_struct() {
     let mut list = List::default();
     list.items = vec![event(1, objects(2)), event(2, objects(60)), event(3, objects(2))];
-    let response = encode::list_events(list, Form::Struct);
+    let response = encode::list_events(list, Form::Struct.into());
     let arms = response.events.iter().map(|event| match &event.body_form {
         Some(BodyForm::Body(_)) => "struct",
         Some(BodyForm::BodyJson(text)) if *text == objects(60).into_string() => "text",
@@ -243,7 +246,7 @@ fn one_too_deep_value_leaves_the_other_items_of_a_page_as_struct() {
 fn a_single_value_is_as_deep_as_clients_decode() {
     let deepest = assert_read(
         1..MAX_NESTING,
-        |levels| encode::list_key_changes(change_to(objects(levels)), Form::Struct),
+        |levels| encode::list_key_changes(change_to(objects(levels)), Form::Struct.into()),
         |response| matches!(response.changes[0].value_form, Some(ValueForm::Value(_))),
         |levels| {
             let kind = prost_types::value::Kind::StructValue(unlimited(&objects(levels)));
@@ -263,5 +266,5 @@ fn an_author_is_no_reason_to_refuse() {
     (plain.body, plain.author) = (None, Author::system());
     let mut list = List::default();
     list.items = vec![plain];
-    assert_eq!(encode::list_events(list, Form::Struct).events.len(), 1);
+    assert_eq!(encode::list_events(list, Form::Struct.into()).events.len(), 1);
 }

@@ -12,7 +12,8 @@ use crate::{
         event::Changes,
         id::InvocationId,
         scope::StateKey,
-        session::{ForkOrigin, Labels},
+        session::{ForkOrigin, Labels, SessionInfo},
+        token::{Life, StoreId, Uid},
     },
     engine::{List, WatchItem},
     proto::v1::{
@@ -33,6 +34,10 @@ fn stamp(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos: 5 })
 }
 
+fn uid_of(info: &SessionInfo) -> String {
+    Uid { store: StoreId([0; 16]), life: Life::of_session(info) }.encode()
+}
+
 #[test]
 fn a_session_says_everything_about_itself() {
     let mut info = info();
@@ -41,8 +46,9 @@ fn a_session_says_everything_about_itself() {
     info.expire_time = Some(time(9));
     info.display_name = crate::domain::id::DisplayName::new("name").unwrap();
     info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
+    let created_info = info.clone();
     let created = Created { info, state: state([("a", json("1.0"))]), created: true };
-    let reply = Reply { form: Form::Text, with_versions: true };
+    let reply = Reply { with_versions: true, ..Form::Text.into() };
     let response = encode::create_session(created, vec!["temp:x".into()], reply);
     let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
     let expected = v1::Session {
@@ -58,6 +64,7 @@ fn a_session_says_everything_about_itself() {
         labels: [("k".to_owned(), "v".to_owned())].into(),
         forked_from: Some(v1::ForkOrigin { key: Some(key), sequence: 3 }),
         versions: [("a".to_owned(), 3)].into(),
+        uid: uid_of(&created_info),
         ..Default::default()
     };
     assert_eq!((response.session, response.created), (Some(expected), true));
@@ -97,8 +104,8 @@ fn an_event_says_everything_about_itself() {
         rewound: true,
         trace_id: format!("{:032x}", 0xab),
     };
-    assert_eq!(listed(Form::Text), text);
-    let message = listed(Form::Struct);
+    assert_eq!(listed(Form::Text.into()), text);
+    let message = listed(Form::Struct.into());
     assert!(message.rounded && matches!(message.body_form, Some(BodyForm::Body(_))));
 }
 
@@ -108,14 +115,14 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
     event.changes = Changes { set: Some(json("{\"k\":9007199254740993}")), remove: vec![] };
     let mut list = List::default();
     list.items = vec![event];
-    assert!(encode::list_events(list, Form::Struct).events[0].rounded);
+    assert!(encode::list_events(list, Form::Struct.into()).events[0].rounded);
 }
 
 #[test]
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let event = encode::append_event(answer, vec![], Mode::of(Form::Text)).event.unwrap();
+    let event = encode::append_event(answer, vec![], Mode::of(Form::Text.into())).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }
 
@@ -126,8 +133,8 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
         (WatchItem::CaughtUp, Kind::CaughtUp(v1::CaughtUp {})),
         (WatchItem::Heartbeat(time(4)), Kind::Heartbeat(v1::Heartbeat { server_time: stamp(4) })),
         (
-            WatchItem::SessionDeleted,
-            Kind::SessionDeleted(v1::SessionDeleted { ..Default::default() }),
+            WatchItem::SessionDeleted(Life::of_session(&info())),
+            Kind::SessionDeleted(v1::SessionDeleted { uid: uid_of(&info()) }),
         ),
         (
             WatchItem::StateChange { changes, commit_time: time(4) },
@@ -137,7 +144,7 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
             }),
         ),
     ] {
-        let response = encode::watch(item, "cursor".into(), Form::Struct);
+        let response = encode::watch(item, "cursor".into(), Form::Struct.into());
         assert_eq!((response.kind, response.cursor.as_str()), (Some(kind), "cursor"));
     }
 }

@@ -5,7 +5,10 @@ use prost_types::{Value, value::Kind};
 
 use super::json;
 use crate::{
-    domain::json::{Json, same_value},
+    domain::{
+        json::{Json, same_value},
+        token::StoreId,
+    },
     rpc::convert::{
         decode::{self, BareIds, json::VALUE},
         encode::json as structs,
@@ -13,7 +16,7 @@ use crate::{
 };
 
 fn value_text(value: &Value) -> Json {
-    let text = decode::decode(value, BareIds::Allowed, |at, value| {
+    let text = decode::decode(value, BareIds::Allowed, StoreId([7; 16]), |at, value| {
         decode::json::written(at, VALUE, value)
     });
     text.unwrap()

@@ -42,12 +42,12 @@ fn text_of(bytes: usize) -> Json {
 #[test]
 fn a_page_ends_before_it_is_too_large_in_its_own_form() {
     let bodies = || vec![body_of_zeros(ZEROS_OF_A_MEGABYTE); 8];
-    let page = encode::list_events(list(bodies()), Form::Struct);
+    let page = encode::list_events(list(bodies()), Form::Struct.into());
     assert_eq!(page.events.len(), 3);
     assert!(page.encoded_len() <= MESSAGE_BYTES);
-    let page = encode::list_events(list(bodies()), Form::Text);
+    let page = encode::list_events(list(bodies()), Form::Text.into());
     assert_eq!(page.events.len(), 8);
-    let page = encode::list_events(list(vec![text_of(1 << 20); 8]), Form::Text);
+    let page = encode::list_events(list(vec![text_of(1 << 20); 8]), Form::Text.into());
     assert_eq!(page.events.len(), 3);
     assert!(page.encoded_len() <= MESSAGE_BYTES);
 }
@@ -55,7 +55,7 @@ fn a_page_ends_before_it_is_too_large_in_its_own_form() {
 #[test]
 fn a_page_is_measured_to_the_byte() {
     for bytes in [10, 127, 128, 200, 16_383, 16_384, 20_000] {
-        let page = encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text);
+        let page = encode::list_events(list([text_of(bytes), text_of(bytes)]), Form::Text.into());
         let sum: usize = page.events.iter().map(encode::field_bytes).sum();
         assert_eq!(page.encoded_len(), sum);
     }
@@ -70,13 +70,13 @@ fn what_is_too_large_for_a_read_comes_as_text_and_the_rest_as_it_was_asked_for()
     pair.changes.set = Some(body_of_zeros(2 * ZEROS_OF_A_MEGABYTE));
     let mut list = list([json("{}"), huge(), json("{}")]);
     list.items.push(pair);
-    let page = encode::list_events(list, Form::Struct).events;
+    let page = encode::list_events(list, Form::Struct.into()).events;
     let is_text = |event: &v1::Event| matches!(event.body_form, Some(BodyForm::BodyJson(_)));
     assert_eq!(page.iter().map(is_text).collect::<Vec<_>>(), [false, true, false, true]);
     assert!(page.iter().all(|event| event.body_form.is_some()));
     for form in [Form::Struct, Form::Text] {
         let state = all(state([("k", zeros(400_000))]).0);
-        let answer = encode::get_state(state, Reply { form, with_versions: true });
+        let answer = encode::get_state((state, None), Reply { with_versions: true, ..form.into() });
         assert!(
             matches!(answer.state_form, Some(InState::StateJson(text)) if text.len() > 800_000)
         );
@@ -90,7 +90,7 @@ fn a_list_of_sessions_goes_on_behind_each() {
     let text = |bytes| Some(state([("k", json(format!("\"{}\"", "x".repeat(bytes))))]));
     let states = [text(9), Some(state([("k", zeros(400_000))])), text(5 << 20), text(9), None];
     let sessions = states.map(|state| (info(), state));
-    let page = encode::list_sessions(all(sessions.into()), Form::Struct);
+    let page = encode::list_sessions(all(sessions.into()), Form::Struct.into());
     assert!(page.encoded_len() <= MESSAGE_BYTES);
     let kinds = page.sessions.iter().map(|it| match (&it.state_form, it.state_omitted) {
         (Some(StateForm::State(_)), false) => "struct",
@@ -126,7 +126,7 @@ fn an_item_fits_exactly_or_not_at_all() {
     // One that fills what is left to the byte, and one beyond: found by search, so that the sums may change.
     let fits = |bytes: usize| {
         let list = list([text_of(1 << 20), text_of(1 << 20), text_of(1 << 20), text_of(bytes)]);
-        let page = encode::list_events(list, Form::Text);
+        let page = encode::list_events(list, Form::Text.into());
         assert!(page.encoded_len() <= MESSAGE_BYTES);
         page.events.len() == 4
     };
@@ -143,7 +143,7 @@ fn an_item_fits_exactly_or_not_at_all() {
 #[test]
 fn what_is_too_large_for_a_write_comes_as_text() {
     let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
-    let response = encode::append_event(answer, vec![], Mode::of(Form::Struct));
+    let response = encode::append_event(answer, vec![], Mode::of(Form::Struct.into()));
     assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
     let body = response.event.unwrap().body_form.unwrap();
     assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));
@@ -156,7 +156,7 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let reply = Reply { form: Form::Text, with_versions: true };
+        let reply = Reply { with_versions: true, ..Form::Text.into() };
         let response = encode::append_events(answer, vec![], reply);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
@@ -212,19 +212,21 @@ fn a_write_is_answered_even_where_text_is_larger_than_an_answer() {
         let keys: Vec<String> = keys.clone().collect();
         state(keys.iter().map(|key| (key.as_str(), json("1"))))
     };
-    let update = StateUpdated { state: state(), replayed: true };
-    let response = encode::update_state(update, Form::Text);
+    let update = StateUpdated { state: state(), replayed: true, life: None };
+    let response = encode::update_state(update, Form::Text.into());
     assert_eq!((response.state_form, response.replayed), (None, true));
     assert!(response.state_omitted);
     // A page of it, and no state in one that could not hold a single value.
-    let response = encode::get_state(all(state().0), Form::Text.into());
+    let response = encode::get_state((all(state().0), None), Form::Text.into());
     assert!(response.encoded_len() <= MESSAGE_BYTES && !response.state_omitted);
     let huge = super::state([("k", json(format!("\"{}\"", "x".repeat(MESSAGE_BYTES))))]);
-    let response = encode::get_state(all(huge.0), Form::Text.into());
+    let response = encode::get_state((all(huge.0), None), Form::Text.into());
     assert_eq!((response.state_form, response.state_omitted), (None, true));
-    let snapshot = |form| {
-        let item = WatchItem::Snapshot { state: state(), last_sequence: 1 };
-        let Some(Kind::Snapshot(it)) = encode::watch(item, "c".into(), form).kind else { panic!() };
+    let snapshot = |form: Form| {
+        let item = WatchItem::Snapshot { state: state(), last_sequence: 1, life: None };
+        let Some(Kind::Snapshot(it)) = encode::watch(item, "c".into(), form.into()).kind else {
+            panic!()
+        };
         (it.state_form.is_some(), it.state_omitted, it.last_sequence)
     };
     assert_eq!(snapshot(Form::Text), (false, true, 1));
@@ -237,7 +239,8 @@ fn a_page_of_state_is_as_large_as_an_answer() {
     for (name, with_versions) in [("k", false), ("k", true), ("\u{1}", false), ("\u{1}", true)] {
         let keys: Vec<String> = (0..500_000).map(|at| format!("{name}{at:06}")).collect();
         let entries = state(keys.iter().map(|key| (key.as_str(), json("1")))).0;
-        let answer = encode::get_state(all(entries), Reply { form: Form::Text, with_versions });
+        let answer =
+            encode::get_state((all(entries), None), Reply { with_versions, ..Form::Text.into() });
         let bytes = answer.encoded_len();
         assert!((MESSAGE_BYTES - 8192..=MESSAGE_BYTES).contains(&bytes), "{bytes}");
     }
@@ -271,7 +274,7 @@ fn a_change_that_is_too_large_for_a_watch_comes_as_text() {
     let changes = Changes { set: Some(set), remove: vec![] };
     let commit_time = super::time(9);
     let item = WatchItem::StateChange { changes, commit_time };
-    let response = encode::watch(item, "c".into(), Form::Struct);
+    let response = encode::watch(item, "c".into(), Form::Struct.into());
     assert!(response.encoded_len() <= MESSAGE_BYTES);
     // The most that a scope holds, in keys that are nearly nothing but punctuation, all changed at once.
     let members: Vec<String> = (0..131_000).map(|at| format!("\"user:{at:05x}\":1")).collect();
@@ -279,7 +282,7 @@ fn a_change_that_is_too_large_for_a_watch_comes_as_text() {
     for form in [Form::Struct, Form::Text] {
         let changes = Changes { set: set.clone(), remove: vec![] };
         let item = WatchItem::StateChange { changes, commit_time };
-        let response = encode::watch(item, "c".into(), form);
+        let response = encode::watch(item, "c".into(), form.into());
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         let Some(Kind::StateChange(change)) = response.kind else { panic!() };
         assert!(change.delta.unwrap().set_form.is_some());
