@@ -132,9 +132,13 @@ impl SessionInfo {
     }
 }
 
+/// Damaged keys that an answer names.
+const DAMAGED_KEYS: usize = 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
     pub key: StateKey,
+    /// Perhaps [damaged](Json::is_damaged).
     pub value: Json,
     /// Its scope's version at its last write.
     pub version: Version,
@@ -162,6 +166,13 @@ impl State {
 
     /// One JSON object of some keys, with their prefixes.
     pub fn json_of(entries: &[StateEntry]) -> Json {
-        object_text(entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())))
+        let whole = entries.iter().filter(|entry| !entry.value.is_damaged());
+        object_text(whole.map(|entry| (entry.key.as_str(), entry.value.as_str())))
+    }
+
+    /// Keys whose values are damaged, which [`Self::json_of`] leaves out, as many as an answer names.
+    pub fn damaged(entries: &[StateEntry]) -> Vec<String> {
+        let damaged = entries.iter().filter(|entry| entry.value.is_damaged());
+        damaged.take(DAMAGED_KEYS).map(|entry| entry.key.to_string()).collect()
     }
 }

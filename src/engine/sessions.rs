@@ -1,12 +1,15 @@
 //! The life of sessions, and state without events: reading it, changing it, its history, and templates.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
 use crate::{
-    domain::template::render,
+    domain::{json::Json, template::render},
     store::{
         CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
         KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
@@ -128,6 +131,11 @@ impl Engine {
         let (now, only) = (self.now(), query.keys.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
+        if only.is_some()
+            && let Some(entry) = state.0.iter().find(|it| it.value.is_damaged())
+        {
+            return Err(Error::damaged_key(&entry.key));
+        }
         let life = view.info.as_ref().map(Life::of_session);
         let incarnation = view.info.map_or(Incarnation(0), |info| info.incarnation);
         self.invocations.add_to(Some(&mut state), incarnation, invocation, now).await;
@@ -224,7 +232,16 @@ impl Engine {
         let state = self.get_session(context, query, invocation).await?.state.unwrap_or_default();
         let values: HashMap<&str, _> =
             state.0.iter().map(|entry| (entry.key.as_str(), &entry.value)).collect();
-        render(&template, RENDERED_BYTES, |key| values.get(key).copied())
+        // The first damaged value that the template names.
+        let damaged = OnceCell::new();
+        let rendered = render(&template, RENDERED_BYTES, |key| {
+            let value = values.get(key).copied();
+            if value.is_some_and(Json::is_damaged) {
+                damaged.get_or_init(|| Error::damaged_key(&StateKey::from_stored(key)));
+            }
+            value
+        });
+        damaged.into_inner().map_or(rendered, Err)
     }
 
     /// Ends an invocation: its `temp:` keys are gone.

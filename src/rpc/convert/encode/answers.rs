@@ -130,6 +130,7 @@ pub fn get_state(
             state_form: Some(form),
             state_rounded,
             versions: versions(entries, mode),
+            damaged_keys: State::damaged(entries),
             next_page_token: list.next_page_token(entries.len()).unwrap_or_default(),
             uid: optional_uid(life, reply.store),
             ..Default::default()
@@ -146,7 +147,8 @@ pub fn get_state(
     }
     // No value that was stored is that large.
     let next_page_token = list.next_page_token(1).unwrap_or_default();
-    v1::GetStateResponse { state_omitted: true, next_page_token, ..response(&[], mode) }
+    let (state_form, state_omitted) = (None, true);
+    v1::GetStateResponse { state_form, state_omitted, next_page_token, ..response(&[], mode) }
 }
 
 /// How many of the entries fit into an answer as text.
@@ -178,6 +180,7 @@ pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateRespon
             state_form: Some(form),
             state_rounded,
             replayed,
+            damaged_keys: State::damaged(&state.0),
             uid: optional_uid(life, mode.store),
             ..Default::default()
         }
@@ -239,6 +242,7 @@ fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
                 state_form,
                 state_rounded,
                 last_sequence,
+                damaged_keys: State::damaged(&state.0),
                 uid,
                 ..Default::default()
             })

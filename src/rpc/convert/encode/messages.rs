@@ -122,6 +122,7 @@ pub fn session(info: &SessionInfo, state: Option<&State>, mode: Mode) -> v1::Ses
             mode.inner().encode(json, object, StateForm::State, StateForm::StateJson);
         (session.state_form, session.state_rounded) = (Some(form), rounded);
         session.versions = versions(&state.0, mode);
+        session.damaged_keys = State::damaged(&state.0);
     }
     session
 }
@@ -141,7 +142,7 @@ pub fn versions(entries: &[StateEntry], mode: Mode) -> HashMap<String, i64> {
         return HashMap::new();
     }
     // `temp:` keys are not stored, so they have no version.
-    let stored = entries.iter().filter(|it| it.key.scope().is_some());
+    let stored = entries.iter().filter(|it| it.key.scope().is_some() && !it.value.is_damaged());
     stored.map(|it| (it.key.to_string(), signed(it.version))).collect()
 }
 
