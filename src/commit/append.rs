@@ -37,7 +37,7 @@ pub fn append(tx: &mut Transaction<'_>, append: &Append) -> Result<Appended, Ref
     }
     let mut batch = Batch {
         info: &session.info,
-        overlay: Overlay::new(tx.loaded.visible(&scope)?),
+        overlay: Overlay::new(tx.loaded, tx.loaded.visible(&scope)?),
         commit_time: session.info.update_time.max(tx.loaded.now),
         answers: Vec::with_capacity(events.len()),
         accepted: IndexMap::default(),
@@ -137,7 +137,7 @@ pub fn rewind(tx: &mut Transaction<'_>, rewind: &RewindSession) -> Result<Append
     precondition.check_session(&session.info)?;
     let incarnation = session.info.incarnation;
     let scope = Scope::Session(key.clone());
-    let mut overlay = Overlay::new(tx.loaded.complete(&scope)?);
+    let mut overlay = Overlay::new(tx.loaded, tx.loaded.complete(&scope)?);
     if let Some(stored) = tx.loaded.event(incarnation, event_id)? {
         if stored.fingerprint != *fingerprint {
             Err(Error::EventIdReused(event_id.clone()))?;
@@ -245,9 +245,10 @@ pub fn update_state(
     let scope = delta.scope();
     let own = ScopeKey::of(scope.kind(), scope, None)
         .ok_or_else(|| Error::internal("a session's state is changed by events"))?;
-    let mut overlay = Overlay::new(tx.loaded.complete(scope)?);
+    let mut overlay = Overlay::new(tx.loaded, tx.loaded.complete(scope)?);
+    precondition.check_life(tx.loaded.life(scope), scope)?;
     if tx.loaded.has_seen(&own, request.as_ref())? {
-        return Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: true, life: None });
+        return updated(tx, scope, true);
     }
     overlay.check(precondition, scope.kind())?;
     let results = overlay.resolve(delta.delta(), &FieldPath::from("delta"), &mut 0)?;
@@ -256,12 +257,21 @@ pub fn update_state(
     if let Some(request) = request {
         put_request(tx, own, request);
     }
-    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed: false, life: None })
+    updated(tx, scope, false)
+}
+
+fn updated(tx: &Transaction<'_>, scope: &Scope, replayed: bool) -> Result<StateUpdated, Refusal> {
+    let life = tx.loaded.life(scope);
+    Ok(StateUpdated { state: tx.loaded.state(scope)?, replayed, life })
 }
 
 /// Remembers a request for as long as its scope lives.
 fn put_request(tx: &mut Transaction<'_>, scope: ScopeKey, request: &RequestKey) {
     let RequestKey { id, fingerprint } = request.clone();
+    let is_shared = !matches!(scope, ScopeKey::Session(_));
+    if is_shared && tx.loaded.scope(&scope).is_none_or(|it| it.state_bytes == 0) {
+        tx.changes.emptied.insert(scope.clone());
+    }
     tx.loaded.requests.insert((scope.clone(), id.clone()), Some(fingerprint));
     tx.changes.requests.push(RequestRow { scope, id, fingerprint });
 }

@@ -1,7 +1,7 @@
 //! The rows that a group of requests leaves. A store writes them, and nothing else decides what it writes.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -70,6 +70,14 @@ pub struct ChangeSet {
     pub finished_forks: Vec<Incarnation>,
     /// A removed session of which a piece is to be deleted, and the tombstone with the last piece.
     pub purged: Option<Incarnation>,
+    /// Applications and users that may have become empty: a sweep looks at them.
+    pub emptied: BTreeSet<ScopeKey>,
+    /// Those that a sweep has looked at.
+    pub looked_at: Vec<ScopeKey>,
+    /// Users of whose names a piece is to be removed from where other rows have them.
+    pub unnamed: Vec<ScopeKey>,
+    /// Applications and users to remove, each with its last version. Their logs follow in pieces.
+    pub ended: Vec<(ScopeKey, Version)>,
 }
 
 impl ChangeSet {
@@ -113,6 +121,8 @@ pub struct ScopeChange {
     /// The version before them.
     pub before: Version,
     pub version: Version,
+    /// As [`ScopeState::base`](super::ScopeState::base).
+    pub base: Version,
     /// Of the scope's state after them: the sum of names and values.
     pub state_bytes: usize,
     /// Keys that changed, by name.
@@ -135,7 +145,7 @@ impl ScopeChange {
 
     /// Adds the changes of a later request.
     pub fn append(&mut self, later: Self) {
-        let Self { before: _, version, state_bytes, state, log } = later;
+        let Self { before: _, base: _, version, state_bytes, state, log } = later;
         (self.version, self.state_bytes) = (version, state_bytes);
         state.into_iter().for_each(|(name, row)| self.put(name, row));
         self.log.extend(log);

@@ -89,6 +89,7 @@ pub fn finish(tx: &mut Transaction<'_>, fork: &Fork) -> Result<(SessionInfo, Sta
     let set = |(value, version)| KeyRow { is_new: true, value: Some(value), version };
     let own = ScopeChange {
         before: *up_to,
+        base: 0,
         version: *up_to,
         state_bytes: state.iter().map(|(name, (value, _))| entry_bytes(name, value)).sum(),
         state: state.into_iter().map(|(name, it)| (name, set(it))).collect(),

@@ -17,6 +17,8 @@ pub struct Loaded {
     pub now: Time,
     /// The next number for a session, or for what else the store numbers. Never reused.
     pub next_id: u64,
+    /// Greater than every version of the applications and users that were removed. Those that begin anew go on from here.
+    pub version_floor: Version,
     /// `None`: no session has the address.
     pub addresses: HashMap<SessionKey, Option<Incarnation>>,
     pub sessions: HashMap<Incarnation, SessionState>,
@@ -43,6 +45,18 @@ pub struct Loaded {
     pub expired: Vec<SessionInfo>,
     /// Of this group: a session that is gone and still has rows.
     pub tombstone: Option<Incarnation>,
+    /// Of this group: applications and users that may be empty.
+    pub emptied: Vec<Emptied>,
+}
+
+/// An application or a user that lost state or a session since it was last looked at. Its scope is loaded.
+#[derive(Clone, Debug)]
+pub struct Emptied {
+    pub key: ScopeKey,
+    /// It has a session, or an application a user.
+    pub is_used: bool,
+    /// Rows name it that have to be cleared before it is removed.
+    pub is_named: bool,
 }
 
 /// A session that is there, expired or not.
@@ -59,7 +73,10 @@ pub struct SessionState {
 pub struct ScopeState {
     /// The number of the scope in a store that numbers its rows; 0: it has no row yet.
     pub row: u64,
+    /// Of an application or a user: 0 before the first change of its life.
     pub version: Version,
+    /// Of an application or a user: the version from which its life went on. It tells its lives apart.
+    pub base: Version,
     /// The sum of names and values, whatever was loaded of them.
     pub state_bytes: usize,
     /// Names without prefix; `None`: the key has no value.
@@ -98,6 +115,7 @@ impl Loaded {
         self.forks.clear();
         self.expired.clear();
         self.tombstone = None;
+        self.emptied.clear();
     }
 
     /// A number that was never used.
@@ -221,6 +239,13 @@ impl Loaded {
         let scopes = self.visible(scope)?;
         let complete = scopes.iter().flatten().all(|scope| scope.complete);
         complete.then_some(scopes).ok_or(Refusal::LoadAgain)
+    }
+
+    /// The life of an application or a user; `None`: nothing was ever written to it, or nothing since it was removed.
+    pub fn life(&self, scope: &Scope) -> Option<Life> {
+        let key = ScopeKey::of(scope.kind(), scope, None)?;
+        let found = self.scopes.get(&key).filter(|found| found.version > 0)?;
+        Some(Life::of_scope(scope, found.base))
     }
 
     /// Everything that is visible from a scope.

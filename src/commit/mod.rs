@@ -24,7 +24,7 @@ pub use changes::{
 };
 pub use fork::FORK_LEASE_SECS;
 pub use loaded::{
-    KEY_BYTES, Loaded, MANY_SESSIONS, PastState, SWEPT_SESSIONS, ScopeState, SessionState,
+    Emptied, KEY_BYTES, Loaded, MANY_SESSIONS, PastState, SWEPT_SESSIONS, ScopeState, SessionState,
     entry_bytes, only_live,
 };
 pub use needs::{Address, Mode, Needs, needs};

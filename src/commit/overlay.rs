@@ -3,7 +3,7 @@
 use hashbrown::hash_map::Entry;
 
 use super::{
-    ChangeSet, KeyRow, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, SessionRow,
+    ChangeSet, KeyRow, Loaded, Refusal, ScopeChange, ScopeKey, ScopeLogRow, ScopeState, SessionRow,
     SessionState, Source, entry_bytes, loaded::VisibleScopes,
 };
 use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelude::*};
@@ -12,6 +12,7 @@ use crate::domain::{delta::changes, field::FieldPath, limits::SCOPE_BYTES, prelu
 pub struct Overlay<'l> {
     base: VisibleScopes<'l>,
     pub changes: [ScopeChange; 3],
+    version_floor: Version,
 }
 
 /// When, by whom and by which event a change is made.
@@ -22,12 +23,19 @@ pub struct Stamp<'a> {
 }
 
 impl<'l> Overlay<'l> {
-    pub fn new(base: VisibleScopes<'l>) -> Self {
-        let changes = base.map(|scope| {
-            let (version, state_bytes) = scope.map_or((0, 0), |it| (it.version, it.state_bytes));
-            ScopeChange { before: version, version, state_bytes, ..ScopeChange::default() }
+    /// `base` is what was loaded.
+    pub fn new(loaded: &'l Loaded, base: VisibleScopes<'l>) -> Self {
+        let changes = base.map(|scope| match scope {
+            Some(&ScopeState { version, base, state_bytes, .. }) => ScopeChange {
+                before: version,
+                version,
+                base,
+                state_bytes,
+                ..ScopeChange::default()
+            },
+            None => ScopeChange::default(),
         });
-        Self { base, changes }
+        Self { base, changes, version_floor: loaded.version_floor }
     }
 
     /// A key's value and version.
@@ -116,6 +124,9 @@ impl<'l> Overlay<'l> {
         let (base, change) = (self.base[kind as usize], &mut self.changes[kind as usize]);
         change.state_bytes = size;
         if kind != ScopeKind::Session {
+            if change.version == 0 {
+                (change.base, change.version) = (self.version_floor, self.version_floor);
+            }
             change.version += 1;
             change.log.push(ScopeLogRow {
                 version: change.version,
@@ -157,9 +168,13 @@ impl Transaction<'_> {
             }
             let Some(key) = ScopeKey::of(kind, scope, session) else { continue };
             let Some(state) = self.loaded.scope_mut(&key) else { continue };
-            (state.version, state.state_bytes) = (change.version, change.state_bytes);
+            let ScopeChange { base, version, state_bytes, .. } = change;
+            (state.base, state.version, state.state_bytes) = (base, version, state_bytes);
             for (name, KeyRow { value, version, .. }) in &change.state {
                 state.put(name, value.clone().map(|value| (value, *version)));
+            }
+            if kind != ScopeKind::Session && state_bytes == 0 {
+                self.changes.emptied.insert(key.clone());
             }
             match self.changes.scopes.entry(key) {
                 Entry::Vacant(vacant) => drop(vacant.insert(change)),

@@ -1,8 +1,8 @@
 //! Creating, updating and ending sessions.
 
 use super::{
-    CreateSession, Created, DeleteSession, Loaded, OnExisting, Refusal, ScopeChange, ScopeKey,
-    ScopeState, SessionRow, SessionState, SessionUpdate,
+    CreateSession, Created, DeleteSession, Emptied, Loaded, OnExisting, Refusal, ScopeChange,
+    ScopeKey, ScopeState, SessionRow, SessionState, SessionUpdate,
     overlay::{Overlay, Stamp, Transaction},
 };
 use crate::domain::prelude::*;
@@ -26,7 +26,7 @@ pub fn create(tx: &mut Transaction<'_>, create: &CreateSession) -> Result<Create
     let stored = state.iter().filter(|(key, _)| key.scope().is_some());
     let results: Vec<KeyResult> =
         stored.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
-    let mut overlay = Overlay::new(tx.loaded.complete(&scope)?);
+    let mut overlay = Overlay::new(tx.loaded, tx.loaded.complete(&scope)?);
     let author = &Author::from_stored("");
     overlay.put(results, 0, &Stamp { commit_time: now, author, source: None })?;
     let (created_versions, changes) = (overlay.versions(), overlay.changes);
@@ -122,14 +122,17 @@ pub fn check(
 ) -> Result<(), Refusal> {
     precondition.check_session(&loaded.session(key)?.info)?;
     let scopes = loaded.visible(&Scope::Session(key.clone()))?;
-    Overlay::new(scopes).check(precondition, ScopeKind::Session)
+    Overlay::new(loaded, scopes).check(precondition, ScopeKind::Session)
 }
 
-/// Ends sessions that have expired, and removes what is left of one that is gone. Whether more may be left to do.
+/// Ends sessions that have expired, removes what is left of one that is gone, and applications and users that are empty. Whether more may
+/// be left to do.
 pub fn sweep(tx: &mut Transaction<'_>) -> bool {
     let expired = std::mem::take(&mut tx.loaded.expired);
     let tombstone = tx.loaded.tombstone.take();
-    let more = !expired.is_empty() || tombstone.is_some();
+    let emptied = std::mem::take(&mut tx.loaded.emptied);
+    let more = !expired.is_empty() || tombstone.is_some() || !emptied.is_empty();
+    emptied.into_iter().for_each(|emptied| look_at(tx, emptied));
     tx.changes.purged = tombstone.or(tx.changes.purged);
     for info in expired {
         // An earlier request of the group may have ended it.
@@ -139,6 +142,40 @@ pub fn sweep(tx: &mut Transaction<'_>) -> bool {
         }
     }
     more
+}
+
+/// Removes an application or a user that has neither state nor sessions: a life of it ends, and another one will not repeat its versions.
+/// One that an earlier request of the group has changed is left to the next sweep.
+fn look_at(tx: &mut Transaction<'_>, Emptied { key, is_used, is_named }: Emptied) {
+    let is_in = |info: &SessionInfo| match &key {
+        ScopeKey::Application(app) => info.key.app_name == *app,
+        ScopeKey::User(app, user) => info.key.app_name == *app && info.key.user_id == *user,
+        ScopeKey::Session(_) => false,
+    };
+    let sessions = tx.changes.sessions.values().map(|row| &row.info);
+    let changed = sessions.chain(&tx.changes.removed).any(is_in);
+    let Some(scope) = tx.loaded.scope_mut(&key) else { return };
+    if changed || tx.changes.scopes.contains_key(&key) {
+        return;
+    }
+    if is_used || scope.state_bytes > 0 {
+        tx.changes.looked_at.push(key);
+        return;
+    }
+    if is_named {
+        tx.changes.unnamed.push(key);
+        return;
+    }
+    let version = scope.version;
+    *scope = ScopeState { complete: true, ..ScopeState::default() };
+    if version > 0 {
+        tx.loaded.version_floor = tx.loaded.version_floor.max(version + 1);
+    }
+    tx.loaded.requests.retain(|(of, _), _| *of != key);
+    if let ScopeKey::User(app, _) = &key {
+        tx.changes.emptied.insert(ScopeKey::Application(app.clone()));
+    }
+    tx.changes.ended.push((key, version));
 }
 
 /// Ends a session at once. Its rows are removed later.
@@ -153,5 +190,8 @@ fn end(tx: &mut Transaction<'_>, info: SessionInfo) {
     tx.changes.scopes.remove(&ScopeKey::Session(incarnation));
     // A fork that this very group finished stays listed for removal.
     tx.changes.finished_forks.retain(|fork| *fork != incarnation);
+    let SessionKey { app_name, user_id, .. } = info.key.clone();
+    tx.changes.emptied.insert(ScopeKey::User(app_name.clone(), user_id));
+    tx.changes.emptied.insert(ScopeKey::Application(app_name));
     tx.changes.removed.push(info);
 }

@@ -33,16 +33,16 @@ pub struct Precondition {
 
 impl Precondition {
     /// Checks that the scope at an address is the one that is meant, before anything else, also for a replay.
-    pub fn check_life(&self, actual: Life, scope: &Scope) -> Result<(), Error> {
+    pub fn check_life(&self, actual: Option<Life>, scope: &Scope) -> Result<(), Error> {
         match self.life {
-            Some(meant) if meant != actual => Err(Error::Replaced(scope.clone())),
+            Some(meant) if Some(meant) != actual => Err(Error::Replaced(scope.clone())),
             _ => Ok(()),
         }
     }
 
     /// As [`Precondition::check_life`], of a session.
     pub fn check_session(&self, info: &SessionInfo) -> Result<(), Error> {
-        self.check_life(Life::of_session(info), &Scope::Session(info.key.clone()))
+        self.check_life(Some(Life::of_session(info)), &Scope::Session(info.key.clone()))
     }
 
     /// Checks against the version of the scope that is written to and the values and versions of keys.

@@ -7,7 +7,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*};
+use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*, watch::life};
 use crate::{
     domain::{json::Json, template::render},
     store::{
@@ -128,7 +128,7 @@ impl Engine {
     ) -> Result<(List<StateEntry>, Option<Life>), Error> {
         let StatePage { max_items, token } = page;
         let request = state_hash(&query, invocation.as_ref());
-        let (now, only) = (self.now(), query.keys.clone());
+        let (now, only, scope) = (self.now(), query.keys.clone(), query.scope.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
         if only.is_some()
@@ -136,7 +136,7 @@ impl Engine {
         {
             return Err(Error::damaged_key(&entry.key));
         }
-        let life = view.info.as_ref().map(Life::of_session);
+        let life = life(&scope, view.info.as_ref(), view.bases, view.position);
         let incarnation = view.info.map_or(Incarnation(0), |info| info.incarnation);
         self.invocations.add_to(Some(&mut state), incarnation, invocation, now).await;
         if let Some(only) = only {

@@ -19,7 +19,7 @@ use super::{Engine, lag::LagShare, prelude::*};
 use crate::{
     access::Policies,
     domain::Sequence,
-    store::{ScopeChange, StateQuery, StateView, Subscription, WatchPlace, WatchQuery},
+    store::{Bases, ScopeChange, StateQuery, StateView, Subscription, WatchPlace, WatchQuery},
 };
 
 /// Seconds without any message after which a watch sends a heartbeat: below the minute after which load balancers close a stream.
@@ -139,12 +139,16 @@ impl Engine {
         let mut query = StateQuery { scope: scope.clone(), keys };
         // Before anything is read, so that a watch too many costs little.
         let place = self.store.watch_place(context, &mut query)?;
-        let StateView { state, position: present, info } =
+        let StateView { state, position: present, info, bases } =
             self.store.read_state(context, query).await?;
         let expire_time = info.as_ref().and_then(|info| info.expire_time);
         let mut ready = VecDeque::new();
         let position = match from {
-            WatchFrom::Cursor(cursor) => resume(cursor, self.store.id(), &scope, present)?,
+            WatchFrom::Cursor(cursor) => {
+                let position = resume(cursor, self.store.id(), &scope, present)?;
+                check_lives(bases, position)?;
+                position
+            }
             WatchFrom::Now => present,
             WatchFrom::Beginning => Position {
                 incarnation: present.incarnation,
@@ -153,7 +157,7 @@ impl Engine {
             },
             WatchFrom::Snapshot => {
                 let last_sequence = present.sequence;
-                let life = info.as_ref().map(Life::of_session);
+                let life = life(&scope, info.as_ref(), bases, present);
                 ready.push_back((WatchItem::Snapshot { state, last_sequence, life }, present));
                 present
             }
@@ -178,6 +182,25 @@ impl Engine {
     }
 }
 
+/// The life of a scope that was read at a position.
+pub(super) fn life(
+    scope: &Scope,
+    info: Option<&SessionInfo>,
+    bases: Bases,
+    position: Position,
+) -> Option<Life> {
+    info.map(Life::of_session).or_else(|| bases.life(scope, position.versions))
+}
+
+/// A watch that has not seen the end of a user's or an application's earlier life does not know which keys are gone.
+fn check_lives(bases: Bases, position: Position) -> Result<(), Error> {
+    if !bases.are_past(position.versions) {
+        return Ok(());
+    }
+    let fault = "The state that the watch has followed was removed with its user or application. Start the watch without a cursor.";
+    Err(Error::invalid("cursor", Reason::BadCursor, fault))
+}
+
 fn scopes_seen_from(scope: &Scope) -> impl Iterator<Item = Scope> {
     let app = scope.app_name();
     let user = scope.user_id().map(|user| Scope::User(app.clone(), user.clone()));
@@ -194,8 +217,9 @@ fn resume(
     present: Position,
 ) -> Result<Position, Error> {
     let ahead = position.sequence > present.sequence
-        || position.versions.application > present.versions.application
-        || position.versions.user > present.versions.user;
+        || present.versions.application > 0
+            && position.versions.application > present.versions.application
+        || present.versions.user > 0 && position.versions.user > present.versions.user;
     let fault = if store != this_store {
         return Err(Error::CursorOfOtherStore);
     } else if scope != Digest::of_scope(this_scope) {
@@ -307,6 +331,7 @@ impl Watch {
             }
             page => page?,
         };
+        check_lives(page.bases, self.position)?;
         self.complete = page.complete;
         self.expire_time = page.expire_time;
         for event in page.events {

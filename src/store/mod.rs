@@ -51,7 +51,7 @@ pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, descriptors, migrate, open, public_url};
 pub(crate) use query::Budget;
 pub use query::{
-    ApplicationsQuery, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
     SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
     UsersQuery, WatchPage, WatchQuery,
 };

@@ -110,6 +110,36 @@ pub struct StateView {
     pub position: Position,
     /// The session, if the scope is one.
     pub info: Option<SessionInfo>,
+    pub bases: Bases,
+}
+
+/// The versions from which the present lives of an application and a user went on. A position of one of their earlier lives is not after
+/// them, except for 0, which is before everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bases(pub ScopeVersions);
+
+impl Bases {
+    /// Of one scope, by its version and the base of its row.
+    pub(crate) fn of(version: Version, base: Version) -> Version {
+        // Of nothing, every position but 0 is from an earlier life.
+        if version == 0 { Version::MAX } else { base }
+    }
+
+    /// Whether a position is from an earlier life, whose end a watch may have missed.
+    pub fn are_past(self, position: ScopeVersions) -> bool {
+        let is_past = |at: Version, base: Version| at > 0 && at <= base;
+        is_past(position.application, self.0.application) || is_past(position.user, self.0.user)
+    }
+
+    /// The life of an application or a user that was read at a position.
+    pub fn life(self, scope: &Scope, position: ScopeVersions) -> Option<Life> {
+        let (version, base) = match scope.kind() {
+            ScopeKind::Application => (position.application, self.0.application),
+            ScopeKind::User => (position.user, self.0.user),
+            ScopeKind::Session => return None,
+        };
+        (version > 0).then(|| Life::of_scope(scope, base))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -196,6 +226,7 @@ pub struct WatchPage {
     pub complete: bool,
     /// When the session expires, if the scope is a session with an expiry.
     pub expire_time: Option<Time>,
+    pub bases: Bases,
 }
 
 /// The items and bytes that a page may still take. The first item always fits.

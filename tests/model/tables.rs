@@ -107,7 +107,13 @@ impl Tables {
             copied,
             finished_forks,
             purged,
+            // Empty applications and users are not loaded here, and so stay.
+            emptied: _,
+            looked_at,
+            unnamed,
+            ended,
         } = changes;
+        assert!(looked_at.is_empty() && unnamed.is_empty() && ended.is_empty());
         // First, so that an address is free for the next session there.
         for info in removed {
             self.sessions.retain(|row| row.info.incarnation != info.incarnation);

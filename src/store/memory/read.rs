@@ -10,9 +10,9 @@ use crate::{
     commit::{EventRow, ScopeKey, ScopeLogRow},
     domain::{delta, prelude::*},
     store::{
-        ApplicationsQuery, Budget, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
-        SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView, UsersQuery,
-        WatchPage, WatchQuery,
+        ApplicationsQuery, Bases, Budget, KeyChange, KeyChangePage, KeyChangeQuery, NamePage,
+        ScopeChange, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+        UsersQuery, WatchPage, WatchQuery,
         order::{compare, place},
     },
 };
@@ -126,7 +126,7 @@ impl World {
             sequence: info.map_or(0, |info| info.last_sequence),
             versions: ScopeVersions { application, user },
         };
-        Ok(StateView { state, position, info: info.cloned() })
+        Ok(StateView { state, position, info: info.cloned(), bases: bases(scopes) })
     }
 
     pub fn list_key_changes(&self, query: &KeyChangeQuery) -> Result<KeyChangePage, Error> {
@@ -184,6 +184,7 @@ impl World {
             position: query.position,
             complete: true,
             expire_time: session.and_then(|session| session.expire_time),
+            bases: bases(self.visible(&query.scope, session)),
         };
         let own = session.map(|session| session.incarnation);
         // Changes of wider scopes come when no event is left: those that events overwrote are not sent.
@@ -198,6 +199,14 @@ impl World {
         }
         Ok(page)
     }
+}
+
+fn bases(scopes: VisibleScopes<'_>) -> Bases {
+    let [application, user, _] = scopes.map(|scope| {
+        let (version, base) = scope.map_or((0, 0), |scope| (scope.version, scope.base));
+        Bases::of(version, base)
+    });
+    Bases(ScopeVersions { application, user })
 }
 
 /// Versions after all others.
@@ -292,7 +301,7 @@ impl ScopeRecord {
             ScopeKind::User | ScopeKind::Session => &mut versions.user,
         };
         for _ in 0..PAGE_SCANNED {
-            let version = position.saturating_add(1);
+            let version = (*position).max(self.base).saturating_add(1);
             let Some(row) = self.row(version) else {
                 return true;
             };

@@ -10,12 +10,14 @@ use crate::{commit::ScopeLogRow, domain::prelude::*};
 #[derive(Default)]
 pub struct ScopeRecord {
     pub version: Version,
+    /// The version from which this life went on.
+    pub base: Version,
     /// The sum of names and values.
     pub state_bytes: usize,
     /// By name, without prefix: the versions that changed it, oldest first, with its value; `None`: it was removed.
     keys: BTreeMap<Box<str>, Vec<(Version, Option<Json>)>>,
     pub requests: HashMap<RequestId, Fingerprint>,
-    /// Of an application or a user, one row a version, from 1. A session's log is its events.
+    /// Of an application or a user, one row a version, from the one behind `base`. A session's log is its events.
     pub log: Vec<ScopeLogRow>,
 }
 
@@ -57,7 +59,7 @@ impl ScopeRecord {
 
     /// The row of a version of an application or a user.
     pub fn row(&self, version: Version) -> Option<&ScopeLogRow> {
-        self.log.get(usize::try_from(version.checked_sub(1)?).ok()?)
+        self.log.get(usize::try_from(version.checked_sub(self.base + 1)?).ok()?)
     }
 }
 

@@ -8,8 +8,8 @@ use std::{
 use super::scope::ScopeRecord;
 use crate::{
     commit::{
-        Address, ChangeSet, CopiedEvents, EventRow, FORK_LEASE_SECS, Loaded, Needs, PastState,
-        SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
+        Address, ChangeSet, CopiedEvents, Emptied, EventRow, FORK_LEASE_SECS, Loaded, Needs,
+        PastState, SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
     },
     domain::prelude::*,
     store::group::{Backend, Failure},
@@ -32,6 +32,9 @@ pub struct World {
     pub scopes: HashMap<ScopeKey, ScopeRecord>,
     /// Targets of forks that are not finished, with the time at which they are given up. No read finds them.
     pub forks: BTreeMap<Incarnation, Time>,
+    /// Applications and users that may have become empty.
+    emptied: BTreeSet<ScopeKey>,
+    version_floor: Version,
     /// Loaded for the current request.
     loaded: Loaded,
     pub closed: bool,
@@ -165,6 +168,37 @@ impl World {
             loaded.expired = expired.take(SWEPT_SESSIONS).cloned().collect();
             let mut abandoned = self.forks.iter().filter(|(_, lease_end)| **lease_end <= now);
             loaded.tombstone = abandoned.next().map(|(fork, _)| *fork);
+            for key in self.emptied.iter().take(SWEPT_SESSIONS) {
+                self.load_emptied(key, loaded);
+            }
+        }
+    }
+
+    fn load_emptied(&self, key: &ScopeKey, loaded: &mut Loaded) {
+        let Some(scope) = key.wide() else { return };
+        self.load_scopes(&scope, None, &Needs::default(), loaded);
+        let (app, user) = (scope.app_name(), scope.user_id());
+        let first = before_all(app.clone(), user.cloned());
+        let next = self.sessions.range(first..).next().map(|(key, _)| key);
+        let is_in =
+            |key: &SessionKey| key.app_name == *app && user.is_none_or(|user| key.user_id == *user);
+        let has_users = || {
+            let of_app = |key: &ScopeKey| matches!(key, ScopeKey::User(of, _) if of == app);
+            user.is_none() && self.scopes.keys().any(of_app)
+        };
+        let is_used = next.is_some_and(is_in) || has_users();
+        loaded.emptied.push(Emptied { key: key.clone(), is_used, is_named: false });
+    }
+
+    /// Removes an application or a user, and its name from the changes of others.
+    fn end_scope(&mut self, key: &ScopeKey) {
+        self.scopes.remove(key);
+        let ScopeKey::User(app, user) = key else { return };
+        let application = self.scopes.get_mut(&ScopeKey::Application(app.clone()));
+        for row in application.into_iter().flat_map(|application| &mut application.log) {
+            if row.source.as_ref().is_some_and(|source| source.key.user_id == *user) {
+                (row.source, row.author) = (None, Author::from_stored(""));
+            }
         }
     }
 
@@ -221,7 +255,8 @@ impl World {
             let Some(state) = loaded.scope_mut(&key) else { continue };
             state.complete = needs.all_state || record.is_none();
             if let Some(record) = record {
-                (state.version, state.state_bytes) = (record.version, record.state_bytes);
+                let ScopeRecord { version, base, state_bytes, .. } = record;
+                (state.version, state.base, state.state_bytes) = (*version, *base, *state_bytes);
                 for key in needs.keys().filter(|key| key.scope() == Some(kind)) {
                     let value = record.get(key.name());
                     state.put(key.name(), value.map(|(value, version)| (value.clone(), version)));
@@ -246,6 +281,7 @@ impl Backend for World {
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
         let mut loaded = Loaded::new(self.now, self.loaded.next_id.max(1));
+        loaded.version_floor = self.version_floor;
         needs.iter().for_each(|needs| self.load_request(needs, &mut loaded));
         self.loaded = loaded;
         Ok(())
@@ -277,9 +313,9 @@ impl Backend for World {
         changes.events.iter().for_each(|row| self.push(row.clone()));
         for (key, change) in &changes.scopes {
             // The log tells every change of every key. A session's came with its events.
-            let ScopeChange { before: _, version, state_bytes, state: _, log } = change;
+            let ScopeChange { before: _, base, version, state_bytes, state: _, log } = change;
             let scope = self.scopes.entry(key.clone()).or_default();
-            (scope.version, scope.state_bytes) = (*version, *state_bytes);
+            (scope.base, scope.version, scope.state_bytes) = (*base, *version, *state_bytes);
             for row in log {
                 scope.put_changes(&row.changes, key.kind(), row.version);
                 scope.log.push(row.clone());
@@ -293,6 +329,13 @@ impl Backend for World {
             self.forks.remove(&fork);
             self.remove_log(fork);
         }
+        self.emptied.extend(changes.emptied.iter().cloned());
+        let ended = changes.ended.iter().map(|(key, _)| key);
+        for key in changes.looked_at.iter().chain(ended.clone()) {
+            self.emptied.remove(key);
+        }
+        ended.for_each(|key| self.end_scope(key));
+        self.version_floor = self.loaded.version_floor;
         Ok(None)
     }
 

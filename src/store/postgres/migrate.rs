@@ -31,7 +31,8 @@ pub(super) async fn migrate(
 ) -> Result<StoreId, OpenError> {
     make_meta(connection).await?;
     connection.begin().await?;
-    let insert = "INSERT INTO meta VALUES (1, 0, $1, 1) ON CONFLICT (id) DO NOTHING";
+    let insert = "INSERT INTO meta (id, schema_version, store_id, next_id) VALUES (1, 0, $1, 1)
+        ON CONFLICT (id) DO NOTHING";
     connection.run(insert, &[(&&new_id.0[..], Type::BYTEA)]).await?;
     // Whoever comes second waits here.
     let present = present(connection, " FOR UPDATE").await?;
@@ -111,6 +112,10 @@ async fn apply<'m>(
     let newest = migrations.last().map_or(0, |step| step.version);
     if version > newest {
         return Err(OpenError::Newer { version, newest });
+    }
+    let first = migrations.first().map_or(0, |step| step.version);
+    if version > 0 && version < first {
+        return Err(OpenError::Unreleased { version });
     }
     let applied = migrations.iter().take_while(|step| step.version <= version).count();
     let steps = &migrations[applied..];

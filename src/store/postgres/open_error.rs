@@ -12,6 +12,10 @@ pub enum OpenError {
     )]
     Newer { version: i32, newest: i32 },
     #[error(
+        "The database has version {version}, from a build before the first release, and cannot be migrated. Use another database or schema; `sessiond export` of that build saves its sessions."
+    )]
+    Unreleased { version: i32 },
+    #[error(
         "The database has a table 'meta' that sessiond did not make. Choose another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`."
     )]
     Foreign,

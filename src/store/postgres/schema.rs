@@ -23,13 +23,8 @@ pub(super) struct Migration {
 /// Every step since the empty database, in order. A step leaves what earlier programs read and write, because they run beside this one
 /// during an upgrade.
 pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, title: "create the tables", sql: TABLES },
-    // Null in the rows of replicas of the version before. In PostgreSQL it changes the catalogue alone.
-    Migration {
-        version: 2,
-        title: "keep the trace of an event",
-        sql: "ALTER TABLE event ADD COLUMN trace_id BYTEA",
-    },
+    // Versions 1 and 2 were never released.
+    Migration { version: 3, title: "create the tables", sql: TABLES },
 ];
 
 /// `tombstone.lease_secs` of rows that may be removed at once.
@@ -44,16 +39,32 @@ CREATE TABLE IF NOT EXISTS meta (
     id INTEGER PRIMARY KEY,
     schema_version INTEGER NOT NULL,
     store_id BYTEA NOT NULL,
-    next_id BIGINT NOT NULL
+    next_id BIGINT NOT NULL,
+    -- Greater than every version of the applications and users that were removed.
+    version_floor BIGINT NOT NULL DEFAULT 0
 )";
 
 const TABLES: &str = r#"
--- Applications (their user is '') and users. `changed_bytes` is what changed since `snapshot_version`, when a snapshot was last due.
+-- Applications (their user is '') and users. Their versions go on from `base`. `changed_bytes` is what changed since `snapshot_version`,
+-- when a snapshot was last due.
 CREATE TABLE scope (
     app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
-    version BIGINT NOT NULL, state_bytes BIGINT NOT NULL,
+    version BIGINT NOT NULL, base BIGINT NOT NULL, state_bytes BIGINT NOT NULL,
     snapshot_version BIGINT NOT NULL, changed_bytes BIGINT NOT NULL,
     PRIMARY KEY (app_name, user_id)
+);
+
+-- Applications and users that may have become empty. A sweep looks at them.
+CREATE TABLE emptied (
+    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (app_name, user_id)
+);
+
+-- Applications and users that were removed, whose rows up to a version follow.
+CREATE TABLE ended_scope (
+    app_name TEXT COLLATE "C" NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
+    through BIGINT NOT NULL,
+    PRIMARY KEY (app_name, user_id, through)
 );
 
 -- No index has a column that an event changes: its update stays within the page.
@@ -112,6 +123,7 @@ CREATE TABLE event (
     fingerprint BYTEA NOT NULL,
     removed TEXT, set_json TEXT,
     body TEXT,
+    trace_id BYTEA,
     PRIMARY KEY (app_name, user_id, incarnation, sequence)
 );
 -- Not led by the application and the user as the key is: the planner could then take either for the other's work, and does while a new
@@ -145,6 +157,7 @@ CREATE TABLE scope_log (
     removed TEXT, set_json TEXT,
     PRIMARY KEY (app_name, user_id, version)
 );
+CREATE INDEX scope_log_user ON scope_log (app_name, source_user) WHERE source_user IS NOT NULL;
 
 -- A node's keys at a version, as three arrays of the same length. A key that was removed has no value, and the version that did it.
 CREATE TABLE snapshot (

@@ -53,6 +53,10 @@ impl Writer {
             copied,
             finished_forks,
             purged,
+            emptied,
+            looked_at,
+            unnamed,
+            ended,
         } = changes;
         // First, so that an address is free for the next session there.
         for info in removed {
@@ -77,7 +81,10 @@ impl Writer {
         begun_forks.iter().try_for_each(|(fork, _)| self.lease(*fork))?;
         copied.iter().try_for_each(|piece| self.copy_events(piece))?;
         finished_forks.iter().try_for_each(|fork| self.finish_fork(*fork))?;
-        purged.map_or(Ok(()), |incarnation| self.purge(incarnation))
+        purged.map_or(Ok(()), |node| self.purge(node))?;
+        self.apply_emptied(emptied, looked_at)?;
+        unnamed.iter().try_for_each(|user| self.remove_name(user))?;
+        ended.iter().try_for_each(|(key, version)| self.end_scope(key, *version))
     }
 
     /// The number of a scope, which gets a row and a head if it has none.
@@ -91,7 +98,7 @@ impl Writer {
         }
         let id = self.loaded.take_id();
         let (app, user) = names(key);
-        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3)", (id, app, user))?;
+        self.tables.run("INSERT INTO scope VALUES (?1, ?2, ?3, 0)", (id, app, user))?;
         let head = "INSERT INTO state (node, name, version, state_bytes, unindexed)
             VALUES (?1, 0, 0, 0, '[]')";
         self.tables.run(head, [id])?;
@@ -223,8 +230,13 @@ impl Writer {
     }
 
     fn put_scope(&mut self, key: &ScopeKey, change: &ScopeChange) -> Result<(), Error> {
-        let ScopeChange { before, version, state_bytes, state, log: rows } = change;
+        let ScopeChange { before, base, version, state_bytes, state, log: rows } = change;
         let log = Log { node: self.node_of(key)?, kind: key.kind() };
+        if *before == 0 && *base > 0 {
+            self.tables.run("UPDATE scope SET base = ?2 WHERE id = ?1", (log.node, base))?;
+            // Nothing to go through before its log begins.
+            self.tables.run("INSERT INTO snapshot VALUES (?1, ?2, '{}')", (log.node, base))?;
+        }
         for row in rows {
             let ScopeLogRow { version, commit_time, author, source, changes } = row;
             // A user's log is that user's.

@@ -6,8 +6,8 @@ use super::{connection::Tables, log::Log, prelude::*, row, snapshot::CHANGES};
 use crate::{
     domain::delta::changes,
     store::{
-        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
-        rows::EVENT_COLUMNS,
+        Bases, Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage,
+        WatchQuery, rows::EVENT_COLUMNS,
     },
 };
 
@@ -19,12 +19,14 @@ impl Tables {
     pub(super) fn read_changes(&self, query: &WatchQuery, now: Time) -> Result<WatchPage, Error> {
         let WatchQuery { scope, position, max_items, max_bytes } = query;
         let (nodes, found) = self.visible_from(scope, now)?;
+        let (_, bases) = self.versions_and_bases([nodes[0], nodes[1], None])?;
         let mut page = WatchPage {
             events: Vec::new(),
             changes: Vec::new(),
             position: *position,
             complete: true,
             expire_time: found.as_ref().and_then(|found| found.info.expire_time),
+            bases,
         };
         let mut budget = Budget::new(*max_items, *max_bytes);
         if let Some(found) = &found {
@@ -68,18 +70,22 @@ impl Tables {
         page: &mut WatchPage,
         budget: &mut Budget,
     ) -> Result<bool, Error> {
-        let versions = &mut page.position.versions;
-        let at = match log.kind {
-            ScopeKind::Application => &mut versions.application,
-            ScopeKind::User | ScopeKind::Session => &mut versions.user,
+        let (versions, Bases(bases)) = (&mut page.position.versions, page.bases);
+        let (at, base) = match log.kind {
+            ScopeKind::Application => (&mut versions.application, bases.application),
+            ScopeKind::User | ScopeKind::Session => (&mut versions.user, bases.user),
         };
+        if base == Version::MAX {
+            return Ok(true);
+        }
         let mut rows_left = PAGE_SCANNED;
         let mut newest = self.prepare(
             "SELECT version FROM state WHERE node = ?1 AND name = ?2
              UNION ALL SELECT version FROM removed WHERE node = ?1 AND name = ?2",
         )?;
         let columns = format!("{}, {CHANGES}, commit_secs, commit_nanos, source", log.version());
-        self.each_row(log, &columns, ((*at).min(LAST), LAST), false, |row| {
+        let after = (*at).max(base).min(LAST);
+        self.each_row(log, &columns, (after, LAST), false, |row| {
             if rows_left == 0 {
                 return Ok(false);
             }

@@ -158,18 +158,18 @@ impl Writer {
         Ok(user)
     }
 
-    fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
+    pub(super) fn load_scope(&mut self, key: &ScopeKey, needs: &Needs<'_>) -> Result<(), Error> {
         let is_known = self.loaded.scope(key).is_some();
         self.metrics().reads.looked_up(is_known);
         if !is_known {
-            let sql = "SELECT id, version, state_bytes FROM scope
+            let sql = "SELECT id, version, state_bytes, base FROM scope
                 LEFT JOIN state AS head ON head.node = scope.id AND head.name = 0
                 WHERE app = ?1 AND user = ?2";
             let found = self.tables.one(sql, names(key), |row| row.try_into())?;
-            let (row, version, state_bytes) = found.unwrap_or_default();
+            let (row, version, state_bytes, base) = found.unwrap_or_default();
             self.grown += SCOPE_BYTES;
             if let Some(scope) = self.loaded.scope_mut(key) {
-                *scope = ScopeState { row, ..ScopeState::new(version, state_bytes) };
+                *scope = ScopeState { row, base, ..ScopeState::new(version, state_bytes) };
             }
         }
         self.load_keys(key, needs)
@@ -250,7 +250,7 @@ impl Writer {
         self.loaded.expired.extend(expired.into_iter().map(|found| found.info));
         let sql = "SELECT id FROM tombstone WHERE lease_until <= ?1 ORDER BY id LIMIT 1";
         self.loaded.tombstone = self.tables.value(sql, [now.secs()])?.map(Incarnation);
-        Ok(())
+        self.load_emptied()
     }
 }
 

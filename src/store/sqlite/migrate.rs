@@ -18,7 +18,7 @@ use super::{
     file::{OpenError, beside, create_like, file_version, whole_path},
     lock::lock,
     prelude::*,
-    schema::{self, VIEWS},
+    schema,
 };
 
 /// One step, from a version to the next.
@@ -30,92 +30,7 @@ pub(super) struct Migration {
 }
 
 /// Every step since the first released version, in order.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        from: 4,
-        title: "keep the order of lists apart from the time of the last event",
-        apply: |connection| {
-            connection.execute_batch(
-                "ALTER TABLE session ADD COLUMN listed_secs INTEGER NOT NULL DEFAULT 0;
-                 ALTER TABLE session ADD COLUMN listed_nanos INTEGER NOT NULL DEFAULT 0;
-                 ALTER TABLE meta ADD COLUMN listed_through INTEGER NOT NULL DEFAULT 0;
-                 UPDATE session SET listed_secs = last_event_secs, listed_nanos = last_event_nanos;
-                 UPDATE meta SET listed_through = (SELECT coalesce(max(id), 0) FROM event);
-                 DROP INDEX session_of_app;
-                 DROP INDEX session_of_user;
-                 CREATE INDEX session_of_app
-                     ON session (app_scope, listed_secs, listed_nanos, user_id, session_id);
-                 CREATE INDEX session_of_user
-                     ON session (user_scope, listed_secs, listed_nanos, session_id);",
-            )
-        },
-    },
-    Migration {
-        from: 5,
-        title: "keep the trace of an event",
-        // Rows stay as they are: what they lack at their end is null. The last step makes the view that shows it.
-        apply: |connection| connection.execute_batch("ALTER TABLE event ADD COLUMN trace_id BLOB"),
-    },
-    Migration {
-        from: 6,
-        title: "keep what an append changes of a session beside its keys",
-        // The table as version 7 has it, whatever later versions make of it. The last step makes the views.
-        apply: |connection| {
-            connection.execute_batch(
-                "DROP VIEW event_view; DROP VIEW session_view; DROP VIEW state_view;
-                 CREATE TABLE heads_and_keys (
-                     node INTEGER NOT NULL, name ANY NOT NULL, value TEXT, version INTEGER NOT NULL,
-                     state_bytes INTEGER,
-                     last_event_secs INTEGER, last_event_nanos INTEGER,
-                     update_secs INTEGER, update_nanos INTEGER,
-                     unindexed TEXT,
-                     PRIMARY KEY (node, name)
-                 ) STRICT, WITHOUT ROWID;
-                 INSERT INTO heads_and_keys (node, name, value, version)
-                     SELECT node, name, value, version FROM state;
-                 INSERT INTO heads_and_keys (node, name, version, state_bytes, unindexed)
-                     SELECT id, 0, version, state_bytes, unindexed FROM scope;
-                 INSERT INTO heads_and_keys SELECT id, 0, NULL, last_sequence, state_bytes,
-                     last_event_secs, last_event_nanos, update_secs, update_nanos, unindexed FROM session;
-                 DROP TABLE state;
-                 ALTER TABLE heads_and_keys RENAME TO state;
-                 ALTER TABLE scope DROP COLUMN version;
-                 ALTER TABLE scope DROP COLUMN state_bytes;
-                 ALTER TABLE scope DROP COLUMN unindexed;
-                 ALTER TABLE session DROP COLUMN last_sequence;
-                 ALTER TABLE session DROP COLUMN state_bytes;
-                 ALTER TABLE session DROP COLUMN last_event_secs;
-                 ALTER TABLE session DROP COLUMN last_event_nanos;
-                 ALTER TABLE session DROP COLUMN update_secs;
-                 ALTER TABLE session DROP COLUMN update_nanos;
-                 ALTER TABLE session DROP COLUMN unindexed;",
-            )
-        },
-    },
-    Migration {
-        from: 7,
-        title: "keep the rows of a log that are indexed together in one row of the index",
-        // `event_key` has more ids than it needs, which it may.
-        apply: |connection| {
-            connection.execute_batch(&format!(
-                "DROP VIEW IF EXISTS event_view;
-                 DROP VIEW IF EXISTS session_view;
-                 DROP VIEW IF EXISTS state_view;
-                 CREATE TABLE runs (
-                     node INTEGER NOT NULL, version INTEGER NOT NULL, rows TEXT NOT NULL, hashes BLOB,
-                     PRIMARY KEY (node, version)
-                 ) STRICT;
-                 INSERT INTO runs SELECT node, max(version), json_group_array(row ORDER BY version),
-                     CASE WHEN count(id_hash) > 0 THEN
-                         unhex(group_concat(printf('%016x', id_hash), '' ORDER BY version)) END
-                     FROM log_index GROUP BY node, (version - 1) / 32;
-                 DROP TABLE log_index;
-                 ALTER TABLE runs RENAME TO log_index;
-                 {VIEWS}"
-            ))
-        },
-    },
-];
+pub(super) const MIGRATIONS: &[Migration] = &[];
 
 /// Migrates a locked file, or makes the tables in a new one, which gets this identity. Returns the writer's connection and the identity
 /// of the file.

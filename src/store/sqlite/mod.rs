@@ -12,6 +12,7 @@ mod checkpoint;
 mod compact;
 mod connection;
 mod disk;
+mod emptied;
 mod events;
 mod file;
 mod folder;

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     commit::{EventRow, only_live},
     store::{
-        Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery,
-        StateView,
+        Bases, Budget, SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery,
+        StateQuery, StateView,
         rows::{EVENT_COLUMNS, FINGERPRINT},
     },
 };
@@ -29,8 +29,14 @@ impl Tables {
 
     /// The version of an application or a user.
     fn version_of(&self, scope: NodeId) -> Result<Version, Error> {
-        let sql = "SELECT version FROM state WHERE node = ?1 AND name = 0";
-        let found = self.value(sql, [scope])?;
+        Ok(self.version_and_base(scope)?.0)
+    }
+
+    /// The version of an application or a user, and the one from which its life went on.
+    fn version_and_base(&self, scope: NodeId) -> Result<(Version, Version), Error> {
+        let sql =
+            "SELECT version, base FROM scope JOIN state ON node = id AND name = 0 WHERE id = ?1";
+        let found = self.one(sql, [scope], |row| row.try_into())?;
         found.ok_or_else(|| Error::damaged(Damage::Row, format!("node {scope} has no head")))
     }
 
@@ -252,18 +258,29 @@ impl Tables {
 
     pub(super) fn read_state(&self, query: &StateQuery, now: Time) -> Result<StateView, Error> {
         let (nodes, found) = self.visible_from(&query.scope, now)?;
-        let [application, user, _] = nodes.map(|node| node.map_or(Ok(0), |it| self.version_of(it)));
+        let (versions, bases) = self.versions_and_bases(nodes)?;
         let info = found.map(|found| found.info);
         let position = Position {
             incarnation: info.as_ref().map_or(Incarnation(0), |info| info.incarnation),
             sequence: info.as_ref().map_or(0, |info| info.last_sequence),
-            versions: ScopeVersions { application: application?, user: user? },
+            versions,
         };
         let state = match &query.keys {
             None => self.merged(nodes)?,
             Some(keys) => self.some_keys(nodes, keys)?,
         };
-        Ok(StateView { state, position, info })
+        Ok(StateView { state, position, info, bases })
+    }
+
+    /// Of the application and the user.
+    pub(super) fn versions_and_bases(&self, nodes: Nodes) -> Result<(ScopeVersions, Bases), Error> {
+        let found = nodes.map(|node| node.map_or(Ok((0, 0)), |it| self.version_and_base(it)));
+        let [application, user, _] = found;
+        let (application, user) = (application?, user?);
+        let versions = ScopeVersions { application: application.0, user: user.0 };
+        let base = |(version, base)| Bases::of(version, base);
+        let bases = ScopeVersions { application: base(application), user: base(user) };
+        Ok((versions, Bases(bases)))
     }
 
     fn some_keys(&self, nodes: Nodes, keys: &[StateKey]) -> Result<State> {

@@ -19,10 +19,10 @@ use super::prelude::*;
 pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 8;
+pub(super) const SCHEMA_VERSION: i32 = 9;
 
 /// The first version that a release wrote, and that is migrated to later ones.
-pub(super) const FIRST_RELEASED: i32 = 4;
+pub(super) const FIRST_RELEASED: i32 = 9;
 
 /// Events of a session whose ids enter `event_key` in the order of their hashes. Opening a session for writing reads at most a quarter
 /// more hashes than these, in about a millisecond, and keeps in memory those that `event_key` does not have. To change it, or
@@ -50,7 +50,7 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          {TABLES}
          {VIEWS}"
     ))?;
-    connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0)", [store_id.0])?;
+    connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0, 0)", [store_id.0])?;
     connection.execute_batch("COMMIT")
 }
 
@@ -60,15 +60,21 @@ CREATE TABLE meta (
     store_id BLOB NOT NULL,
     next_id INTEGER NOT NULL,
     -- The list indexes follow the events up to this one.
-    listed_through INTEGER NOT NULL DEFAULT 0
+    listed_through INTEGER NOT NULL DEFAULT 0,
+    -- Greater than every version of the applications and users that were removed.
+    version_floor INTEGER NOT NULL
 ) STRICT;
 
--- Applications (their user is '') and users.
+-- Applications (their user is '') and users. Their versions go on from `base`.
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY,
     app TEXT NOT NULL, user TEXT NOT NULL,
+    base INTEGER NOT NULL,
     UNIQUE (app, user)
 ) STRICT;
+
+-- Applications and users that may have become empty. A sweep looks at them.
+CREATE TABLE emptied (scope INTEGER PRIMARY KEY) STRICT;
 
 CREATE TABLE session (
     id INTEGER PRIMARY KEY,
@@ -146,6 +152,7 @@ CREATE TABLE scope_log (
     source INTEGER, source_user TEXT, source_session TEXT, source_sequence INTEGER,
     removed TEXT, set_json TEXT
 ) STRICT;
+CREATE INDEX scope_log_user ON scope_log (scope, source_user) WHERE source_user IS NOT NULL;
 
 -- A node's state at a version: {name: [value as text, its version]}; a key that was removed has null and the version that did it.
 CREATE TABLE snapshot (

@@ -55,6 +55,8 @@ pub(super) struct Writer {
     pub(super) grown: usize,
     /// The next number that `meta` has.
     next_id: u64,
+    /// The floor of versions that `meta` has.
+    version_floor: Version,
     /// The state of the connection is unknown.
     pub(super) broken: bool,
     commits: u64,
@@ -85,6 +87,7 @@ impl Writer {
             unlisted: 0,
             grown: 0,
             next_id: 0,
+            version_floor: 0,
             broken: false,
             commits: 0,
         };
@@ -188,9 +191,11 @@ impl Writer {
     }
 
     fn forget(&mut self) -> Result<()> {
-        let next_id = "SELECT next_id FROM meta";
-        self.next_id = self.tables.0.query_row(next_id, (), |row| row.get(0))?;
+        let meta = "SELECT next_id, version_floor FROM meta";
+        (self.next_id, self.version_floor) =
+            self.tables.0.query_row(meta, (), |row| row.try_into())?;
         self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
+        self.loaded.version_floor = self.version_floor;
         self.known.clear();
         self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
@@ -259,6 +264,11 @@ impl Backend for Writer {
             self.next_id = self.loaded.next_id;
             let next_id = "UPDATE meta SET next_id = ?1";
             self.tables.run(next_id, [self.next_id]).map_err(Error::from)?;
+        }
+        if self.version_floor != self.loaded.version_floor {
+            self.version_floor = self.loaded.version_floor;
+            let floor = "UPDATE meta SET version_floor = ?1";
+            self.tables.run(floor, [self.version_floor]).map_err(Error::from)?;
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);

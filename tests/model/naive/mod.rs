@@ -9,7 +9,10 @@ mod store;
 mod values;
 mod writes;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use sessiond::{
     commit::{Answer, Request},
@@ -26,6 +29,7 @@ use sessiond::{
         session::{Expiration, SessionInfo, State, StateEntry},
         time::Time,
     },
+    store::Bases,
 };
 
 pub use store::NaiveStore;
@@ -43,6 +47,10 @@ pub struct Naive {
     pub sessions: BTreeMap<SessionKey, Arc<Session>>,
     /// By application, and user for a user's.
     pub wide: BTreeMap<(AppName, Option<UserId>), Arc<Wide>>,
+    /// Greater than the versions of all applications and users that were removed.
+    floor: Version,
+    /// Whether a sweep removes those that are empty.
+    removes_empty: bool,
     /// Counts incarnations.
     created: u64,
 }
@@ -75,6 +83,8 @@ pub struct Past {
 pub struct Wide {
     pub values: Values,
     pub version: Version,
+    /// The version before the first of the log.
+    pub base: Version,
     pub log: Vec<WideChange>,
     pub requests: BTreeMap<RequestId, Fingerprint>,
 }
@@ -92,7 +102,18 @@ pub struct WideChange {
 impl Naive {
     pub fn new() -> Self {
         let now = Time::new(0, 0).unwrap();
-        Self { now, sessions: BTreeMap::new(), wide: BTreeMap::new(), created: 0 }
+        Self {
+            now,
+            sessions: BTreeMap::new(),
+            wide: BTreeMap::new(),
+            floor: 0,
+            removes_empty: true,
+            created: 0,
+        }
+    }
+
+    pub fn that_keeps_empty_scopes() -> Self {
+        Self { removes_empty: false, ..Self::new() }
     }
 
     /// Carries a request out, whole or not at all.
@@ -114,6 +135,9 @@ impl Naive {
             Request::UpdateState(update) => next.update_state(update).map(Answer::StateUpdated),
             Request::Sweep => {
                 next.sessions.retain(|_, session| !expired(&session.info, now));
+                if self.removes_empty {
+                    next.remove_empty();
+                }
                 Ok(Answer::Swept(false))
             }
         }?;
@@ -150,6 +174,67 @@ impl Naive {
     fn wide(&self, app: &AppName, user: Option<&UserId>) -> Wide {
         let wide = self.wide.get(&(app.clone(), user.cloned()));
         wide.map(|wide| Wide::clone(wide)).unwrap_or_default()
+    }
+
+    /// Removes users without state and sessions, and then applications without state and users.
+    fn remove_empty(&mut self) {
+        let has_session = |app: &AppName, user: Option<&UserId>, sessions: &BTreeMap<_, _>| {
+            let mut keys = sessions.keys();
+            keys.any(|key: &SessionKey| {
+                key.app_name == *app && user.is_none_or(|it| key.user_id == *it)
+            })
+        };
+        let mut users = BTreeSet::new();
+        for (app, wide) in self.wide.iter().filter(|((_, user), _)| user.is_none()) {
+            let sources = wide.log.iter().filter_map(|change| change.source.as_ref());
+            users.extend(sources.map(|(info, _)| (app.0.clone(), Some(info.key.user_id.clone()))));
+        }
+        users.extend(self.wide.keys().filter(|(_, user)| user.is_some()).cloned());
+        for (app, user) in users {
+            if has_session(&app, user.as_ref(), &self.sessions) || !self.end(&app, user.as_ref()) {
+                continue;
+            }
+            for change in self
+                .wide
+                .get_mut(&(app, None))
+                .into_iter()
+                .flat_map(|it| &mut Arc::make_mut(it).log)
+            {
+                let of = change.source.as_ref().map(|(info, _)| &info.key.user_id);
+                if of == user.as_ref() {
+                    (change.source, change.author) = (None, Author::new("").unwrap());
+                }
+            }
+        }
+        let apps: Vec<AppName> = self.wide.keys().map(|(app, _)| app.clone()).collect();
+        for app in apps {
+            let has_users = self.wide.keys().any(|(of, user)| *of == app && user.is_some());
+            if !has_users && !has_session(&app, None, &self.sessions) {
+                self.end(&app, None);
+            }
+        }
+    }
+
+    /// Removes an application or a user, if it has no state.
+    fn end(&mut self, app: &AppName, user: Option<&UserId>) -> bool {
+        let wide = self.wide(app, user);
+        let is_empty = wide.values.is_empty();
+        if is_empty {
+            self.wide.remove(&(app.clone(), user.cloned()));
+            if wide.version > 0 {
+                self.floor = self.floor.max(wide.version + 1);
+            }
+        }
+        is_empty
+    }
+
+    fn bases(&self, scope: &Scope) -> Bases {
+        let base = |user: Option<&UserId>| {
+            let wide = self.wide(scope.app_name(), user);
+            if wide.version == 0 { Version::MAX } else { wide.base }
+        };
+        let user = scope.user_id().map_or(Version::MAX, |user| base(Some(user)));
+        Bases(ScopeVersions { application: base(None), user })
     }
 
     /// Everything that is visible from a scope. Of a session only what is live.
@@ -191,8 +276,12 @@ impl Naive {
                 continue;
             }
             let user = scope.user_id().filter(|_| kind == ScopeKind::User).cloned();
+            let floor = self.floor;
             let wide = self.wide.entry((scope.app_name().clone(), user)).or_default();
             let wide = Arc::make_mut(wide);
+            if wide.version == 0 {
+                (wide.base, wide.version) = (floor, floor);
+            }
             wide.version += 1;
             put(&mut wide.values, &results, wide.version, kind)?;
             let (author, source) = (author.clone(), source.clone());

@@ -20,7 +20,7 @@ use sessiond::{
     },
 };
 
-use super::{Naive, Session, Values, expired, state, values::changes};
+use super::{Naive, Session, Values, Wide, expired, state, values::changes};
 
 impl Naive {
     pub(super) fn read_session(&self, query: &SessionQuery) -> Result<SessionView, Error> {
@@ -91,6 +91,7 @@ impl Naive {
                 versions: self.versions(&query.scope),
             },
             info: session.map(|session| session.info.clone()),
+            bases: self.bases(&query.scope),
         })
     }
 
@@ -109,7 +110,8 @@ impl Naive {
     fn wide_key_changes(&self, scope: &Scope, key: &StateKey) -> Vec<KeyChange> {
         let user = scope.user_id().filter(|_| key.scope() == Some(ScopeKind::User));
         let mut changes = Vec::new();
-        for (version, change) in (1..).zip(self.wide(scope.app_name(), user).log) {
+        let wide = self.wide(scope.app_name(), user);
+        for (version, change) in (wide.base + 1..).zip(wide.log) {
             let result = change.results.into_iter().find(|(changed, _)| changed == key);
             changes.extend(result.map(|(_, value)| KeyChange {
                 version,
@@ -147,6 +149,7 @@ impl Naive {
             },
             complete: true,
             expire_time: session.and_then(|session| session.info.expire_time),
+            bases: self.bases(&query.scope),
         })
     }
 
@@ -157,13 +160,13 @@ impl Naive {
         }
         let watched = incarnation(self.session_of(scope).ok().flatten());
         let user = scope.user_id().filter(|_| kind == ScopeKind::User);
-        let log = self.wide(scope.app_name(), user).log;
+        let Wide { log, base, .. } = self.wide(scope.app_name(), user);
         let is_newest = |key: &StateKey, version: Version| {
-            let later = &log[version as usize..];
+            let later = &log[(version - base) as usize..];
             !later.iter().any(|change| change.results.iter().any(|(changed, _)| changed == key))
         };
         let mut found = Vec::new();
-        for (version, change) in (1..).zip(&log).filter(|(version, _)| *version > after) {
+        for (version, change) in (base + 1..).zip(&log).filter(|(version, _)| *version > after) {
             let source = change.source.as_ref().map(|(info, _)| info.incarnation);
             let newest = change.results.iter().filter(|(key, _)| is_newest(key, version));
             let newest: Vec<_> = newest.cloned().collect();

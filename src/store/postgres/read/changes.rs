@@ -18,8 +18,8 @@ use super::{
 use crate::{
     domain::delta::changes,
     store::{
-        Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage, WatchQuery,
-        rows::EVENT_COLUMNS,
+        Bases, Budget, KeyChange, KeyChangePage, KeyChangeQuery, ScopeChange, WatchPage,
+        WatchQuery, rows::EVENT_COLUMNS,
     },
 };
 
@@ -43,6 +43,7 @@ impl Reader<'_> {
             position: *position,
             complete: true,
             expire_time: info.as_ref().and_then(|info| info.expire_time),
+            bases: Bases(ScopeVersions::default()),
         };
         let mut budget = Budget::new(*max_items, *max_bytes);
         let [application, user, session] = &nodes;
@@ -56,7 +57,8 @@ impl Reader<'_> {
             }
         };
         let versions = self.versions(scope.app_name(), scope.user_id());
-        let ((), versions) = try_join(events, versions).await?;
+        let ((), (versions, bases)) = try_join(events, versions).await?;
+        page.bases = bases;
         let own = session.as_ref().map(|session| session.incarnation);
         for (node, version) in [(application, versions.application), (user, versions.user)] {
             if let (Some(node), true) = (node, page.complete) {
@@ -105,10 +107,13 @@ impl Reader<'_> {
     ) -> Result<(), Error> {
         let kind = node.kind();
         let versions = &mut page.position.versions;
-        let at = match kind {
-            ScopeKind::Application => &mut versions.application,
-            ScopeKind::User | ScopeKind::Session => &mut versions.user,
+        let (at, base) = match kind {
+            ScopeKind::Application => (&mut versions.application, page.bases.0.application),
+            ScopeKind::User | ScopeKind::Session => (&mut versions.user, page.bases.0.user),
         };
+        if *at < last {
+            *at = (*at).max(base);
+        }
         let columns = "version, removed, set_json, commit_secs, commit_nanos, source";
         let mut rows_left = PAGE_SCANNED;
         while *at < last {
@@ -185,7 +190,7 @@ impl Reader<'_> {
         let newest = match &own {
             Some(own) => own.last_sequence,
             None => {
-                let versions = self.versions(scope.app_name(), scope.user_id()).await?;
+                let (versions, _) = self.versions(scope.app_name(), scope.user_id()).await?;
                 if kind == ScopeKind::User { versions.user } else { versions.application }
             }
         };

@@ -15,7 +15,7 @@ use super::{
     pool::Reader,
     session::Nodes,
 };
-use crate::store::{StateQuery, StateView};
+use crate::store::{Bases, StateQuery, StateView};
 
 impl Reader<'_> {
     pub(in super::super) async fn read_state(
@@ -34,37 +34,41 @@ impl Reader<'_> {
             }
         };
         let versions = self.versions(query.scope.app_name(), query.scope.user_id());
-        let (state, versions) = try_join(state, versions).await?;
+        let (state, (versions, bases)) = try_join(state, versions).await?;
         let info = found.map(|found| found.info);
         let position = Position {
             incarnation: info.as_ref().map_or(Incarnation(0), |info| info.incarnation),
             sequence: info.as_ref().map_or(0, |info| info.last_sequence),
             versions,
         };
-        Ok(StateView { state, position, info })
+        Ok(StateView { state, position, info, bases })
     }
 
-    /// The versions of an application and of one of its users.
+    /// The versions of an application and of one of its users, and those from which their lives went on.
     pub(super) async fn versions(
         &self,
         app: &AppName,
         user: Option<&UserId>,
-    ) -> Result<ScopeVersions, Error> {
-        let sql = "SELECT 0, version FROM scope WHERE app_name = $1 AND user_id = ''
-            UNION ALL SELECT 1, version FROM scope WHERE app_name = $1 AND user_id = $2";
+    ) -> Result<(ScopeVersions, Bases), Error> {
+        let sql = "SELECT 0, version, base FROM scope WHERE app_name = $1 AND user_id = ''
+            UNION ALL SELECT 1, version, base FROM scope WHERE app_name = $1 AND user_id = $2";
         let rows = Columns::new(sql)
             .value(Type::TEXT, app)
             .value(Type::TEXT, user)
             .all(self.connection)
             .await?;
         let mut versions = ScopeVersions::default();
+        let nothing = Bases::of(0, 0);
+        let mut bases = ScopeVersions { application: nothing, user: nothing };
         for row in rows {
+            let version = number(&row, 1)?;
+            let base = Bases::of(version, number(&row, 2)?);
             match row.try_get::<_, i32>(0)? {
-                0 => versions.application = number(&row, 1)?,
-                _ => versions.user = number(&row, 1)?,
+                0 => (versions.application, bases.application) = (version, base),
+                _ => (versions.user, bases.user) = (version, base),
             }
         }
-        Ok(versions)
+        Ok((versions, Bases(bases)))
     }
 
     /// The state of some nodes now, each in the order of names.
@@ -135,10 +139,19 @@ impl Reader<'_> {
         (at, newest): (Sequence, Sequence),
         wide: ScopeVersions,
     ) -> Result<State, Error> {
-        let now = self.versions(&session.app_name, Some(&session.user_id)).await?;
+        let user = Some(&session.user_id);
+        let (now, Bases(bases)) = self.versions(&session.app_name, user).await?;
         let nodes = visible(session);
-        let versions = [(wide.application, now.application), (wide.user, now.user), (at, newest)];
-        let parts = nodes.iter().zip(versions).map(async |(node, (at, newest))| {
+        let versions = [
+            (wide.application, now.application, bases.application),
+            (wide.user, now.user, bases.user),
+            (at, newest, 0),
+        ];
+        let parts = nodes.iter().zip(versions).map(async |(node, (at, newest, base))| {
+            // An earlier life ended empty.
+            if at <= base && node.kind() != ScopeKind::Session {
+                return Ok(Vec::new());
+            }
             if at >= newest {
                 match self.states(std::slice::from_ref(node)).await {
                     // The log has it as well.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{
-    RequestContext, SessionQuery, Store,
+    SessionQuery, Store,
     postgres::{
         migrate::try_out,
         open_error::OpenError,
@@ -14,9 +14,8 @@ use crate::store::{
 /// The steps of an invented next version.
 const NEXT: &[Migration] = &[
     MIGRATIONS[0],
-    MIGRATIONS[1],
     Migration {
-        version: 3,
+        version: 4,
         title: "add a column",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; ALTER TABLE event ADD COLUMN note TEXT",
     },
@@ -25,9 +24,8 @@ const NEXT: &[Migration] = &[
 /// As [`NEXT`], with a step that fails in its middle.
 const BROKEN: &[Migration] = &[
     MIGRATIONS[0],
-    MIGRATIONS[1],
     Migration {
-        version: 3,
+        version: 4,
         title: "fail",
         sql: "ALTER TABLE session ADD COLUMN note TEXT; SELECT 1 / 0",
     },
@@ -53,7 +51,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     // Its statements are prepared before the tables change.
     old.append(&call(), one("s", "1", &[])).await.unwrap();
     let new = open(&fixture, NEXT).await.unwrap();
-    assert_eq!(version(&fixture).await, 3);
+    assert_eq!(version(&fixture).await, 4);
     for (at, replica) in [&old, &new, &old, &new].into_iter().enumerate() {
         let id = format!("{}", at + 2);
         let appended = replica.append(&call(), one("s", &id, &[])).await.unwrap();
@@ -65,7 +63,7 @@ async fn replicas_of_two_versions_run_side_by_side_during_an_upgrade() {
     }
     // One that starts now would not know what it finds.
     let refused = open(&fixture, MIGRATIONS).await.err();
-    assert_eq!(refused, Some(OpenError::Newer { version: 3, newest: 2 }));
+    assert_eq!(refused, Some(OpenError::Newer { version: 4, newest: 3 }));
     old.close().await;
     new.close().await;
 }
@@ -89,41 +87,24 @@ async fn replicas_that_start_at_once_migrate_once() {
     }
     ids.dedup();
     assert_eq!(ids.len(), 1, "all have the identity that the first one gave");
-    assert_eq!(version(&fixture).await, 3);
+    assert_eq!(version(&fixture).await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_version_1_get_a_column_for_traces() {
+async fn tables_from_before_the_first_release_are_refused_and_stay() {
     let Some(fixture) = Fixture::new().await else { return };
     let connection = fixture.shared.connect().await.unwrap();
-    let drop_all = "DROP SCHEMA {} CASCADE; CREATE SCHEMA {}".replace("{}", &fixture.schema);
-    connection.batch(&drop_all).await.unwrap();
-    let old = open(&fixture, &MIGRATIONS[..1]).await.unwrap();
-    let columns = "SELECT count(*) FROM information_schema.columns
-        WHERE table_schema = current_schema() AND column_name = 'trace_id'";
-    assert_eq!(fixture.count(columns).await, 0);
-    let new = open(&fixture, MIGRATIONS).await.unwrap();
+    let old = "DROP SCHEMA {} CASCADE; CREATE SCHEMA {}; CREATE TABLE meta (id INTEGER PRIMARY KEY,
+        schema_version INTEGER NOT NULL, store_id BYTEA NOT NULL, next_id BIGINT NOT NULL);
+        INSERT INTO meta VALUES (1, 2, '\\x00112233445566778899aabbccddeeff', 5)";
+    connection.batch(&old.replace("{}", &fixture.schema)).await.unwrap();
+    let refused = open(&fixture, MIGRATIONS).await.err();
+    assert_eq!(refused, Some(OpenError::Unreleased { version: 2 }));
+    assert_eq!(try_out(&connection, MIGRATIONS).await, Err(OpenError::Unreleased { version: 2 }));
     assert_eq!(version(&fixture).await, 2);
-    new.create_session(&call(), creation("s")).await.unwrap();
-    new.append(&call(), one("s", "1", &[])).await.unwrap();
-    // As a replica of the version before writes it: without the column.
-    let row = "INSERT INTO event
-        SELECT app_name, user_id, incarnation, 2, '2', invocation_id, author, branch, event_secs, event_nanos,
-            commit_secs, commit_nanos, app_version, user_version, rewind_to, fingerprint, removed, set_json, body
-        FROM event; UPDATE session SET last_sequence = 2";
-    connection.batch(row).await.unwrap();
-    let trace_id = TraceId::new(7);
-    let traced = RequestContext { trace_id, ..call() };
-    new.append(&traced, one("s", "3", &[])).await.unwrap();
-    let query = SessionQuery {
-        events: Some(EventSelection::default()),
-        ..SessionQuery::info(SessionRef::Full(address("s")))
-    };
-    let events = new.read_session(query).await.unwrap().events.unwrap().events;
-    let traces: Vec<_> = events.iter().map(|event| event.trace_id).collect();
-    assert_eq!(traces, [None, None, trace_id]);
-    old.close().await;
-    new.close().await;
+    let tables = "SELECT count(*) FROM information_schema.tables
+        WHERE table_schema = current_schema()";
+    assert_eq!(fixture.count(tables).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,9 +115,9 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     assert_eq!(try_out(&connection, NEXT).await, Ok(vec!["add a column"]));
     assert!(matches!(
         try_out(&connection, BROKEN).await,
-        Err(OpenError::Migration { version: 3, .. })
+        Err(OpenError::Migration { version: 4, .. })
     ));
-    assert_eq!(version(&fixture).await, 2);
+    assert_eq!(version(&fixture).await, 3);
     let columns = "SELECT count(*) FROM information_schema.columns
         WHERE table_schema = current_schema() AND column_name = 'note'";
     assert_eq!(fixture.count(columns).await, 0);
@@ -146,8 +127,8 @@ async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
 async fn a_migration_that_fails_leaves_the_database_as_it_was() {
     let Some(fixture) = Fixture::new().await else { return };
     let failed = open(&fixture, BROKEN).await.err();
-    assert!(matches!(failed, Some(OpenError::Migration { version: 3, .. })), "{failed:?}");
-    assert_eq!(version(&fixture).await, 2);
+    assert!(matches!(failed, Some(OpenError::Migration { version: 4, .. })), "{failed:?}");
+    assert_eq!(version(&fixture).await, 3);
     let old = open(&fixture, MIGRATIONS).await.unwrap();
     old.create_session(&call(), creation("s")).await.unwrap();
     old.close().await;

@@ -10,7 +10,7 @@ use super::{
         schema::PURGED,
     },
     changed::{Changed, NodeChange},
-    new_snapshots, sessions,
+    emptied, new_snapshots, sessions,
     stored::Stored,
 };
 use crate::{
@@ -63,6 +63,7 @@ pub(super) fn statements<'a>(
     of_events.extend(scopes(changed));
     of_events.extend(state(changes, changed, stored)?);
     statements.extend(Columns::together(of_events));
+    statements.extend(new_snapshots::bases(&changed.nodes));
     statements.extend(new_snapshots::due(&changed.nodes));
     statements.extend(requests(&changes.requests, changed)?);
     if !changes.finished_forks.is_empty() {
@@ -72,6 +73,7 @@ pub(super) fn statements<'a>(
         let forks = new.iter().filter(|row| changes.finished_forks.contains(&row.info.incarnation));
         statements.push(new_snapshots::find_newest(forks.map(|row| &row.info.key)));
     }
+    emptied::statements(changes, &mut statements);
     Ok(statements)
 }
 
@@ -145,9 +147,9 @@ fn markers<'a>(rows: &[EventRow], changed: &'a Changed<'_>) -> Result<Option<Col
 }
 
 fn update_scopes() -> String {
-    let columns = "app_name, user_id, version, state_bytes, snapshot_version, changed_bytes";
+    let columns = "app_name, user_id, version, base, state_bytes, snapshot_version, changed_bytes";
     format!(
-        "UPDATE scope s SET version = k.version, state_bytes = k.state_bytes,
+        "UPDATE scope s SET version = k.version, base = k.base, state_bytes = k.state_bytes,
              snapshot_version = k.snapshot_version, changed_bytes = k.changed_bytes
          FROM ({}) AS k WHERE s.app_name = k.app_name AND s.user_id = k.user_id",
         places(columns)
@@ -163,6 +165,7 @@ fn scopes<'a>(changed: &'a Changed<'a>) -> Vec<Columns<'a>> {
     let update = Columns::new(update_scopes())
         .scopes(wide.iter().map(|it| &it.node))
         .numbers(wide.iter().map(|it| it.change.version))
+        .numbers(wide.iter().map(|it| it.change.base))
         .numbers(wide.iter().map(|it| it.change.state_bytes as u64))
         .numbers(wide.iter().map(|it| it.snapshots.newest))
         .numbers(wide.iter().map(|it| it.snapshots.changed_bytes));

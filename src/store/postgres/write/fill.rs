@@ -71,6 +71,7 @@ pub(super) fn scopes(
             Some(known) => ScopeState { state_bytes, ..known.state },
             None => ScopeState::new(version, state_bytes),
         };
+        let state = ScopeState { base: number(row, 6)?, ..state };
         if locks.scopes.contains(&node) {
             let snapshots = Snapshots { newest: number(row, 4)?, changed_bytes: number(row, 5)? };
             stored.scopes.insert(scope.clone(), snapshots);

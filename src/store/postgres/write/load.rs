@@ -18,7 +18,7 @@ use super::{
     fill,
     needed::{Locks, Reads},
     rare,
-    stored::Stored,
+    stored::{Stored, scope_key},
 };
 use crate::{
     commit::{Loaded, Needs},
@@ -26,20 +26,23 @@ use crate::{
 };
 
 const LOCK_SCOPES: &str = "
-SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes
+SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
 FROM unnest($1, $2) AS k (k_app, k_user)
 JOIN scope s ON s.app_name = k_app AND s.user_id = k_user
 ORDER BY s.user_id = '', s.app_name, s.user_id FOR UPDATE OF s";
 
 /// Of those that are not locked.
 const READ_SCOPES: &str = "
-SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes
+SELECT s.app_name, s.user_id, s.version, s.state_bytes, s.snapshot_version, s.changed_bytes, s.base
 FROM unnest($1, $2) AS k (k_app, k_user)
 JOIN scope s ON s.app_name = k_app AND s.user_id = k_user";
 
-/// What was never written to gets a row, so that it can be locked.
+/// What was never written to gets a row, so that it can be locked. It may stay empty: a sweep looks at it.
 const INSERT_SCOPES: &str = "
-INSERT INTO scope SELECT k_app, k_user, 0, 0, 0, 0 FROM unnest($1, $2) AS k (k_app, k_user)
+WITH made AS (
+    INSERT INTO scope SELECT k_app, k_user, 0, 0, 0, 0, 0 FROM unnest($1, $2) AS k (k_app, k_user)
+    ON CONFLICT (app_name, user_id) DO NOTHING RETURNING app_name, user_id)
+INSERT INTO emptied SELECT app_name, user_id FROM made
 ON CONFLICT (app_name, user_id) DO NOTHING";
 
 /// One statement, so that the version of an application that is not locked belongs to its keys.
@@ -118,8 +121,11 @@ pub(super) async fn load(
     let Opening { record, set_time, about } = opening;
     let (named, many) = bare::look_up(connection, needs, about).await?;
     let expired = rare::look_up_expired(connection, needs, about).await?;
+    let emptied = rare::look_up_emptied(connection, needs).await?;
     let mut locks = Locks::of(needs, &named, cache);
     locks.sessions.extend(expired.iter().cloned());
+    locks.scopes.extend(emptied.iter().cloned());
+    locks.visible.extend(emptied.iter().cloned());
     loaded.bare.extend(named);
     let mut stored = Stored::default();
     let locked = lock(connection, record, &locks).await?;
@@ -131,11 +137,16 @@ pub(super) async fn load(
     bare::note_many(many, about, loaded);
     fill::scopes(&locked.scopes, &locks, cache, loaded, &mut stored)?;
     fill::events(&locked.events, &locks.events, loaded)?;
+    let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
+    if locks.scopes.iter().any(is_new) {
+        loaded.version_floor = rare::read_version_floor(connection).await?;
+    }
     let reads = Reads::of(needs, unknown, loaded);
     read(connection, &reads, &locks, loaded).await?;
     rare::read(connection, &reads, loaded, &mut stored).await?;
     if needs.iter().any(|needs| needs.sweep) {
         rare::read_sweep(connection, &expired, loaded, &mut stored).await?;
+        rare::read_emptied(connection, &emptied, loaded).await?;
     }
     Ok(stored)
 }

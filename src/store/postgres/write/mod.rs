@@ -4,6 +4,7 @@ mod apply;
 mod cache;
 mod changed;
 pub(super) mod disk;
+mod emptied;
 mod fill;
 mod inbox;
 mod lane;

@@ -64,6 +64,22 @@ pub(super) fn initial<'a>(rows: &[&'a SessionRow], nodes: &[&'a Node]) -> Option
     (!keys.is_empty()).then(statement)
 }
 
+/// Empty snapshots where the logs of applications and users begin that go on from another life.
+const INSERT_BASES: &str = "
+INSERT INTO snapshot SELECT k_app, k_user, k_incarnation, k_version, '{}', '{}', '{}'
+FROM unnest($1, $2, $3, $4) AS k (k_app, k_user, k_incarnation, k_version)";
+
+pub(super) fn bases<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
+    let begun = |it: &&NodeChange<'_>| it.change.before == 0 && it.change.base > 0;
+    let begun: Vec<&NodeChange<'_>> = changed.iter().filter(begun).collect();
+    let statement = || {
+        Columns::new(INSERT_BASES)
+            .nodes(begun.iter().map(|it| &it.node))
+            .numbers(begun.iter().map(|it| it.change.base))
+    };
+    (!begun.is_empty()).then(statement)
+}
+
 /// The snapshots that are due, once the state is written.
 pub(super) fn due<'a>(changed: &'a [NodeChange<'a>]) -> Option<Columns<'a>> {
     let due: Vec<&NodeChange<'_>> = changed.iter().filter(|it| it.due).collect();

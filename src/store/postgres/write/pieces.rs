@@ -4,11 +4,17 @@ use super::super::{
     columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
     schema::PURGED,
 };
-use crate::store::rows::{EVENT_BYTES, EVENT_COLUMNS};
+use crate::{
+    commit::ScopeKey,
+    store::rows::{EVENT_BYTES, EVENT_COLUMNS},
+};
 
 /// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;
 const PURGED_BYTES: u64 = 1 << 20;
+
+/// Snapshots of a removed application or user, likewise: each has a mebibyte at most.
+const PURGED_SNAPSHOTS: usize = 8;
 
 /// The rows of a session.
 const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
@@ -83,6 +89,54 @@ pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()>
     }
     let sql = format!("DELETE FROM tombstone WHERE {OF_NODE}");
     Columns::new(sql).node(session).all(connection).await.map(drop)
+}
+
+/// Removes some rows of an application or a user that was removed at a version, and then what names it here.
+pub(super) async fn purge_scope(
+    connection: &Connection,
+    scope: &Node,
+    through: Version,
+) -> Result<()> {
+    // Snapshots first: a log without its beginning is read only behind one.
+    let tables = [
+        ("snapshot", "version", "incarnation = $3 AND version <= $4", PURGED_SNAPSHOTS),
+        ("scope_log", "version", "$3::bigint = 0 AND version <= $4", PURGED_ROWS),
+        ("state", "name", "incarnation = $3 AND value IS NULL AND version <= $4", PURGED_ROWS),
+    ];
+    for (table, key, condition, limit) in tables {
+        let sql = format!(
+            "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
+             AND {key} <= (SELECT max({key}) FROM
+                 (SELECT {key} FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
+                  ORDER BY {key} LIMIT {limit}) piece)
+             RETURNING 1"
+        );
+        let delete = Columns::new(sql).node(scope).number(through);
+        if !delete.all(connection).await?.is_empty() {
+            return Ok(());
+        }
+    }
+    let sql = "DELETE FROM ended_scope
+        WHERE app_name = $1 AND user_id = $2 AND $3::bigint = 0 AND through = $4";
+    Columns::new(sql).node(scope).number(through).all(connection).await.map(drop)
+}
+
+/// Removes the name of a user from some of the changes of its application, and some of the scope's requests.
+pub(super) async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Result<()> {
+    let Some(node) = Node::wide(scope) else { return Ok(()) };
+    let update = format!(
+        "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
+             source_session = NULL, source_sequence = NULL
+         WHERE app_name = $1 AND user_id = '' AND $3::bigint = 0 AND version IN
+             (SELECT version FROM scope_log
+              WHERE app_name = $1 AND user_id = '' AND source_user = $2 LIMIT {PURGED_ROWS})"
+    );
+    Columns::new(update).node(&node).all(connection).await?;
+    let delete = format!(
+        "DELETE FROM request WHERE {OF_NODE} AND request_id IN
+             (SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS})"
+    );
+    Columns::new(delete).node(&node).all(connection).await.map(drop)
 }
 
 /// The last version of the rows that fit into a piece; `None`: there are no rows.

@@ -10,13 +10,14 @@ use super::{
         node::Node,
         prelude::*,
         row::{address, nanos, number, time},
+        schema::WIDE,
         snapshot,
     },
     needed::Reads,
-    stored::Stored,
+    stored::{Stored, scope_key},
 };
 use crate::{
-    commit::{Loaded, Needs, PastState, SWEPT_SESSIONS},
+    commit::{Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
     store::group::Failure,
 };
 
@@ -46,6 +47,59 @@ pub(super) async fn look_up_expired(
         connection.run(sql, &[(&unused, Type::INT8)]).await?;
     }
     Ok(expired)
+}
+
+/// Applications and users that may be empty, for a sweep. They are locked next.
+pub(super) async fn look_up_emptied(
+    connection: &Connection,
+    needs: &[Needs<'_>],
+) -> Result<Vec<Node>> {
+    if !needs.iter().any(|needs| needs.sweep) {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT app_name, user_id FROM emptied LIMIT $1";
+    let rows = connection.all(sql, &[(&(SWEPT_SESSIONS as i64), Type::INT8)]).await?;
+    let node = |row: &Row| {
+        Ok(Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation: WIDE })
+    };
+    rows.iter().map(node).collect()
+}
+
+/// Whether those that were looked up, and are locked, are in use or named by other rows.
+pub(super) async fn read_emptied(
+    connection: &Connection,
+    looked_up: &[Node],
+    loaded: &mut Loaded,
+) -> Result<(), Failure> {
+    for node in looked_up {
+        let key = scope_key(node);
+        let used = match node.kind() {
+            ScopeKind::Application => {
+                "SELECT EXISTS (SELECT 1 FROM session WHERE app_name = $1)
+                     OR EXISTS (SELECT 1 FROM scope WHERE app_name = $1 AND user_id > $2)"
+            }
+            _ => "SELECT EXISTS (SELECT 1 FROM session WHERE app_name = $1 AND user_id = $2)",
+        };
+        let named =
+            "SELECT EXISTS (SELECT 1 FROM scope_log WHERE app_name = $1 AND source_user = $2)
+            OR EXISTS (SELECT 1 FROM request
+                WHERE app_name = $1 AND user_id = $2 AND incarnation = 0)";
+        let ask = async |sql: &'static str| {
+            let names = Columns::new(sql)
+                .value(Type::TEXT, &node.app_name)
+                .value(Type::TEXT, &node.user_id);
+            let rows = names.all(connection).await?;
+            Ok::<bool, Failure>(rows.first().map_or(Ok(true), |row| row.try_get(0))?)
+        };
+        let (is_used, is_named) = (ask(used).await?, ask(named).await?);
+        loaded.emptied.push(Emptied { key, is_used, is_named });
+    }
+    Ok(())
+}
+
+pub(super) async fn read_version_floor(connection: &Connection) -> Result<Version> {
+    let row = connection.one("SELECT version_floor FROM meta WHERE id = 1", &[]).await?;
+    row.map_or(Ok(0), |row| number(&row, 0))
 }
 
 /// Own states of the past, pieces of forks, and leases.
@@ -118,6 +172,13 @@ pub(super) async fn read_sweep(
         let node = Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation };
         stored.tombstone = Some(node);
         loaded.tombstone = Some(incarnation);
+        return Ok(());
+    }
+    let sql = "SELECT app_name, user_id, through FROM ended_scope LIMIT 1 FOR UPDATE SKIP LOCKED";
+    if let Some(row) = connection.one(sql, &[]).await? {
+        let node = Node { app_name: row.try_get(0)?, user_id: row.try_get(1)?, incarnation: WIDE };
+        stored.ended = Some((node, number(&row, 2)?));
+        loaded.tombstone = Some(WIDE);
     }
     Ok(())
 }

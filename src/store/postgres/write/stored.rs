@@ -22,6 +22,8 @@ pub(super) struct Stored {
     pub(super) removed: HashMap<(Incarnation, Sequence), Removed>,
     /// The tombstone of the piece that a sweep removes.
     pub(super) tombstone: Option<Node>,
+    /// Instead of one, a removed application or user whose rows up to a version follow.
+    pub(super) ended: Option<(Node, Version)>,
 }
 
 impl Stored {

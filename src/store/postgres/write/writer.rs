@@ -226,6 +226,14 @@ impl Writer {
         {
             pieces::purge(connection, session).await?;
         }
+        if changes.purged.is_some()
+            && let Some((node, through)) = &self.stored.ended
+        {
+            pieces::purge_scope(connection, node, *through).await?;
+        }
+        for user in &changes.unnamed {
+            pieces::remove_name(connection, user).await?;
+        }
         Ok(())
     }
 

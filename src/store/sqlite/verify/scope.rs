@@ -36,7 +36,7 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
             session_id: Some(row.get(4)?),
         };
         let log = Log { node: row.get(0)?, kind: ScopeKind::Session };
-        Ok((Subject { log, last: row.get(1)?, state_bytes: row.get(2)? }, place))
+        Ok((Subject { log, base: 0, last: row.get(1)?, state_bytes: row.get(2)? }, place))
     })? {
         after = subject.log.node;
         report.summary.sessions += 1;
@@ -62,20 +62,21 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<(), E
 /// Every application and every user: their changes and their state.
 pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<(), Error> {
     report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
-    let next = "SELECT id, app, user, version, state_bytes
+    let next = "SELECT id, app, user, version, state_bytes, base
         FROM scope JOIN state h ON h.node = id AND h.name = 0 AND state_bytes IS NOT NULL
         WHERE id > ?1 ORDER BY id LIMIT 1";
     let mut after: NodeId = 0;
-    while let Some((node, app_name, user, last, state_bytes)) =
-        tables
-            .one(next, [after], |row| <(NodeId, String, String, Version, usize)>::try_from(row))?
+    while let Some((node, app_name, user, last, state_bytes, base)) =
+        tables.one(next, [after], |row| {
+            <(NodeId, String, String, Version, usize, Version)>::try_from(row)
+        })?
     {
         after = node;
         report.summary.applications_and_users += 1;
         let is_user = !user.is_empty();
         let kind = if is_user { ScopeKind::User } else { ScopeKind::Application };
         let place = Place { app_name, user_id: is_user.then_some(user), session_id: None };
-        let subject = Subject { log: Log { node, kind }, last, state_bytes };
+        let subject = Subject { log: Log { node, kind }, base, last, state_bytes };
         let checked = subject.check(tables, report, &place);
         if let Err(error) = checked.and_then(|()| subject.check_runs(tables, report, &place)) {
             report.unreadable(Some(&place), &error);
@@ -95,6 +96,8 @@ fn rows(tables: &Tables, of_scope: &str, table: &str) -> Option<u64> {
 /// A scope, and what its head says of it.
 struct Subject {
     log: Log,
+    /// The log begins behind it.
+    base: Version,
     last: Version,
     state_bytes: usize,
 }
@@ -104,12 +107,12 @@ impl Subject {
     fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<(), Error> {
         let Log { node, kind } = self.log;
         // A session begins with the state that it was created with; a wider scope is empty.
-        let (mut past, _) = tables.snapshot_before(self.log, 0)?;
-        let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > 0
+        let (mut past, _) = tables.snapshot_before(self.log, self.base)?;
+        let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
             ORDER BY version";
-        let snapshots: Vec<Version> = tables.all(snapshots, [node], |row| row.get(0))?;
+        let snapshots: Vec<Version> = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
         let mut snapshots = snapshots.into_iter().peekable();
-        let (mut at, mut is_whole) = (0, true);
+        let (mut at, mut is_whole) = (self.base, true);
         let columns = format!("{}, {CHANGES}", self.log.version());
         tables.every_row(self.log, &columns, &mut |row| {
             report.row();

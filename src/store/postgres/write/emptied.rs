@@ -1,0 +1,49 @@
+//! Applications and users that have become empty: listed for a sweep, and removed.
+
+use super::super::{columns::Columns, node::Node};
+use crate::commit::{ChangeSet, ScopeKey};
+
+const LIST: &str = "emptied (app_name, user_id)";
+const LISTED: &str = "ON CONFLICT (app_name, user_id) DO NOTHING";
+
+const UNLIST: &str = "
+DELETE FROM emptied e USING unnest($1, $2) AS k (app_name, user_id)
+WHERE e.app_name = k.app_name AND e.user_id = k.user_id";
+
+const END: &str = "
+DELETE FROM scope s USING unnest($1, $2) AS k (app_name, user_id)
+WHERE s.app_name = k.app_name AND s.user_id = k.user_id";
+
+const ENDED: &str = "ended_scope (app_name, user_id, through)";
+
+const RAISE_FLOOR: &str =
+    "UPDATE meta SET version_floor = greatest(version_floor, $1) WHERE id = 1";
+
+pub(super) fn statements(changes: &ChangeSet, statements: &mut Vec<Columns<'_>>) {
+    let ChangeSet { emptied, looked_at, ended, .. } = changes;
+    if !emptied.is_empty() {
+        statements.push(names(Columns::insert(LIST, LISTED), emptied.iter()));
+    }
+    let gone = ended.iter().map(|(key, _)| key);
+    if !looked_at.is_empty() || !ended.is_empty() {
+        statements.push(names(Columns::new(UNLIST), looked_at.iter().chain(gone.clone())));
+    }
+    if ended.is_empty() {
+        return;
+    }
+    statements.push(names(Columns::new(END), gone));
+    let written = ended.iter().filter(|(_, version)| *version > 0);
+    if let Some(last) = written.clone().map(|(_, version)| *version).max() {
+        let insert = names(Columns::insert(ENDED, ""), written.clone().map(|(key, _)| key));
+        statements.push(insert.numbers(written.map(|(_, version)| *version)));
+        statements.push(Columns::new(RAISE_FLOOR).number(last + 1));
+    }
+}
+
+/// Two columns: application and user.
+fn names<'a, 'k>(statement: Columns<'a>, keys: impl Iterator<Item = &'k ScopeKey>) -> Columns<'a> {
+    let nodes: Vec<Node> = keys.filter_map(Node::wide).collect();
+    statement
+        .texts(nodes.iter().map(|node| node.app_name.clone()))
+        .texts(nodes.iter().map(|node| node.user_id.clone()))
+}

@@ -1,0 +1,80 @@
+//! Removing applications and users that have neither state nor sessions, so that nothing of them is left in the file, their names
+//! included.
+
+use std::collections::BTreeSet;
+
+use super::{
+    load::names, log::Log, prelude::*, purge::PURGED_ROWS, schema::PURGED, writer::Writer,
+};
+use crate::commit::{Emptied, Needs, SWEPT_SESSIONS, ScopeKey};
+
+impl Writer {
+    /// Loads applications and users that may be empty, for a sweep.
+    pub(super) fn load_emptied(&mut self) -> Result<(), Error> {
+        let sql = "SELECT id, app, user FROM emptied JOIN scope ON id = emptied.scope LIMIT ?1";
+        let found: Vec<(NodeId, String, String)> =
+            self.tables.all(sql, [SWEPT_SESSIONS], |row| row.try_into())?;
+        for (node, app, user) in found {
+            let app = AppName::from_stored(app);
+            let (key, is_used, is_named) = match user.as_str() {
+                "" => {
+                    let used = "SELECT EXISTS (SELECT 1 FROM session WHERE app_scope = ?1)
+                        OR EXISTS (SELECT 1 FROM scope WHERE app = ?2 AND user > '')";
+                    let is_used = self.tables.value(used, (node, &app))?;
+                    (ScopeKey::Application(app), is_used, Some(false))
+                }
+                _ => {
+                    let used = "SELECT EXISTS (SELECT 1 FROM session WHERE user_scope = ?1)";
+                    let is_used = self.tables.value(used, [node])?;
+                    let named = "SELECT EXISTS (SELECT 1 FROM scope_log WHERE source_user = ?2
+                        AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = ''))";
+                    let is_named = self.tables.value(named, (&app, &user))?;
+                    (ScopeKey::User(app, UserId::from_stored(user)), is_used, is_named)
+                }
+            };
+            self.load_scope(&key, &Needs::default())?;
+            let (is_used, is_named) = (is_used.unwrap_or(true), is_named.unwrap_or(false));
+            self.loaded.emptied.push(Emptied { key, is_used, is_named });
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply_emptied(
+        &self,
+        emptied: &BTreeSet<ScopeKey>,
+        looked_at: &[ScopeKey],
+    ) -> Result<(), Error> {
+        let put = "INSERT OR IGNORE INTO emptied SELECT id FROM scope WHERE app = ?1 AND user = ?2";
+        emptied.iter().try_for_each(|key| self.tables.run(put, names(key)).map(drop))?;
+        let delete = "DELETE FROM emptied
+            WHERE scope = (SELECT id FROM scope WHERE app = ?1 AND user = ?2)";
+        looked_at.iter().try_for_each(|key| self.tables.run(delete, names(key)).map(drop))?;
+        Ok(())
+    }
+
+    /// Removes the name of a user from some of the changes of its application.
+    pub(super) fn remove_name(&self, user: &ScopeKey) -> Result<(), Error> {
+        let (app, user) = names(user);
+        let update = format!(
+            "UPDATE scope_log SET author = '', source = NULL, source_user = NULL,
+                 source_session = NULL, source_sequence = NULL
+             WHERE id IN (SELECT id FROM scope_log WHERE source_user = ?2
+                 AND scope = (SELECT id FROM scope WHERE app = ?1 AND user = '')
+                 LIMIT {PURGED_ROWS})"
+        );
+        self.tables.run(&update, (app, user))?;
+        Ok(())
+    }
+
+    /// Ends the life of an application or a user at a version. Its log is removed in pieces, as that of a session.
+    pub(super) fn end_scope(&mut self, key: &ScopeKey, version: Version) -> Result<(), Error> {
+        let id = "SELECT id FROM scope WHERE app = ?1 AND user = ?2";
+        let Some(node) = self.tables.value::<NodeId>(id, names(key))? else { return Ok(()) };
+        self.index_rows(Log { node, kind: key.kind() }, version)?;
+        self.unindexed.remove(&node);
+        self.tables.run("DELETE FROM emptied WHERE scope = ?1", [node])?;
+        self.tables.run("DELETE FROM scope WHERE id = ?1", [node])?;
+        self.tables.run("DELETE FROM state WHERE node = ?1 AND name = 0", [node])?;
+        self.put_tombstone(Incarnation(node), PURGED)
+    }
+}
