@@ -200,6 +200,13 @@ async fn export(
     };
     let mut session = state(now.clone()).await?.session.unwrap_or_default();
     state::complete(server, &mut session).await?;
+    if !session.damaged_keys.is_empty() {
+        let keys = session.damaged_keys.join(", ");
+        tell(&format!(
+            "warning: session `{}`: damaged, and left out of its state: {keys}",
+            key.session_id
+        ));
+    }
     let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
     let mut created = state(created).await?.session.unwrap_or_default();
     state::complete(server, &mut created).await?;
