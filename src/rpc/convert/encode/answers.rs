@@ -274,7 +274,7 @@ fn fits(message: &impl Message) -> bool {
 }
 
 /// An item in the form asked for; as text if it is larger than an answer; without what it can do without if its text is.
-fn fitted<M: Fit>(mode: Mode, encode: impl Fn(Mode) -> M) -> M {
+fn fitted<M: LeaveOut>(mode: Mode, encode: impl Fn(Mode) -> M) -> M {
     let mut message = encode(mode);
     if !fits(&message) && mode.form == Form::Struct {
         message = encode(mode.as_text());
@@ -343,7 +343,7 @@ fn written(
 }
 
 /// The bytes that a message loses with what it can do without.
-fn saved(message: &mut impl Fit) -> usize {
+fn saved(message: &mut impl LeaveOut) -> usize {
     let before = field_bytes(message);
     message.leave_out();
     before - field_bytes(message)

@@ -38,21 +38,21 @@ pub fn changes(changes: &Changes, mode: Mode) -> (v1::StateDelta, bool) {
 }
 
 /// A message of which parts can be left out if it does not fit into an answer even as text.
-pub trait Fit: Message {
+pub trait LeaveOut: Message {
     fn leave_out(&mut self) {}
 }
 
 /// A single value always fits as text.
-impl Fit for v1::KeyChange {}
+impl LeaveOut for v1::KeyChange {}
 
-impl Fit for v1::Session {
+impl LeaveOut for v1::Session {
     fn leave_out(&mut self) {
         self.state_omitted = self.state_form.take().is_some();
         (self.state_rounded, self.versions) = (false, HashMap::new());
     }
 }
 
-impl Fit for v1::UpdateStateResponse {
+impl LeaveOut for v1::UpdateStateResponse {
     fn leave_out(&mut self) {
         self.state_omitted = self.state_form.take().is_some();
         self.state_rounded = false;
@@ -60,13 +60,13 @@ impl Fit for v1::UpdateStateResponse {
 }
 
 /// Limits keep a stored event smaller than an answer, and what leaves one out is the answer to a batch, whose sender has it.
-impl Fit for v1::Event {
+impl LeaveOut for v1::Event {
     fn leave_out(&mut self) {
         (self.body_form, self.state_delta, self.rounded) = (None, None, false);
     }
 }
 
-impl Fit for v1::WatchResponse {
+impl LeaveOut for v1::WatchResponse {
     fn leave_out(&mut self) {
         use v1::watch_response::Kind;
         // Changes of one version are smaller than an answer, as an event is.
