@@ -154,10 +154,13 @@ impl Delta {
             }
             let (before, _) =
                 keys.entry(key).or_insert_with(|| (current(key).map(Cow::Borrowed), false));
-            if matches!((operation, &before), (Operation::SetIfAbsent(_), Some(_))) {
+            let before = before.as_deref();
+            if before.is_some_and(Json::is_damaged) {
+                return Err(Error::damaged_key(key));
+            }
+            if matches!((operation, before), (Operation::SetIfAbsent(_), Some(_))) {
                 continue;
             }
-            let before = before.as_deref();
             let (wanted, found) = (operation.wants(), before.map(Json::json_type));
             if let Some(found) = found.filter(|found| *found != wanted) {
                 return Err(Error::TypeMismatch { key: key.clone(), wanted, found });

@@ -90,7 +90,7 @@ pub enum Error {
     StateTooLarge(ScopeKind),
     /// A change would make an invocation's `temp:` state larger than it may be; holds the limit in bytes.
     InvocationTooLarge(usize),
-    /// A single item cannot be answered in the form asked for.
+    /// A rendered template is larger than an answer.
     AnswerTooLarge,
     /// A bounded queue or table is full. A retry later may succeed.
     Overloaded {
@@ -121,7 +121,7 @@ pub enum Error {
     /// The caller's deadline passed before the store began; certainly nothing was applied.
     ExpiredInQueue,
     /// What the store holds cannot be read, or contradicts itself.
-    Damaged(Damage, Cause),
+    Damaged(Damaged, Cause),
     /// The caller has to show a credential, and the call has none.
     CredentialMissing,
     /// The caller has shown a credential that proves nothing.
@@ -197,7 +197,23 @@ impl Error {
         what: Damage,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self::Damaged(what, Cause::new(cause))
+        Self::Damaged(Damaged { what, name: None }, Cause::new(cause))
+    }
+
+    /// A stored value of a key that is no JSON any more.
+    pub fn damaged_key(key: &StateKey) -> Self {
+        let damaged = Damaged { what: Damage::Key, name: Some(key.to_string()) };
+        Self::Damaged(damaged, Cause("the value is not JSON".to_owned()))
+    }
+
+    /// A row's damage with its place in a log.
+    pub fn in_row(self, what: Damage, position: u64) -> Self {
+        match self {
+            Self::Damaged(Damaged { what: Damage::Row, name: None }, cause) => {
+                Self::Damaged(Damaged { what, name: Some(position.to_string()) }, cause)
+            }
+            other => other,
+        }
     }
 
     pub fn not_found(key: &SessionKey) -> Self {
@@ -221,7 +237,10 @@ impl fmt::Display for Error {
         match self {
             Self::StoreUnavailable(cause) => write!(f, "the store is unavailable: {cause}"),
             Self::OutcomeUnknown(cause) => write!(f, "the outcome is unknown: {cause}"),
-            Self::Damaged(what, cause) => write!(f, "damaged {}: {cause}", what.as_str()),
+            Self::Damaged(Damaged { what, name }, cause) => {
+                let name = name.as_deref().unwrap_or_default();
+                write!(f, "damaged {what} {name}: {cause}")
+            }
             Self::Internal(cause) => write!(f, "a defect: {cause}"),
             // Their variants say what they are.
             other => fmt::Debug::fmt(other, f),
@@ -258,6 +277,13 @@ named! {
     }
 }
 
+/// What is damaged, by name if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    pub what: Damage,
+    pub name: Option<String>,
+}
+
 named! {
     /// The part of a store that is damaged.
     Damage {
@@ -267,6 +293,22 @@ named! {
         Row = "row",
         /// A log: an event or a change is missing.
         Log = "log",
+        /// An event of a session; its name is its sequence.
+        Event = "event",
+        /// A change of an application's or a user's state; its name is its version.
+        Change = "change",
+        /// The value of a key, which is its name.
+        Key = "key",
+    }
+}
+
+impl Damage {
+    /// That of a row in the log of a scope.
+    pub fn in_log(of: ScopeKind) -> Self {
+        match of {
+            ScopeKind::Session => Self::Event,
+            ScopeKind::Application | ScopeKind::User => Self::Change,
+        }
     }
 }
 

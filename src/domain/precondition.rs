@@ -59,6 +59,9 @@ impl Precondition {
         let mut compared = 0;
         for (key, condition) in &self.keys {
             let found = current(key);
+            if found.is_some_and(|(value, _)| value.is_damaged()) {
+                return Err(Error::damaged_key(key));
+            }
             compared += found.map_or(0, |(value, _)| value.len());
             if compared > PRECONDITION_BYTES {
                 let message = format!(

@@ -132,9 +132,13 @@ impl SessionInfo {
     }
 }
 
+/// Damaged keys that an answer names.
+const DAMAGED_KEYS: usize = 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateEntry {
     pub key: StateKey,
+    /// Perhaps [damaged](Json::is_damaged).
     pub value: Json,
     /// Its scope's version at its last write.
     pub version: Version,
@@ -157,6 +161,18 @@ impl State {
 
     /// One JSON object of all keys, with their prefixes.
     pub fn to_json(&self) -> Json {
-        object_text(self.0.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())))
+        Self::json_of(&self.0)
+    }
+
+    /// One JSON object of some keys, with their prefixes.
+    pub fn json_of(entries: &[StateEntry]) -> Json {
+        let whole = entries.iter().filter(|entry| !entry.value.is_damaged());
+        object_text(whole.map(|entry| (entry.key.as_str(), entry.value.as_str())))
+    }
+
+    /// Keys whose values are damaged, which [`Self::json_of`] leaves out, as many as an answer names.
+    pub fn damaged(entries: &[StateEntry]) -> Vec<String> {
+        let damaged = entries.iter().filter(|entry| entry.value.is_damaged());
+        damaged.take(DAMAGED_KEYS).map(|entry| entry.key.to_string()).collect()
     }
 }

@@ -103,6 +103,17 @@ pub struct ChangeToken {
     pub before: Version,
 }
 
+/// Continues a state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateToken {
+    /// Hash of the scope, the keys and the invocation.
+    pub request: Digest,
+    /// 0 for a user or an application.
+    pub incarnation: Incarnation,
+    /// The last key returned.
+    pub after: String,
+}
+
 /// Continues a list of names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameToken {
@@ -275,6 +286,7 @@ fields!(b'e': EventToken {
 fields!(b's': SessionToken { request, last });
 fields!(b'k': ChangeToken { request, incarnation, before });
 fields!(b'n': NameToken { request, after });
+fields!(b't': StateToken { request, incarnation, after });
 
 fn encode(kind: u8, fields: &impl Field) -> String {
     let mut bytes = vec![kind];
@@ -294,98 +306,4 @@ fn decode<T: Field>(kind: u8, text: &str) -> Option<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cursor() -> Cursor {
-        Cursor {
-            store: StoreId([7; 16]),
-            scope: Digest(9),
-            position: Position {
-                incarnation: Incarnation(3),
-                sequence: 5,
-                versions: ScopeVersions { application: 1, user: 2 },
-            },
-        }
-    }
-
-    #[test]
-    fn tokens_come_back_as_they_went() {
-        assert_eq!(Cursor::decode(&cursor().encode()), Some(cursor()));
-        let events = EventToken {
-            incarnation: Incarnation(1),
-            request: Digest(2),
-            from_session: true,
-            as_of: Some(3),
-            rest: Rest { after: 4, up_to: None },
-            after_time: Time::new(-5, 6),
-            include_rewound: true,
-        };
-        assert_eq!(EventToken::decode(&events.encode()), Some(events));
-        let sessions = SessionToken {
-            request: Digest(1),
-            last: (
-                Time::new(2, 3).unwrap(),
-                UserId::new("ü").unwrap(),
-                SessionId::new("s").unwrap(),
-            ),
-        };
-        assert_eq!(SessionToken::decode(&sessions.encode()), Some(sessions));
-        let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
-        assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
-        let names = NameToken { request: Digest(1), after: "ü".to_owned() };
-        assert_eq!(NameToken::decode(&names.encode()), Some(names));
-    }
-
-    /// Callers keep cursors across releases.
-    #[test]
-    fn the_format_is_pinned() {
-        let pin =
-            "YwcHBwcHBwcHBwcHBwcHBwcJAAAAAAAAAAMAAAAAAAAABQAAAAAAAAABAAAAAAAAAAIAAAAAAAAAn_YJ8A";
-        assert_eq!(cursor().encode(), pin);
-        let mut events = EventToken {
-            incarnation: Incarnation(1),
-            request: Digest(u64::MAX),
-            from_session: true,
-            as_of: Some(3),
-            rest: Rest { after: 4, up_to: None },
-            after_time: Time::new(-5, 6),
-            include_rewound: true,
-        };
-        let pin =
-            "ZQEAAAAAAAAA__________8BAQMAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAB-_________8GAAAAAcj7zd8";
-        assert_eq!(events.encode(), pin);
-        events.as_of = None;
-        events.rest.up_to = Some(9);
-        events.after_time = None;
-        events.include_rewound = false;
-        let pin =
-            "ZQEAAAAAAAAA__________8BAAAAAAAAAAAABAAAAAAAAAABCQAAAAAAAAAAf0H0_zoAAAD_yZo7AI3og_o";
-        assert_eq!(events.encode(), pin);
-        let user = UserId::new("ü").unwrap();
-        let last = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
-        let pin = "cwEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc-5g-DQ";
-        assert_eq!(SessionToken { request: Digest(1), last }.encode(), pin);
-        let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
-        assert_eq!(changes.encode(), "awEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAPCeBW8");
-    }
-
-    #[test]
-    fn every_single_damaged_character_is_found() {
-        let text = cursor().encode();
-        for at in 0..text.len() {
-            let mut damaged = text.clone().into_bytes();
-            damaged[at] = if damaged[at] == b'A' { b'B' } else { b'A' };
-            let damaged = String::from_utf8(damaged).unwrap();
-            assert_eq!(Cursor::decode(&damaged), None, "at {at}");
-            assert_eq!(Cursor::decode(&text[..at]), None);
-        }
-    }
-
-    #[test]
-    fn one_kind_of_token_is_not_another() {
-        assert_eq!(EventToken::decode(&cursor().encode()), None);
-        assert_eq!(Cursor::decode("not a token"), None);
-        assert_eq!(Cursor::decode(""), None);
-    }
-}
+mod tests;

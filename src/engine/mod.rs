@@ -29,7 +29,7 @@ pub use events::dropped_keys;
 use invocations::Invocations;
 use lag::Lags;
 use prelude::*;
-pub use sessions::SessionAnswer;
+pub use sessions::{SessionAnswer, StatePage};
 pub use watch::{Watch, WatchFrom, WatchItem};
 
 /// Bounds of what the engine holds in memory; each is a flag of `serve`.

@@ -15,7 +15,7 @@ pub use crate::{
         time::Time,
         token::{
             ChangeToken, Cursor, Digest, EventToken, Life, NameToken, Position, SessionToken,
-            StoreId,
+            StateToken, StoreId,
         },
     },
     store::{Append, Appended, Clock, Gate, RequestContext, SessionQuery, SessionView, Store},

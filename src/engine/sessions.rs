@@ -1,12 +1,15 @@
 //! The life of sessions, and state without events: reading it, changing it, its history, and templates.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, HashSet},
+};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*, watch::life};
 use crate::{
-    domain::template::render,
+    domain::{json::Json, template::render},
     store::{
         CreateSession, Created, DeleteSession, EndInvocation, ForkSession, KeyChange,
         KeyChangePage, KeyChangeQuery, RewindSession, SessionOrder, SessionPage, SessionUpdate,
@@ -16,6 +19,15 @@ use crate::{
 
 /// Bytes of a rendered template: one answer without its envelope.
 const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
+
+/// A page of a state.
+#[derive(Debug, Default)]
+pub struct StatePage {
+    /// `None`: as many as fit.
+    pub max_items: Option<usize>,
+    /// From the previous page.
+    pub token: Option<StateToken>,
+}
 
 /// A session as read.
 pub struct SessionAnswer {
@@ -105,25 +117,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads what is visible from a scope, and which life of the scope it is. `temp:` keys of `invocation` are included with version 0, if the scope is a session.
+    /// Reads what is visible from a scope, and which life of the scope it is. `temp:` keys of `invocation` are included with version 0, if the scope is a session. Each
+    /// page reads the whole state, which the limits of three scopes keep as small as a page.
     pub async fn get_state(
         &self,
         context: &RequestContext,
         query: StateQuery,
+        page: StatePage,
         invocation: Option<InvocationId>,
-    ) -> Result<(State, Option<Life>), Error> {
+    ) -> Result<(List<StateEntry>, Option<Life>), Error> {
+        let StatePage { max_items, token } = page;
+        let request = state_hash(&query, invocation.as_ref());
         let (now, only, scope) = (self.now(), query.keys.clone(), query.scope.clone());
         let view = self.store.read_state(context, query).await?;
         let mut state = view.state;
-        let life = life(&scope, view.info.as_ref(), view.bases, view.position);
-        if let Some(info) = view.info {
-            self.invocations.add_to(Some(&mut state), info.incarnation, invocation, now).await;
-            if let Some(only) = only {
-                let only: HashSet<StateKey> = only.into_iter().collect();
-                state.0.retain(|entry| only.contains(&entry.key));
-            }
+        if only.is_some()
+            && let Some(entry) = state.0.iter().find(|it| it.value.is_damaged())
+        {
+            return Err(Error::damaged_key(&entry.key));
         }
-        Ok((state, life))
+        let life = life(&scope, view.info.as_ref(), view.bases, view.position);
+        let incarnation = view.info.map_or(Incarnation(0), |info| info.incarnation);
+        self.invocations.add_to(Some(&mut state), incarnation, invocation, now).await;
+        if let Some(only) = only {
+            let only: HashSet<StateKey> = only.into_iter().collect();
+            state.0.retain(|entry| only.contains(&entry.key));
+        }
+        if let Some(token) = token {
+            if token.request != request || token.incarnation != incarnation {
+                return Err(bad_page_token("with the same scope, keys and invocation"));
+            }
+            let after = StateKey::from_stored(token.after);
+            state.0.retain(|entry| entry.key > after);
+        }
+        let max_items = max_items.unwrap_or(usize::MAX);
+        let more = state.0.len() > max_items;
+        state.0.truncate(max_items);
+        let list = List::new(state.0, move |entries, taken| {
+            let last = entries.get(taken.checked_sub(1)?)?;
+            let token = StateToken { request, incarnation, after: last.key.to_string() };
+            (more || taken < entries.len()).then(|| token.encode())
+        });
+        Ok((list, life))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -197,7 +232,16 @@ impl Engine {
         let state = self.get_session(context, query, invocation).await?.state.unwrap_or_default();
         let values: HashMap<&str, _> =
             state.0.iter().map(|entry| (entry.key.as_str(), &entry.value)).collect();
-        render(&template, RENDERED_BYTES, |key| values.get(key).copied())
+        // The first damaged value that the template names.
+        let damaged = OnceCell::new();
+        let rendered = render(&template, RENDERED_BYTES, |key| {
+            let value = values.get(key).copied();
+            if value.is_some_and(Json::is_damaged) {
+                damaged.get_or_init(|| Error::damaged_key(&StateKey::from_stored(key)));
+            }
+            value
+        });
+        damaged.into_inner().map_or(rendered, Err)
     }
 
     /// Ends an invocation: its `temp:` keys are gone.
@@ -214,6 +258,15 @@ impl Engine {
         self.invocations.end(view.info.incarnation, &end.invocation);
         Ok(())
     }
+}
+
+/// Hash of what a page token of a state belongs to.
+fn state_hash(query: &StateQuery, invocation: Option<&InvocationId>) -> Digest {
+    let StateQuery { scope, keys } = query;
+    let scope = Digest::of_scope(scope);
+    let mut parts = vec![invocation.map_or("", InvocationId::as_str)];
+    parts.extend(keys.iter().flatten().map(StateKey::as_str));
+    Digest(scope.0 ^ Digest::of_texts(&parts).0)
 }
 
 /// Hash of what a page token of a list of sessions belongs to.

@@ -167,7 +167,7 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
         let (append, reply) = append?;
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::write(reply).inner()))
+        Ok(encode::append_event(answer, dropped, Mode::of(reply).inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

@@ -49,9 +49,9 @@ service! { SessionService |engine, context| {
         Ok(encode::create_session(engine.create_session(context, new).await?, dropped, reply))
     };
     get_session(GetSessionRequest: ((query, invocation), reply)) -> GetSessionResponse =
-        encode::get_session(engine.get_session(context, query, invocation).await?, reply);
+        Ok(encode::get_session(engine.get_session(context, query, invocation).await?, reply));
     list_sessions(ListSessionsRequest: ((query, token), reply)) -> ListSessionsResponse =
-        encode::list_sessions(engine.list_sessions(context, query, token).await?, reply);
+        Ok(encode::list_sessions(engine.list_sessions(context, query, token).await?, reply));
     update_session(UpdateSessionRequest: update) -> UpdateSessionResponse =
         Ok(encode::update_session(engine.update_session(context, update).await?, engine.store_id()));
     delete_session(DeleteSessionRequest: delete) -> DeleteSessionResponse =
@@ -66,14 +66,14 @@ service! { EventService |engine, context| {
     append_event(AppendEventRequest: (append, reply)) -> AppendEventResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = engine.append_events(context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::write(reply)))
+        Ok(encode::append_event(answer, dropped, Mode::of(reply)))
     };
     append_events(AppendEventsRequest: (append, reply)) -> AppendEventsResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         Ok(encode::append_events(engine.append_events(context, append).await?, dropped, reply))
     };
     list_events(ListEventsRequest: ((query, token), reply)) -> ListEventsResponse =
-        encode::list_events(engine.list_events(context, query, token).await?, reply);
+        Ok(encode::list_events(engine.list_events(context, query, token).await?, reply));
 }
     type AppendEventStreamStream = BoxStream<v1::AppendEventStreamResponse>;
 
@@ -88,12 +88,12 @@ service! { EventService |engine, context| {
 }
 
 service! { StateService |engine, context| {
-    get_state(GetStateRequest: ((query, invocation), reply)) -> GetStateResponse =
-        encode::get_state(engine.get_state(context, query, invocation).await?, reply);
+    get_state(GetStateRequest: ((query, page, invocation), reply)) -> GetStateResponse =
+        Ok(encode::get_state(engine.get_state(context, query, page, invocation).await?, reply));
     update_state(UpdateStateRequest: (update, reply)) -> UpdateStateResponse =
         Ok(encode::update_state(engine.update_state(context, update).await?, reply));
     list_key_changes(ListKeyChangesRequest: ((query, token), reply)) -> ListKeyChangesResponse =
-        encode::list_key_changes(engine.list_key_changes(context, query, token).await?, reply);
+        Ok(encode::list_key_changes(engine.list_key_changes(context, query, token).await?, reply));
     render_template(RenderTemplateRequest: (key, template, invocation)) -> RenderTemplateResponse =
         engine.render_template(context, key, template, invocation).await
             .map(|text| v1::RenderTemplateResponse { text });
@@ -103,10 +103,10 @@ service! { StateService |engine, context| {
 
 service! { AdminService |engine, context| {
     list_applications(ListApplicationsRequest: (query, token)) -> ListApplicationsResponse =
-        encode::list_applications(engine.list_applications(context, query, token).await?);
+        Ok(encode::list_applications(engine.list_applications(context, query, token).await?));
     list_users(ListUsersRequest: (query, token)) -> ListUsersResponse = {
         let app = query.app_name.clone();
-        encode::list_users(engine.list_users(context, query, token).await?, &app)
+        Ok(encode::list_users(engine.list_users(context, query, token).await?, &app))
     };
 }}
 
@@ -131,7 +131,7 @@ impl WatchService for Handlers {
         let open = (watch, call, cursor);
         Ok(Response::new(Box::pin(try_unfold(open, move |(mut watch, call, cursor)| async move {
             let Some(next) = watch.next().await else { return Ok(None) };
-            let message = next.and_then(|(item, cursor)| encode::watch(item, cursor, reply));
+            let message = next.map(|(item, cursor)| encode::watch(item, cursor, reply));
             let message = message.map_err(|error| {
                 call.stream_status(&error, cursor.as_deref().map(|cursor| ("cursor", cursor)))
             })?;

@@ -11,7 +11,7 @@ use tonic_types::StatusExt;
 use super::prelude::*;
 use crate::{
     domain::{
-        error::{Bounded, SequenceConflict, Violation},
+        error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
         limits::SCOPE_BYTES,
     },
     proto::codec::UNDECODABLE,
@@ -159,8 +159,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
         Error::AnswerTooLarge => report!(
             AnswerTooLarge,
-            "One item exceeds the limit of {limit} bytes per response. \
-             Request JSON_FORM_TEXT or fewer keys.",
+            "The text exceeds the limit of {limit} bytes per response. Render a shorter template.",
             limit = MESSAGE_BYTES
         ),
         Error::Overloaded { what, retry_after_millis: millis } => {
@@ -206,12 +205,7 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             "The deadline passed while the call was queued, and nothing was applied. \
              Retry with a later deadline."
         ),
-        Error::Damaged(what, _) => report!(
-            Damaged,
-            "The stored data is damaged: {what}. Restore a backup, \
-             or save the rest with `sessiond export --skip-damaged`.",
-            what = what
-        ),
+        Error::Damaged(damaged, _) => stored_damage(damaged),
         Error::CredentialMissing => report!(
             CredentialMissing,
             "The call has no credential. \
@@ -228,6 +222,22 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
         ),
         Error::Internal(_) => report!(Internal, "Internal error. Report it with this request_id.")
             .with("request_id", request_id),
+    }
+}
+
+fn stored_damage(Damaged { what, name }: &Damaged) -> Report {
+    let shown = name.as_ref().map_or(String::new(), |name| format!(" '{}'", quoted(name)));
+    let advice = match what {
+        Damage::Key => "Set the key to a new value, restore a backup,",
+        _ => "Restore a backup,",
+    };
+    let message = format!(
+        "The stored data is damaged: {what}{shown}. {advice} or save the rest with `sessiond export --skip-damaged`."
+    );
+    let report = Report::new(Reason::Damaged, message).with("what", what);
+    match name {
+        Some(name) => report.with("name", name),
+        None => report,
     }
 }
 

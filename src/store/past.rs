@@ -30,6 +30,15 @@ pub(super) fn fold(past: &mut Past, kind: ScopeKind, version: Version, changes: 
     }
 }
 
+/// Refuses a session's own state with a damaged value: only what others share is left out of a read.
+pub(super) fn require_own(kind: ScopeKind, past: &Past) -> Result<(), Error> {
+    let damaged = |value: &Option<Json>| value.as_ref().is_some_and(Json::is_damaged);
+    match past.iter().find(|(_, (value, _))| kind == ScopeKind::Session && damaged(value)) {
+        Some((name, _)) => Err(Error::damaged_key(&StateKey::in_scope(kind, name))),
+        None => Ok(()),
+    }
+}
+
 /// Whether a snapshot may be due after changes from version `before` to `version`.
 pub(super) fn is_step(before: Version, version: Version) -> bool {
     version / SNAPSHOT_STEP != before / SNAPSHOT_STEP

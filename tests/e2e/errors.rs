@@ -7,7 +7,7 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        self, AppendEventRequest, Event, GetSessionRequest, GetStateRequest, ListEventsRequest,
+        self, AppendEventRequest, Event, GetSessionRequest, ListEventsRequest,
         UpdateSessionRequest, UpdateStateRequest, WatchStart, event::BodyForm,
         key_check::Condition,
     },
@@ -19,9 +19,9 @@ use crate::{
     harness::{Service, on_each_store},
     judge::{REASONS, metadata, refused, violations},
     make::{
-        STRUCT, USER, app_scope, append, append_all, bare, check, checking, create, event,
-        expecting, get, get_state, increment, key, list_events, operating, plain, render, saying,
-        session_scope, set, setting, setting_in, structure, update,
+        USER, app_scope, append, append_all, bare, check, checking, create, event, expecting, get,
+        increment, key, list_events, operating, plain, render, saying, set, setting, setting_in,
+        structure, update,
     },
     watching::{Watching, resume, watch},
 };
@@ -345,15 +345,10 @@ async fn resources(service: &Service, reason: Reason) -> Row {
             refusal(service.update_state(request).await, &parts)
         }
         Reason::AnswerTooLarge => {
-            service.create_session(create("zeros", "")).await.unwrap();
-            for at in 0..4 {
-                let zeros = vec![0; 120_000];
-                let delta = set(&json!({format!("k{at}"): zeros}).to_string());
-                service.update_state(update(session_scope("zeros"), delta)).await.unwrap();
-            }
-            let request =
-                GetStateRequest { json_form: STRUCT, ..get_state(session_scope("zeros")) };
-            refusal(service.get_state(request).await, &[("limit", "4194304")])
+            let state = full("k");
+            service.create_session(create("large", &state)).await.unwrap();
+            let request = render("large", &"{k}".repeat(20));
+            refusal(service.render_template(request).await, &[("limit", "4194304")])
         }
         Reason::MessageTooLarge => {
             let page_token = "x".repeat(4 * 1024 * 1024);

@@ -65,6 +65,7 @@ impl Watching {
         self.cursor = cursor;
         let kind = kind.unwrap();
         match &kind {
+            Kind::Snapshot(snapshot) if snapshot.state_omitted => {}
             Kind::Snapshot(snapshot) => {
                 let Value::Object(state) = snapshot.state() else { panic!() };
                 self.folded = state;

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use sessiond::{
     domain::{
         Sequence,
-        error::{Bounded, Damage, Error},
+        error::{Bounded, Damage, Damaged, Error},
         event::NewEvent,
         id::Author,
         limits::PAGE_SCANNED,
@@ -55,7 +55,7 @@ fn sequences(page: &EventPage) -> Vec<Sequence> {
 }
 
 fn is_hole<T>(read: &Result<T, Error>) -> bool {
-    matches!(read, Err(Error::Damaged(Damage::Log, _)))
+    matches!(read, Err(Error::Damaged(Damaged { what: Damage::Log, .. }, _)))
 }
 
 #[tokio::test(flavor = "multi_thread")]

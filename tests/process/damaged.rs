@@ -45,7 +45,7 @@ async fn filled() -> TempDir {
 
 fn damage(folder: &Path, sql: &str) {
     let tables = Connection::open(folder.join("test.db")).unwrap();
-    assert_eq!(tables.execute(sql, ()).unwrap(), 1);
+    assert_eq!(tables.execute(sql, ()).unwrap(), 1, "{sql}");
 }
 
 /// Exports the application. The exit code, the events of each session, and what was told.
@@ -150,6 +150,40 @@ async fn a_read_that_meets_damage_is_data_loss_and_export_saves_the_rest() {
         (129, 129.into())
     );
     assert!(server.stop().status.success());
+}
+
+/// In every format: what is damaged is missing, and what is exported is JSON.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_that_is_no_json_costs_an_export_what_is_behind_it_alone() {
+    let whole = EVENTS as u64;
+    for (row, events) in [
+        ("event SET body = '{\"a\":' WHERE event_id = 'e100'", 99),
+        ("event SET body = 'null' WHERE event_id = 'e100'", 99),
+        ("event SET set_json = '[1]' WHERE event_id = 'e100'", 99),
+        ("state SET value = '{' WHERE name = 'k' AND value = '150'", whole),
+        ("state SET value = '{' WHERE name = 'total'", whole),
+    ] {
+        let folder = filled().await;
+        damage(folder.path(), &format!("UPDATE {row}"));
+        let server = Server::start(folder.path());
+        let is_shared = row.contains("total");
+        for format in ["adk", "sessiond"] {
+            let (code, saved, told) = export(&server, folder.path(), &["--format", format]);
+            let expected = if is_shared { (0, 3) } else { (1, 2) };
+            assert_eq!((code, saved.len()), expected, "{row}: {told}");
+            let more = ["--format", format, "--skip-damaged"];
+            let (code, saved, told) = export(&server, folder.path(), &more);
+            let expected = [("l", 3), ("r", 3), ("s", events)];
+            let expected = expected.map(|(id, events)| (id.to_owned(), events));
+            assert_eq!((code, saved), (0, expected.into()), "{row}: {told}");
+            assert_eq!(told.contains("left out of its state: app:total"), is_shared, "{told}");
+            let file = folder.path().join("out/app~alice~s.session.json");
+            let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+            assert_eq!(file["state"]["k"], events, "{row}");
+            assert_eq!(file["state"].get("app:total").is_none(), is_shared, "{row}");
+        }
+        assert!(server.stop().status.success());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

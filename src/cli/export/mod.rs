@@ -4,6 +4,7 @@ mod damage;
 mod files;
 mod name;
 mod shared;
+mod state;
 
 use std::{io::Write, path::PathBuf};
 
@@ -205,8 +206,18 @@ async fn export(
         }
         answer => answer,
     };
-    let session = state(now.clone()).await?.session.unwrap_or_default();
-    let created = state(v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() }).await?;
+    let mut session = state(now.clone()).await?.session.unwrap_or_default();
+    state::complete(server, &mut session).await?;
+    if !session.damaged_keys.is_empty() {
+        let keys = session.damaged_keys.join(", ");
+        tell(&format!(
+            "warning: session `{}`: damaged, and left out of its state: {keys}",
+            key.session_id
+        ));
+    }
+    let created = v1::GetSessionRequest { as_of_sequence: Some(0), ..now.clone() };
+    let mut created = state(created).await?.session.unwrap_or_default();
+    state::complete(server, &mut created).await?;
     let last_sequence = session.last_sequence;
     let mut writer = FileWriter::begin(to, &session, form)?;
     if last_sequence > 0 {
@@ -223,6 +234,6 @@ async fn export(
             "the server sent {events} of {last_sequence} events. Export the session again"
         )));
     }
-    let losses = writer.end(session, &created.session.unwrap_or_default())?;
+    let losses = writer.end(session, &created)?;
     Ok((events, losses))
 }

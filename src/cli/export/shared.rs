@@ -4,12 +4,12 @@ use std::{io::Write as _, path::Path};
 
 use super::{
     files::{Directory, finish, new_file},
-    name,
+    name, state,
 };
 use crate::{
     cli::{
         adk_file::SHARED_STATE,
-        args::{JSON_FORM, MAX_PAGE},
+        args::MAX_PAGE,
         calls::{all_pages, retry, shared_scope},
         connect::Server,
         failure::Failure,
@@ -18,7 +18,7 @@ use crate::{
     },
     domain::{json::Json, scope::ScopeKind},
     files::FileMode,
-    proto::v1::{self, get_state_response::StateForm},
+    proto::v1,
 };
 
 const SUFFIX: &str = ".state.json";
@@ -89,17 +89,10 @@ async fn users(server: &Server, app_name: &str) -> Result<Vec<String>, Failure> 
 
 /// The scope's own keys: those of a user without the application's.
 async fn state_of(server: &Server, key: &v1::SessionKey) -> Result<Vec<(String, Json)>, Failure> {
-    let request = v1::GetStateRequest {
-        scope: Some(shared_scope(key)),
-        json_form: JSON_FORM,
-        ..Default::default()
-    };
-    let answer = retry(async || server.state().get_state(request.clone()).await).await?;
-    let Some(StateForm::StateJson(text)) = answer.state_form else { return Ok(Vec::new()) };
-    let scope = if key.user_id.is_empty() { ScopeKind::Application } else { ScopeKind::User };
-    let mut state = Json::from_stored(text).members();
-    state.retain(|(key, _)| key.starts_with(scope.prefix()));
-    Ok(state)
+    let kind = if key.user_id.is_empty() { ScopeKind::Application } else { ScopeKind::User };
+    let state = state::read(server, shared_scope(key)).await?.into_iter();
+    let own = state.filter(|entry| entry.key.starts_with(kind.prefix()));
+    Ok(own.map(|entry| (entry.key, entry.value)).collect())
 }
 
 /// A file that `import` reads: ids, and one object of keys and values.

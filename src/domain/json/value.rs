@@ -28,6 +28,9 @@ named! {
     }
 }
 
+/// Every byte of a damaged value: no JSON begins with it.
+const DAMAGED: &str = "\u{1}";
+
 /// One JSON value as the text that came, without the white space around it.
 ///
 /// * It is valid JSON (RFC 8259) and not empty.
@@ -66,6 +69,27 @@ impl Json {
             return Ok(self);
         }
         Err(format!("must be a JSON value of type {wanted}, but has type {found}"))
+    }
+
+    /// Text that was a `Json` before it was stored, if it still is one.
+    pub fn stored(text: &str) -> Option<Json> {
+        is_stored(text).then(|| Json(text.to_owned()))
+    }
+
+    /// Likewise, of an object.
+    pub fn stored_object(text: &str) -> Option<Json> {
+        Self::stored(text).filter(|json| json.json_type() == JsonType::Object)
+    }
+
+    /// Likewise, of a value that others do without: in place of what is no JSON any more stands one of the same length that is none
+    /// either, and has nothing of it. See [`Json::is_damaged`].
+    pub fn stored_or_damaged(text: &str) -> Json {
+        Self::stored(text).unwrap_or_else(|| Json(DAMAGED.repeat(text.len())))
+    }
+
+    /// Whether this is what was left of a value that is damaged in its store: no answer may hold it, and no decision may depend on it.
+    pub fn is_damaged(&self) -> bool {
+        self.0.is_empty() || self.0.starts_with(DAMAGED)
     }
 
     /// Trusts text that was a `Json` before it was stored.
@@ -192,6 +216,13 @@ pub fn push_string(text: &mut String, value: &str) {
 /// Bytes of a string as JSON text, without its quotes.
 pub fn text_bytes(value: &str) -> usize {
     if is_plain(value) { value.len() } else { quoted(value).len() - 2 }
+}
+
+/// Whether text from a store is JSON as [`Json::parse`] takes it, numbers beyond a double aside. The second pass is for escapes alone.
+fn is_stored(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+        && !text.starts_with(WHITE_SPACE)
+        && (!text.contains('\\') || check(text).is_ok())
 }
 
 /// Whether a string needs no escapes. Has no early exit, so that the compiler vectorises it.

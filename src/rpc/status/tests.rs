@@ -115,6 +115,13 @@ fn rows() -> Vec<Row> {
         (Error::DiskFull, Code::ResourceExhausted, "DISK_FULL", &[("retry_after_millis", "5000")]),
         (Error::FileLost, Code::Unavailable, "FILE_LOST", &[]),
         (Error::damaged(Damage::Log, "event 3 is missing"), Code::DataLoss, "DAMAGED", &[("what", "log")]),
+        (Error::damaged_key(&key("app:k")), Code::DataLoss, "DAMAGED", &[("what", "key"), ("name", "app:k")]),
+        (
+            Error::damaged(Damage::Row, "no JSON").in_row(Damage::Event, 3),
+            Code::DataLoss,
+            "DAMAGED",
+            &[("what", "event"), ("name", "3")],
+        ),
         (Error::Starting, Code::Unavailable, "STARTING", &[]),
         (Error::Draining, Code::Unavailable, "DRAINING", &[]),
         (Error::StoreUnavailable(Cause::new("disk I/O error")), Code::Unavailable, "STORE_UNAVAILABLE", &[]),

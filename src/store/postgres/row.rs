@@ -41,7 +41,43 @@ macro_rules! texts {
     )*};
 }
 
-texts!(String: Json);
+impl ToSql for Json {
+    fn to_sql(
+        &self,
+        of: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        self.as_str().to_sql(of, out)
+    }
+
+    accepts!(TEXT);
+    to_sql_checked!();
+}
+
+/// A key's value, perhaps a damaged one.
+pub(super) struct Value(pub(super) Json);
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(Json::stored_or_damaged(<&str>::from_sql(of, raw)?)))
+    }
+
+    accepts!(TEXT);
+}
+
+/// A key's value, perhaps a damaged one.
+pub(super) fn value(row: &Row, at: usize) -> Result<Json> {
+    Ok(row.try_get::<_, Value>(at)?.0)
+}
+
+/// A column of an object, if it has a value.
+fn object(row: &Row, at: usize) -> Result<Option<Json>, Error> {
+    let Some(text) = row.try_get::<_, Option<&str>>(at)? else { return Ok(None) };
+    let json = Json::stored_object(text);
+    json.map(Some)
+        .ok_or_else(|| Error::damaged(Damage::Row, "the text is not what was written: JSON"))
+}
+
 texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
 
 /// A column of a sequence, a version or a size.
@@ -74,11 +110,17 @@ fn parsed<T: DeserializeOwned + Default>(row: &Row, at: usize) -> Result<T, Erro
     serde_json::from_str(text).map_err(|error| Error::damaged(Damage::Row, error))
 }
 
+/// The changes of a row of a log, whose first columns are its version and these.
+pub(super) fn logged(row: &Row, of: ScopeKind) -> Result<Changes, Error> {
+    let version = number(row, 0)?;
+    changes(row, 1).map_err(|error| error.in_row(Damage::in_log(of), version))
+}
+
 /// Two columns of changes: the keys that were removed, and those that were set.
-pub(super) fn changes(row: &Row, at: usize) -> Result<Changes, Error> {
+fn changes(row: &Row, at: usize) -> Result<Changes, Error> {
     let removed: Vec<String> = parsed(row, at)?;
     let remove = removed.into_iter().map(StateKey::from_stored).collect();
-    Ok(Changes { remove, set: row.try_get(at + 1)? })
+    Ok(Changes { remove, set: object(row, at + 1)? })
 }
 
 pub(super) fn fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
@@ -96,8 +138,13 @@ fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>, Error> {
 
 /// The event of `EVENT_COLUMNS`, which begin at a column.
 pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
+    let sequence = number(row, at)?;
+    whole_event(row, at, sequence, rewound).map_err(|error| error.in_row(Damage::Event, sequence))
+}
+
+fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Result<Event, Error> {
     Ok(Event {
-        sequence: number(row, at)?,
+        sequence,
         event_id: row.try_get(at + 1)?,
         invocation_id: row.try_get(at + 2)?,
         author: row.try_get(at + 3)?,
@@ -108,7 +155,7 @@ pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error>
         rewind_to: row.try_get::<_, Option<i64>>(at + 11)?.map(i64::cast_unsigned),
         rewound,
         changes: changes(row, at + 12)?,
-        body: row.try_get(at + 14)?,
+        body: object(row, at + 14)?,
         trace_id: trace_id(row, at + 15)?,
     })
 }

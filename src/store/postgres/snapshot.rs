@@ -6,12 +6,12 @@ use super::{
     log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
     node::Node,
     prelude::*,
-    row::{changes, number},
+    row::{Value, logged, number},
     schema::WIDE,
 };
 use crate::store::{
     group::Failure,
-    past::{Past, fold},
+    past::{Past, fold, require_own},
 };
 
 /// A node's keys as of a version, which its log has reached.
@@ -27,7 +27,7 @@ pub(super) async fn past(
         let wanted = first_of(&[(from, at)], false, PIECE_ROWS);
         for row in rows(connection, node, &columns, &wanted, Some(PIECE_BYTES)).await? {
             from = number(&row, 0)?;
-            fold(&mut past, node.kind(), from, changes(&row, 1)?);
+            fold(&mut past, node.kind(), from, logged(&row, node.kind())?);
         }
     }
     Ok(past)
@@ -45,13 +45,17 @@ pub(super) async fn snapshot_before(
     let found = Columns::new(sql).node(node).number(at).all(connection).await?.into_iter().next();
     let Some(row) = found else { return Ok(Default::default()) };
     let names: Vec<&str> = row.try_get(1)?;
-    let values: Vec<Option<Json>> = row.try_get(2)?;
+    let values: Vec<Option<Value>> = row.try_get(2)?;
     let versions: Vec<i64> = row.try_get(3)?;
     if names.len() != values.len() || names.len() != versions.len() {
         let says = "the arrays of a snapshot differ in length";
         return Err(Error::damaged(Damage::Row, says).into());
     }
     let keys = names.into_iter().zip(values.into_iter().zip(versions));
-    let past = keys.map(|(name, (value, version))| (name.into(), (value, version.cast_unsigned())));
-    Ok((past.collect(), number(&row, 0)?))
+    let past = keys.map(|(name, (value, version))| {
+        (name.into(), (value.map(|Value(json)| json), version.cast_unsigned()))
+    });
+    let past = past.collect();
+    require_own(node.kind(), &past)?;
+    Ok((past, number(&row, 0)?))
 }

@@ -129,6 +129,9 @@ impl Tables {
         let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
         let Some(kind) = key.scope() else { return Ok(page) };
         let Some(node) = nodes[kind as usize] else { return Ok(page) };
+        if self.key(node, key.name())?.is_some_and(|(value, _)| value.is_damaged()) {
+            return Err(Error::damaged_key(key));
+        }
         let log = Log { node, kind };
         let source = match kind {
             ScopeKind::Session => "",
@@ -141,7 +144,7 @@ impl Tables {
         // One snapshot tells the change before it, and serves all the changes that follow it.
         let mut left = before.unwrap_or(LAST).min(LAST).checked_sub(1);
         while let Some(at) = left {
-            let (mut snapshot, from) = self.snapshot_before(node, at.saturating_sub(1))?;
+            let (mut snapshot, from) = self.snapshot_before(log, at.saturating_sub(1))?;
             let earlier = snapshot.remove(key.name());
             if let (0, Some(own)) = (at, &own) {
                 earlier.map(|(value, version)| {

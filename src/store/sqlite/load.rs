@@ -184,7 +184,8 @@ impl Writer {
         if needs.all_state || wanted().nth(SINGLE_KEYS).is_some() {
             let sql = "SELECT name, value, version FROM state WHERE node = ?1 AND name >= ''";
             tables.each(sql, [state.row], |row| {
-                let (name, value, version): (Box<str>, Json, _) = row.try_into()?;
+                let (name, value, version): (Box<str>, _, _) =
+                    (row.get(0)?, row::value(row, 1)?, row.get(2)?);
                 *grown += KEY_BYTES + name.len() + value.len();
                 state.keys.insert(name, Some((value, version)));
                 Ok::<_, Error>(true)

@@ -95,8 +95,9 @@ impl Tables {
         let indexed = last.saturating_sub(unindexed.len() as u64);
         let mut expected = Dense { after, up_to: up_to.min(last), descending };
         let mut take = |row: &Row<'_>| {
-            expected.next(row.get(0)?)?;
-            take(row)
+            let version = row.get(0)?;
+            expected.next(version)?;
+            take(row).map_err(|error| error.in_row(Damage::in_log(log.kind), version))
         };
         for in_index in [!descending, descending] {
             let (after, up_to) = match in_index {

@@ -165,20 +165,26 @@ impl Tables {
     }
 
     /// A node's state now, by name.
-    fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>> {
+    fn state_of(&self, node: NodeId, kind: ScopeKind) -> Result<Vec<StateEntry>, Error> {
         let sql =
             "SELECT name, value, version FROM state WHERE node = ?1 AND name >= '' ORDER BY name";
         let mut key = kind.prefix().to_owned();
-        self.all(sql, [node], |row| {
+        let mut entries = Vec::new();
+        self.each(sql, [node], |row| {
             key.truncate(kind.prefix().len());
-            key.push_str(row.get_ref(0)?.as_str()?);
-            let key = StateKey::from_stored(&*key);
-            Ok(StateEntry { key, value: row.get(1)?, version: row.get(2)? })
-        })
+            key.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+            let (key, value) = (StateKey::from_stored(&*key), row::value(row, 1)?);
+            if kind == ScopeKind::Session && value.is_damaged() {
+                return Err(Error::damaged_key(&key));
+            }
+            entries.push(StateEntry { key, value, version: row.get(2)? });
+            Ok(true)
+        })?;
+        Ok(entries)
     }
 
     /// Everything that is visible from some nodes now.
-    pub(super) fn merged(&self, nodes: Nodes) -> Result<State> {
+    pub(super) fn merged(&self, nodes: Nodes) -> Result<State, Error> {
         let mut entries = Vec::new();
         for (kind, node) in ScopeKind::ALL.into_iter().zip(nodes) {
             entries.extend(node.map_or(Ok(Vec::new()), |node| self.state_of(node, kind))?);
@@ -200,8 +206,14 @@ impl Tables {
             (ScopeKind::Session, found.id(), at, found.info.last_sequence),
         ] {
             if at >= newest {
-                entries.extend(self.state_of(node, kind)?);
-                continue;
+                match self.state_of(node, kind) {
+                    // The log has it as well.
+                    Err(Error::Damaged(..)) => {}
+                    now => {
+                        entries.extend(now?);
+                        continue;
+                    }
+                }
             }
             let past = self.past(Log { node, kind }, at)?.into_iter();
             entries.extend(past.filter_map(|(name, (value, version))| {
@@ -287,7 +299,7 @@ impl Tables {
     /// A key's value and version.
     pub(super) fn key(&self, node: NodeId, name: &str) -> Result<Option<(Json, Version)>> {
         let sql = "SELECT value, version FROM state WHERE node = ?1 AND name = ?2";
-        self.one(sql, (node, name), |row| row.try_into())
+        self.one(sql, (node, name), |row| Ok((row::value(row, 0)?, row.get(1)?)))
     }
 
     /// A page, which may be short, even empty, and have more behind it.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rusqlite::{
     ToSql,
-    types::{FromSql, FromSqlResult, ToSqlOutput, Type, ValueRef},
+    types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Type, ValueRef},
 };
 use serde::de::DeserializeOwned;
 
@@ -37,7 +37,48 @@ macro_rules! texts {
     )*};
 }
 
-texts!(String: Json);
+/// A text that is no JSON is a fault of its row.
+impl FromSql for Json {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::stored(value.as_str()?).ok_or_else(no_json)
+    }
+}
+
+impl ToSql for Json {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(self.as_str().into())
+    }
+}
+
+#[cold]
+fn no_json() -> FromSqlError {
+    FromSqlError::Other("the text is not what was written: JSON".into())
+}
+
+/// A column of an object.
+struct Object(Json);
+
+impl FromSql for Object {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Json::stored_object(value.as_str()?).map(Self).ok_or_else(no_json)
+    }
+}
+
+/// A column of an object, if it has a value.
+pub(super) fn object(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
+    Ok(row.get::<_, Option<Object>>(at)?.map(|Object(json)| json))
+}
+
+/// A key's value, perhaps a damaged one.
+pub(super) fn value(row: &Row<'_>, at: usize) -> Result<Json> {
+    Ok(Json::stored_or_damaged(row.get_ref(at)?.as_str()?))
+}
+
+/// Likewise, if the key has a value.
+pub(super) fn optional_value(row: &Row<'_>, at: usize) -> Result<Option<Json>> {
+    Ok(row.get_ref(at)?.as_str_or_null()?.map(Json::stored_or_damaged))
+}
+
 texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
 
 /// Two columns of a time.
@@ -56,8 +97,14 @@ pub(super) fn parsed<T: DeserializeOwned + Default>(row: &Row<'_>, at: usize) ->
 pub(super) fn changes(row: &Row<'_>, at: usize) -> Result<Changes> {
     let removed: Vec<String> = parsed(row, at)?;
     let remove = removed.into_iter().map(StateKey::from_stored).collect();
-    Ok(Changes { remove, set: row.get(at + 1)? })
+    Ok(Changes { remove, set: object(row, at + 1)? })
 }
+
+/// The index of the body in `EVENT_COLUMNS`.
+pub(super) const BODY: usize = 14;
+
+/// The index of the changes there.
+pub(super) const CHANGED: usize = 12;
 
 /// The event of `EVENT_COLUMNS`.
 pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
@@ -72,8 +119,8 @@ pub(super) fn event(row: &Row<'_>, rewound: bool) -> Result<Event> {
         versions: ScopeVersions { application: row.get(9)?, user: row.get(10)? },
         rewind_to: row.get(11)?,
         rewound,
-        changes: changes(row, 12)?,
-        body: row.get(14)?,
+        changes: changes(row, CHANGED)?,
+        body: object(row, BODY)?,
         trace_id: row.get::<_, Option<[u8; 16]>>(15)?.and_then(TraceId::from_bytes),
     })
 }

@@ -34,7 +34,7 @@ texts!(
         => |at, text| Self::new(text).map_err(|fault| name_fault(at, fault))
 );
 // The engine checks that a token belongs to the request.
-texts!(EventToken, SessionToken, ChangeToken, NameToken => |at, text| Self::decode(text).ok_or_else(|| {
+texts!(EventToken, SessionToken, ChangeToken, StateToken, NameToken => |at, text| Self::decode(text).ok_or_else(|| {
     let message = "The page token is invalid. Send the token of the previous page, or no token for the first page.";
     at.fault(Reason::BadPageToken, message, &[])
 }));

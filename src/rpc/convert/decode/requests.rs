@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     domain::limits::{BATCH_BYTES, BATCH_EVENTS, TEMPLATE_BYTES},
-    engine::WatchFrom,
+    engine::{StatePage, WatchFrom},
     rpc::prelude::*,
     store::{
         ApplicationsQuery, CreateSession, DeleteSession, ForkSession, KeyChangeQuery, OnExisting,
@@ -196,13 +196,17 @@ pub fn list_events(
 pub fn get_state(
     at: At<'_>,
     request: v1::GetStateRequest,
-) -> Asked<(StateQuery, Option<InvocationId>)> {
+) -> Asked<(StateQuery, StatePage, Option<InvocationId>)> {
     read!(at: v1::GetStateRequest {
-        scope, keys, invocation_id, include_versions, json_form; page_size, page_token
+        scope, keys, invocation_id, include_versions, json_form,
+        // Not the number of other pages: without a size a page holds all that fits.
+        page_size = if page_size == 0 { Ok(None) } else { page_size.read(at.field("page_size")).map(Some) },
+        page_token
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
     let reply = Reply { with_versions: include_versions, ..json_form };
-    Ok(((StateQuery { scope, keys }, invocation_id), reply))
+    let page = StatePage { max_items: page_size, token: page_token };
+    Ok(((StateQuery { scope, keys }, page, invocation_id), reply))
 }
 
 pub fn update_state(at: At<'_>, request: v1::UpdateStateRequest) -> Asked<StateUpdate> {

@@ -44,7 +44,7 @@ requests! {
     fork_session(ForkSessionRequest) -> (store::ForkSession, Reply);
     rewind_session(RewindSessionRequest) -> (store::RewindSession, Reply);
     list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Reply);
-    get_state(GetStateRequest) -> ((store::StateQuery, Option<InvocationId>), Reply);
+    get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Reply);
     update_state(UpdateStateRequest) -> (store::StateUpdate, Reply);
     list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Reply);
     render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);

@@ -1,7 +1,7 @@
 //! The answer of each call, within the size that every client receives in the form in which it is sent. A page ends when the answer is
 //! full, and its token continues behind it.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
 
 use prost::{Message, length_delimiter_len};
 use tonic::Status;
@@ -12,6 +12,7 @@ use super::{
     messages::*,
 };
 use crate::{
+    domain::json::text_bytes,
     engine::{List, SessionAnswer, WatchItem},
     rpc::prelude::*,
     store::{Created, KeyChange, StateUpdated},
@@ -26,27 +27,29 @@ pub fn create_session(
     reply: Reply,
 ) -> v1::CreateSessionResponse {
     let Created { info, state, created } = created;
-    let (_, session) = written(&[], &info, Some(&state), Mode::write(reply));
+    let (_, session) = written(&[], &info, Some(&state), Mode::of(reply));
     v1::CreateSessionResponse { session: Some(session), created, dropped_temp_keys: dropped }
 }
 
 /// The session, and as many events as fit beside it.
-pub fn get_session(answer: SessionAnswer, reply: Reply) -> Result<v1::GetSessionResponse, Error> {
+pub fn get_session(answer: SessionAnswer, reply: Reply) -> v1::GetSessionResponse {
     let SessionAnswer { info, state, events: list } = answer;
-    let mode = Mode::read(reply);
-    let session = fitting(session(&info, state.as_ref(), mode)?)?;
-    let events = page(&list.items, field_bytes(&session), |it| event(it, mode))?;
+    let mode = Mode::of(reply);
+    let session = fitted(mode, |mode| session(&info, state.as_ref(), mode));
+    let events =
+        page(&list.items, field_bytes(&session), |it| fitted(mode, |mode| event(it, mode)));
     let next_page_token = list.next_page_token(events.len()).unwrap_or_default();
-    Ok(v1::GetSessionResponse { session: Some(session), events, next_page_token })
+    v1::GetSessionResponse { session: Some(session), events, next_page_token }
 }
 
 pub fn list_sessions(
     list: List<(SessionInfo, Option<State>)>,
     reply: Reply,
-) -> Result<v1::ListSessionsResponse, Error> {
-    let encode = |(info, state): &(_, Option<_>)| session(info, state.as_ref(), Mode::read(reply));
-    let (sessions, next_page_token) = full_page(&list, encode)?;
-    Ok(v1::ListSessionsResponse { sessions, next_page_token })
+) -> v1::ListSessionsResponse {
+    let mode = Mode::of(reply);
+    let encode = |(info, state): &(_, Option<_>), mode| session(info, state.as_ref(), mode);
+    let (sessions, next_page_token) = full_page(&list, |it| fitted(mode, |mode| encode(it, mode)));
+    v1::ListSessionsResponse { sessions, next_page_token }
 }
 
 pub fn update_session(info: SessionInfo, store: StoreId) -> v1::UpdateSessionResponse {
@@ -54,13 +57,13 @@ pub fn update_session(info: SessionInfo, store: StoreId) -> v1::UpdateSessionRes
 }
 
 pub fn fork_session((info, state): (SessionInfo, State), reply: Reply) -> v1::ForkSessionResponse {
-    let (_, session) = written(&[], &info, Some(&state), Mode::write(reply));
+    let (_, session) = written(&[], &info, Some(&state), Mode::of(reply));
     v1::ForkSessionResponse { session: Some(session) }
 }
 
 pub fn rewind_session(answer: Appended, reply: Reply) -> v1::RewindSessionResponse {
     let v1::AppendEventResponse { session, event, replayed, dropped_temp_keys: _ } =
-        append_event(answer, Vec::new(), Mode::write(reply));
+        append_event(answer, Vec::new(), Mode::of(reply));
     v1::RewindSessionResponse { session, event, replayed }
 }
 
@@ -80,7 +83,7 @@ pub fn append_events(
 ) -> v1::AppendEventsResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.iter().map(|it| it.replayed).collect();
-    let (events, session) = written(&events, &info, state.as_ref(), Mode::write(reply));
+    let (events, session) = written(&events, &info, state.as_ref(), Mode::of(reply));
     let session = Some(session);
     v1::AppendEventsResponse { events, session, replayed, dropped_temp_keys: dropped }
 }
@@ -107,114 +110,146 @@ pub fn failure(status: &Status) -> v1::AppendFailure {
     }
 }
 
-pub fn list_events(list: List<Event>, reply: Reply) -> Result<v1::ListEventsResponse, Error> {
-    let (events, next_page_token) = full_page(&list, |it| event(it, Mode::read(reply)))?;
-    Ok(v1::ListEventsResponse { events, next_page_token })
+pub fn list_events(list: List<Event>, reply: Reply) -> v1::ListEventsResponse {
+    let (events, next_page_token) =
+        full_page(&list, |it| fitted(Mode::of(reply), |mode| event(it, mode)));
+    v1::ListEventsResponse { events, next_page_token }
 }
 
+/// All keys in the form asked for, or as text if that does not fit, or as many as fit as text.
 pub fn get_state(
-    (state, life): (State, Option<Life>),
+    (list, life): (List<StateEntry>, Option<Life>),
     reply: Reply,
-) -> Result<v1::GetStateResponse, Error> {
+) -> v1::GetStateResponse {
     use v1::get_state_response::StateForm;
-    let mode = Mode::read(reply);
-    let json = Cow::Owned(state.to_json());
-    let (state_form, state_rounded) =
-        mode.encode(json, object, StateForm::State, StateForm::StateJson)?;
-    let versions = versions(&state, mode);
-    let (state_form, uid) = (Some(state_form), optional_uid(life, reply.store));
-    fitting(v1::GetStateResponse { state_form, state_rounded, versions, uid, ..Default::default() })
+    let response = |entries: &[StateEntry], mode: Mode| {
+        let json = Cow::Owned(State::json_of(entries));
+        let (form, state_rounded) =
+            mode.encode(json, object, StateForm::State, StateForm::StateJson);
+        v1::GetStateResponse {
+            state_form: Some(form),
+            state_rounded,
+            versions: versions(entries, mode),
+            damaged_keys: State::damaged(entries),
+            next_page_token: list.next_page_token(entries.len()).unwrap_or_default(),
+            uid: optional_uid(life, reply.store),
+            ..Default::default()
+        }
+    };
+    let mode = Mode::of(reply);
+    let all = response(&list.items, mode);
+    if fits(&all) {
+        return all;
+    }
+    let many = as_many_as_fit(&list.items, mode);
+    if many > 0 {
+        return response(&list.items[..many], mode.as_text());
+    }
+    // No value that was stored is that large.
+    let next_page_token = list.next_page_token(1).unwrap_or_default();
+    let (state_form, state_omitted) = (None, true);
+    v1::GetStateResponse { state_form, state_omitted, next_page_token, ..response(&[], mode) }
 }
 
-/// The state as text if it does not fit in the form asked for, and no state if its text does not fit.
+/// How many of the entries fit into an answer as text.
+fn as_many_as_fit(entries: &[StateEntry], mode: Mode) -> usize {
+    // Of the object: tag, length and brackets. Of each key: quotes, colon and comma; of its version: a key and a number in an entry.
+    let mut left = ANSWER_BYTES - 8;
+    let field = |bytes: usize| 1 + length_delimiter_len(bytes) + bytes;
+    let bytes = |it: &StateEntry| {
+        let (key, number) = (it.key.as_str(), usize::try_from(it.version).unwrap_or(usize::MAX));
+        let version = field(field(key.len()) + 1 + length_delimiter_len(number));
+        text_bytes(key) + 4 + it.value.len() + if mode.with_versions { version } else { 0 }
+    };
+    let fits = |it: &&StateEntry| {
+        let rest = left.checked_sub(bytes(it));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    entries.iter().take_while(fits).count()
+}
+
 pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateResponse {
     use v1::update_state_response::StateForm;
     let StateUpdated { state, replayed, life } = answer;
-    let without = v1::UpdateStateResponse {
-        replayed,
-        uid: optional_uid(life, reply.store),
-        ..Default::default()
-    };
-    let response = |reply| {
+    fitted(Mode::of(reply), |mode| {
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
-            Mode::write(reply).encode(json, object, StateForm::State, StateForm::StateJson)?;
-        fitting(v1::UpdateStateResponse {
+            mode.encode(json, object, StateForm::State, StateForm::StateJson);
+        v1::UpdateStateResponse {
             state_form: Some(form),
             state_rounded,
-            ..without.clone()
-        })
-    };
-    let text = Reply { form: Form::Text, ..reply };
-    response(reply).or_else(|_| response(text)).unwrap_or(without.clone())
+            replayed,
+            damaged_keys: State::damaged(&state.0),
+            uid: optional_uid(life, mode.store),
+            ..Default::default()
+        }
+    })
 }
 
-pub fn list_key_changes(
-    list: List<KeyChange>,
-    reply: Reply,
-) -> Result<v1::ListKeyChangesResponse, Error> {
-    let (changes, next_page_token) = full_page(&list, |it| key_change(it, Mode::read(reply)))?;
-    Ok(v1::ListKeyChangesResponse { changes, next_page_token })
+pub fn list_key_changes(list: List<KeyChange>, reply: Reply) -> v1::ListKeyChangesResponse {
+    let (changes, next_page_token) =
+        full_page(&list, |it| fitted(Mode::of(reply), |mode| key_change(it, mode)));
+    v1::ListKeyChangesResponse { changes, next_page_token }
 }
 
-fn key_change(change: &KeyChange, mode: Mode) -> Result<v1::KeyChange, Error> {
+fn key_change(change: &KeyChange, mode: Mode) -> v1::KeyChange {
     use v1::key_change::ValueForm::{Value, ValueJson};
     let KeyChange { version, value: it, commit_time, author, source } = change;
     let form =
         it.as_ref().map(|it| mode.inner().encode(Cow::Borrowed(it), value, Value, ValueJson));
-    Ok(v1::KeyChange {
+    v1::KeyChange {
         version: signed(*version),
         // A single value has no flag for rounded numbers: callers that need exact ones request text.
-        value_form: form.transpose()?.map(|(value_form, _)| value_form),
+        value_form: form.map(|(value_form, _)| value_form),
         commit_time: Some(timestamp(*commit_time)),
         author: Author::to_string(author),
         session: source.as_ref().map(|(key, _)| session_key(key)),
         sequence: source.as_ref().map_or(0, |(_, sequence)| signed(*sequence)),
+    }
+}
+
+pub fn list_applications(list: List<AppName>) -> v1::ListApplicationsResponse {
+    let application = |name: &AppName| v1::Application { app_name: name.to_string() };
+    let (applications, next_page_token) = full_page(&list, application);
+    v1::ListApplicationsResponse { applications, next_page_token }
+}
+
+pub fn list_users(list: List<UserId>, app: &AppName) -> v1::ListUsersResponse {
+    let user = |id: &UserId| v1::User { app_name: app.to_string(), user_id: id.to_string() };
+    let (users, next_page_token) = full_page(&list, user);
+    v1::ListUsersResponse { users, next_page_token }
+}
+
+/// One message with the cursor right behind it.
+pub fn watch(item: WatchItem, cursor: String, reply: Reply) -> v1::WatchResponse {
+    fitted(Mode::of(reply), |mode| v1::WatchResponse {
+        kind: Some(kind(&item, mode)),
+        cursor: cursor.clone(),
     })
 }
 
-pub fn list_applications(list: List<AppName>) -> Result<v1::ListApplicationsResponse, Error> {
-    let application = |name: &AppName| Ok(v1::Application { app_name: name.to_string() });
-    let (applications, next_page_token) = full_page(&list, application)?;
-    Ok(v1::ListApplicationsResponse { applications, next_page_token })
-}
-
-pub fn list_users(list: List<UserId>, app: &AppName) -> Result<v1::ListUsersResponse, Error> {
-    let user = |id: &UserId| Ok(v1::User { app_name: app.to_string(), user_id: id.to_string() });
-    let (users, next_page_token) = full_page(&list, user)?;
-    Ok(v1::ListUsersResponse { users, next_page_token })
-}
-
-/// One message with the cursor right behind it. What does not fit in the form asked for is sent as text. Text that does not fit ends
-/// the watch, since nothing may be left out of it.
-pub fn watch(item: WatchItem, cursor: String, reply: Reply) -> Result<v1::WatchResponse, Error> {
-    let response = |reply| {
-        let kind = Some(kind(&item, Mode::write(reply))?);
-        fitting(v1::WatchResponse { kind, cursor: cursor.clone() })
-    };
-    response(reply).or_else(|_| response(Reply { form: Form::Text, ..reply }))
-}
-
-fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error> {
+fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
     use v1::{state_snapshot::StateForm, watch_response::Kind};
-    Ok(match item {
+    match item {
         WatchItem::Snapshot { state, last_sequence, life } => {
             let json = Cow::Owned(state.to_json());
             let (form, state_rounded) =
-                mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
+                mode.inner().encode(json, object, StateForm::State, StateForm::StateJson);
             let uid = optional_uid(*life, mode.store);
             let (state_form, last_sequence) = (Some(form), signed(*last_sequence));
             Kind::Snapshot(v1::StateSnapshot {
                 state_form,
                 state_rounded,
                 last_sequence,
+                damaged_keys: State::damaged(&state.0),
                 uid,
                 ..Default::default()
             })
         }
-        WatchItem::Event(it) => Kind::Event(event(it, mode)?),
+        WatchItem::Event(it) => Kind::Event(event(it, mode)),
         WatchItem::StateChange { changes: it, commit_time } => {
-            let (delta, _) = changes(it, mode.inner())?;
+            let (delta, _) = changes(it, mode.inner());
             let commit_time = Some(timestamp(*commit_time));
             Kind::StateChange(v1::StateChange { delta: Some(delta), commit_time })
         }
@@ -225,7 +260,7 @@ fn kind(item: &WatchItem, mode: Mode) -> Result<v1::watch_response::Kind, Error>
         WatchItem::SessionDeleted(life) => {
             Kind::SessionDeleted(v1::SessionDeleted { uid: uid(*life, mode.store) })
         }
-    })
+    }
 }
 
 /// Bytes of a message as a field of another.
@@ -234,43 +269,41 @@ pub fn field_bytes(message: &impl Message) -> usize {
     1 + length_delimiter_len(bytes) + bytes
 }
 
-/// The answer, unless it is too large.
-fn fitting<M: Message>(answer: M) -> Result<M, Error> {
-    if answer.encoded_len() <= ANSWER_BYTES { Ok(answer) } else { Err(Error::AnswerTooLarge) }
+fn fits(message: &impl Message) -> bool {
+    field_bytes(message) <= ANSWER_BYTES
 }
 
-/// As many items as fit, in their order, beside the `used` bytes of the answer.
-fn page<T, M: Message>(
-    items: &[T],
-    mut used: usize,
-    mut encode: impl FnMut(&T) -> Result<M, Error>,
-) -> Result<Vec<M>, Error> {
+/// An item in the form asked for; as text if it is larger than an answer; without what it can do without if its text is.
+fn fitted<M: LeaveOut>(mode: Mode, encode: impl Fn(Mode) -> M) -> M {
+    let mut message = encode(mode);
+    if !fits(&message) && mode.form == Form::Struct {
+        message = encode(mode.as_text());
+    }
+    if !fits(&message) {
+        message.leave_out();
+    }
+    message
+}
+
+/// As many items as fit, in their order, beside the `used` bytes of the answer. Each is what it is in an answer of its own.
+fn page<T, M: Message>(items: &[T], mut used: usize, encode: impl Fn(&T) -> M) -> Vec<M> {
     let mut page = Vec::with_capacity(items.len());
     for item in items {
-        let message = match encode(item) {
-            Err(Error::AnswerTooLarge) => break,
-            message => message?,
-        };
+        let message = encode(item);
         used += field_bytes(&message);
         if used > ANSWER_BYTES {
             break;
         }
         page.push(message);
     }
-    Ok(page)
+    page
 }
 
-/// As [`page`], in an answer of their own, with the token of the next page. If the first item does not fit, no later page can hold it.
-fn full_page<T, M: Message>(
-    list: &List<T>,
-    encode: impl FnMut(&T) -> Result<M, Error>,
-) -> Result<(Vec<M>, String), Error> {
-    let page = page(&list.items, 0, encode)?;
-    if page.is_empty() && !list.items.is_empty() {
-        return Err(Error::AnswerTooLarge);
-    }
+/// As [`page`], in an answer of their own, which always holds the first one, with the token of the next page.
+fn full_page<T, M: Message>(list: &List<T>, encode: impl Fn(&T) -> M) -> (Vec<M>, String) {
+    let page = page(&list.items, 0, encode);
     let token = list.next_page_token(page.len()).unwrap_or_default();
-    Ok((page, token))
+    (page, token)
 }
 
 /// Events and the session of a write's answer, in the form asked for, or as text if that does not fit. Text that does not fit loses the
@@ -282,38 +315,36 @@ fn written(
     state: Option<&State>,
     mode: Mode,
 ) -> (Vec<v1::Event>, v1::Session) {
-    let mut session =
-        session(info, state, mode).unwrap_or_else(|_| session_envelope(info, mode.store));
-    if mode.form == Form::Struct {
-        let used = field_bytes(&session);
-        let page = page(events, used, |it| event(&it.event, mode)).unwrap_or_default();
-        if used <= ANSWER_BYTES && page.len() == events.len() {
-            return (page, session);
+    let mut session = session(info, state, mode);
+    let mut bytes = field_bytes(&session);
+    let mut messages = Vec::with_capacity(events.len());
+    for it in events {
+        let message = event(&it.event, mode);
+        bytes += field_bytes(&message);
+        messages.push(message);
+        if bytes > ANSWER_BYTES && mode.form == Form::Struct {
+            break;
         }
-        return written(events, info, state, Mode { form: Form::Text, ..mode });
     }
-    let whole =
-        |it: &AppendedEvent| event(&it.event, mode).unwrap_or_else(|_| event_envelope(&it.event));
-    let mut events: Vec<_> = events.iter().map(whole).collect();
-    let bytes = field_bytes(&session) + events.iter().map(field_bytes).sum::<usize>();
     let mut excess = bytes.saturating_sub(ANSWER_BYTES);
-    if excess > 0 {
-        let without = |it: &mut v1::Session| (it.state_form, it.versions) = (None, HashMap::new());
-        excess = excess.saturating_sub(saved(&mut session, without));
+    if excess > 0 && mode.form == Form::Struct {
+        return written(events, info, state, mode.as_text());
     }
-    for event in events.iter_mut().rev() {
+    if excess > 0 {
+        excess = excess.saturating_sub(saved(&mut session));
+    }
+    for event in messages.iter_mut().rev() {
         if excess == 0 {
             break;
         }
-        let without = |it: &mut v1::Event| (it.body_form, it.state_delta) = (None, None);
-        excess = excess.saturating_sub(saved(event, without));
+        excess = excess.saturating_sub(saved(event));
     }
-    (events, session)
+    (messages, session)
 }
 
-/// The bytes that a message loses with some of its fields.
-fn saved<M: Message>(message: &mut M, clear: impl FnOnce(&mut M)) -> usize {
+/// The bytes that a message loses with what it can do without.
+fn saved(message: &mut impl LeaveOut) -> usize {
     let before = field_bytes(message);
-    clear(message);
+    message.leave_out();
     before - field_bytes(message)
 }

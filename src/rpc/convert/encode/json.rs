@@ -19,8 +19,8 @@ const ALWAYS_EXACT_BYTES: usize = 15;
 /// Tags and lengths of an entry, of its key and of its value, never more than there are.
 const ENTRY_BYTES: usize = 4;
 
-/// A message or a field, and whether a number in it had to be rounded. Errors: [`Error::TooDeep`], [`Error::AnswerTooLarge`].
-pub type Built<T> = Result<(T, bool), Error>;
+/// A message, and whether a number in it had to be rounded. `None`: it is nested too deep, or larger than an answer.
+pub type Built<T> = Option<(T, bool)>;
 
 /// How a message is encoded.
 #[derive(Clone, Copy, Debug)]
@@ -30,23 +30,19 @@ pub struct Mode {
     pub with_versions: bool,
     /// Part of every uid.
     pub store: StoreId,
-    /// Whether a value that is larger than an answer as `Struct` is an error. Otherwise it is sent as text, as one that is nested too
-    /// deep for `Struct` always is.
-    pub is_strict: bool,
     /// Levels below the answer.
     pub depth: usize,
 }
 
 impl Mode {
-    /// That of a read's answer.
-    pub fn read(reply: Reply) -> Self {
+    /// That of an answer.
+    pub fn of(reply: Reply) -> Self {
         let Reply { form, with_versions, store } = reply;
-        Self { form, with_versions, store, is_strict: true, depth: 0 }
+        Self { form, with_versions, store, depth: 0 }
     }
 
-    /// That of the answer to a write or a watch.
-    pub fn write(reply: Reply) -> Self {
-        Self { is_strict: false, ..Self::read(reply) }
+    pub fn as_text(self) -> Self {
+        Self { form: Form::Text, ..self }
     }
 
     /// That of a message within this one.
@@ -54,23 +50,21 @@ impl Mode {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// One of the two fields of a `oneof` of the message. Text is never rounded.
+    /// One of the two fields of a `oneof` of the message, and whether a number was rounded, which text never is. What is nested too deep
+    /// for a `Struct`, or larger than an answer as one, is text.
     pub fn encode<M, T>(
         self,
         json: Cow<'_, Json>,
         build: fn(&Json, usize) -> Built<M>,
         message: fn(M) -> T,
         text: fn(String) -> T,
-    ) -> Built<T> {
-        if self.form == Form::Struct {
-            match build(&json, self.depth + 1) {
-                Ok((built, rounded)) => return Ok((message(built), rounded)),
-                Err(Error::TooDeep) => {}
-                Err(error) if self.is_strict => return Err(error),
-                Err(_) => {}
-            }
+    ) -> (T, bool) {
+        if self.form == Form::Struct
+            && let Some((built, rounded)) = build(&json, self.depth + 1)
+        {
+            return (message(built), rounded);
         }
-        Ok((text(json.into_owned().into_string()), false))
+        (text(json.into_owned().into_string()), false)
     }
 }
 
@@ -83,13 +77,13 @@ pub fn object(json: &Json, depth: usize) -> Built<Struct> {
         // A body or a set that is no object was not stored by this service; it shows as an empty one.
         _ => Struct::default(),
     };
-    Ok((built, builder.rounded))
+    Some((built, builder.rounded))
 }
 
 /// Any value, likewise.
 pub fn value(json: &Json, depth: usize) -> Built<Value> {
     let mut builder = Builder::new(json);
-    Ok((builder.value(depth)?, builder.rounded))
+    Some((builder.value(depth)?, builder.rounded))
 }
 
 struct Builder<'a> {
@@ -103,7 +97,7 @@ impl<'a> Builder<'a> {
         Self { reader: Reader::new(json.as_str()), rounded: false, budget: MESSAGE_BYTES }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Error> {
+    fn value(&mut self, depth: usize) -> Option<Value> {
         shallow(depth)?;
         let (bytes, kind) = match self.reader.head() {
             Head::Object => (0, Kind::StructValue(self.object(depth + 1)?)),
@@ -118,11 +112,11 @@ impl<'a> Builder<'a> {
             Head::Literal(_) => (2, Kind::NullValue(NullValue::NullValue.into())),
         };
         self.spend(bytes)?;
-        Ok(Value { kind: Some(kind) })
+        Some(Value { kind: Some(kind) })
     }
 
     /// The members behind the bracket that was read. Of a key that is there twice the last one counts.
-    fn object(&mut self, depth: usize) -> Result<Struct, Error> {
+    fn object(&mut self, depth: usize) -> Option<Struct> {
         shallow(depth)?;
         let mut fields = BTreeMap::new();
         while let Some(key) = self.reader.next_key() {
@@ -130,17 +124,17 @@ impl<'a> Builder<'a> {
             self.spend(ENTRY_BYTES + key.len())?;
             fields.insert(key, self.value(depth + 2)?);
         }
-        Ok(Struct { fields })
+        Some(Struct { fields })
     }
 
-    fn array(&mut self, depth: usize) -> Result<ListValue, Error> {
+    fn array(&mut self, depth: usize) -> Option<ListValue> {
         shallow(depth)?;
         let mut values = Vec::new();
         while self.reader.has_item() {
             self.spend(2)?;
             values.push(self.value(depth + 1)?);
         }
-        Ok(ListValue { values })
+        Some(ListValue { values })
     }
 
     /// The nearest double. A number with a point or an exponent is one already; an integer may be none.
@@ -153,12 +147,12 @@ impl<'a> Builder<'a> {
         double
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), Error> {
-        self.budget = self.budget.checked_sub(bytes).ok_or(Error::AnswerTooLarge)?;
-        Ok(())
+    fn spend(&mut self, bytes: usize) -> Option<()> {
+        self.budget = self.budget.checked_sub(bytes)?;
+        Some(())
     }
 }
 
-fn shallow(depth: usize) -> Result<(), Error> {
-    if depth > DEPTH { Err(Error::TooDeep) } else { Ok(()) }
+fn shallow(depth: usize) -> Option<()> {
+    (depth <= DEPTH).then_some(())
 }

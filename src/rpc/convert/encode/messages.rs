@@ -5,35 +5,76 @@ use std::{
     collections::{BTreeSet, HashMap},
 };
 
+use prost::Message;
 use prost_types::Timestamp;
 
 use super::json::{Mode, object};
 use crate::rpc::prelude::*;
 
-pub fn event(event: &Event, mode: Mode) -> Result<v1::Event, Error> {
+pub fn event(event: &Event, mode: Mode) -> v1::Event {
     use v1::event::BodyForm::{Body, BodyJson};
     let mode = mode.inner();
     let mut message = event_envelope(event);
     if let Some(body) = &event.body {
-        let (form, rounded) = mode.encode(Cow::Borrowed(body), object, Body, BodyJson)?;
+        let (form, rounded) = mode.encode(Cow::Borrowed(body), object, Body, BodyJson);
         (message.body_form, message.rounded) = (Some(form), rounded);
     }
     if !event.changes.is_empty() {
-        let (delta, rounded) = changes(&event.changes, mode)?;
+        let (delta, rounded) = changes(&event.changes, mode);
         message.state_delta = Some(delta);
         message.rounded |= rounded;
     }
-    Ok(message)
+    message
 }
 
 /// Changes as a delta, and whether a number was rounded.
-pub fn changes(changes: &Changes, mode: Mode) -> Result<(v1::StateDelta, bool), Error> {
+pub fn changes(changes: &Changes, mode: Mode) -> (v1::StateDelta, bool) {
     use v1::state_delta::SetForm::{Set, SetJson};
     let Changes { set, remove } = changes;
     let set = set.as_ref().map(|it| mode.inner().encode(Cow::Borrowed(it), object, Set, SetJson));
-    let (set_form, rounded) = set.transpose()?.unzip();
+    let (set_form, rounded) = set.unzip();
     let remove = remove.iter().map(StateKey::to_string).collect();
-    Ok((v1::StateDelta { set_form, remove, operations: Vec::new() }, rounded.unwrap_or_default()))
+    (v1::StateDelta { set_form, remove, operations: Vec::new() }, rounded.unwrap_or_default())
+}
+
+/// A message of which parts can be left out if it does not fit into an answer even as text.
+pub trait LeaveOut: Message {
+    fn leave_out(&mut self) {}
+}
+
+/// A single value always fits as text.
+impl LeaveOut for v1::KeyChange {}
+
+impl LeaveOut for v1::Session {
+    fn leave_out(&mut self) {
+        self.state_omitted = self.state_form.take().is_some();
+        (self.state_rounded, self.versions) = (false, HashMap::new());
+    }
+}
+
+impl LeaveOut for v1::UpdateStateResponse {
+    fn leave_out(&mut self) {
+        self.state_omitted = self.state_form.take().is_some();
+        self.state_rounded = false;
+    }
+}
+
+/// Limits keep a stored event smaller than an answer, and what leaves one out is the answer to a batch, whose sender has it.
+impl LeaveOut for v1::Event {
+    fn leave_out(&mut self) {
+        (self.body_form, self.state_delta, self.rounded) = (None, None, false);
+    }
+}
+
+impl LeaveOut for v1::WatchResponse {
+    fn leave_out(&mut self) {
+        use v1::watch_response::Kind;
+        // Changes of one version are smaller than an answer, as an event is.
+        if let Some(Kind::Snapshot(snapshot)) = &mut self.kind {
+            snapshot.state_omitted = snapshot.state_form.take().is_some();
+            snapshot.state_rounded = false;
+        }
+    }
 }
 
 /// An event without its body and its delta.
@@ -72,21 +113,18 @@ pub fn event_envelope(event: &Event) -> v1::Event {
     }
 }
 
-pub fn session(
-    info: &SessionInfo,
-    state: Option<&State>,
-    mode: Mode,
-) -> Result<v1::Session, Error> {
+pub fn session(info: &SessionInfo, state: Option<&State>, mode: Mode) -> v1::Session {
     use v1::session::StateForm;
     let mut session = session_envelope(info, mode.store);
     if let Some(state) = state {
         let json = Cow::Owned(state.to_json());
         let (form, rounded) =
-            mode.inner().encode(json, object, StateForm::State, StateForm::StateJson)?;
+            mode.inner().encode(json, object, StateForm::State, StateForm::StateJson);
         (session.state_form, session.state_rounded) = (Some(form), rounded);
-        session.versions = versions(state, mode);
+        session.versions = versions(&state.0, mode);
+        session.damaged_keys = State::damaged(&state.0);
     }
-    Ok(session)
+    session
 }
 
 pub fn uid(life: Life, store: StoreId) -> String {
@@ -99,12 +137,12 @@ pub fn optional_uid(life: Option<Life>, store: StoreId) -> String {
 }
 
 /// The versions of stored keys, if the `mode` has them.
-pub fn versions(state: &State, mode: Mode) -> HashMap<String, i64> {
+pub fn versions(entries: &[StateEntry], mode: Mode) -> HashMap<String, i64> {
     if !mode.with_versions {
         return HashMap::new();
     }
     // `temp:` keys are not stored, so they have no version.
-    let stored = state.0.iter().filter(|it| it.key.scope().is_some());
+    let stored = entries.iter().filter(|it| it.key.scope().is_some() && !it.value.is_damaged());
     stored.map(|it| (it.key.to_string(), signed(it.version))).collect()
 }
 

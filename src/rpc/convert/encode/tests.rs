@@ -13,6 +13,7 @@ use crate::domain::{
     session::{Incarnation, Labels, SessionInfo, State, StateEntry},
     time::Time,
 };
+use crate::engine::List;
 
 fn json(text: impl Into<String>) -> Json {
     Json::parse(text.into()).unwrap()
@@ -65,6 +66,13 @@ fn info() -> SessionInfo {
 fn state<'a>(entries: impl IntoIterator<Item = (&'a str, Json)>) -> State {
     let entry = |(key, value)| StateEntry { key: StateKey::new(key).unwrap(), value, version: 3 };
     State(entries.into_iter().map(entry).collect())
+}
+
+/// A page with nothing behind it.
+fn all<T>(items: Vec<T>) -> List<T> {
+    let mut list = List::default();
+    list.items = items;
+    list
 }
 
 /// A list of `many` zeros. As a message it is five and a half times as large as its text.

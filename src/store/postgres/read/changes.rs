@@ -124,7 +124,7 @@ impl Reader<'_> {
                 let source = row.try_get::<_, Option<i64>>(5)?;
                 let is_own = source.is_some_and(|it| Some(Incarnation(it.cast_unsigned())) == own);
                 let results =
-                    if is_own { Vec::new() } else { row::changes(row, 1)?.results().collect() };
+                    if is_own { Vec::new() } else { row::logged(row, kind)?.results().collect() };
                 changed.push(results);
             }
             let keys: Vec<&str> = changed.iter().flatten().map(|(key, _)| key.name()).collect();
@@ -183,6 +183,10 @@ impl Reader<'_> {
         let mut page = KeyChangePage { changes: Vec::new(), more: false, incarnation };
         let Some(kind) = key.scope() else { return Ok(page) };
         let Some(node) = &nodes[kind as usize] else { return Ok(page) };
+        let now = self.some_keys(&nodes, std::slice::from_ref(key)).await?;
+        if now.0.first().is_some_and(|entry| entry.value.is_damaged()) {
+            return Err(Error::damaged_key(key));
+        }
         // What an earlier life has left is not read.
         let (newest, base) = match &own {
             Some(own) => (own.last_sequence, None),
@@ -227,7 +231,7 @@ impl Reader<'_> {
                 for row in rows(self.connection, node, columns, &wanted, Some(PIECE_BYTES)).await? {
                     let version = number(&row, 0)?;
                     at = version - 1;
-                    let changes = row::changes(&row, 1)?;
+                    let changes = row::logged(&row, kind)?;
                     let Some((_, value)) = changes.results().find(|(changed, _)| changed == key)
                     else {
                         continue;

@@ -5,7 +5,13 @@ use std::collections::BTreeSet;
 use futures_util::future::{try_join, try_join_all};
 
 use super::{
-    super::{columns::Columns, node::Node, prelude::*, row::number, snapshot::past},
+    super::{
+        columns::Columns,
+        node::Node,
+        prelude::*,
+        row::{self, number},
+        snapshot::past,
+    },
     pool::Reader,
     session::Nodes,
 };
@@ -81,7 +87,11 @@ impl Reader<'_> {
                 continue;
             };
             let key = StateKey::in_scope(node.kind(), row.try_get(1)?);
-            state.push(StateEntry { key, value: row.try_get(2)?, version: number(&row, 3)? });
+            let value = row::value(&row, 2)?;
+            if node.kind() == ScopeKind::Session && value.is_damaged() {
+                return Err(Error::damaged_key(&key));
+            }
+            state.push(StateEntry { key, value, version: number(&row, 3)? });
         }
         for state in &mut states {
             state.sort_unstable_by(|a: &StateEntry, b| a.key.name().cmp(b.key.name()));
@@ -89,7 +99,7 @@ impl Reader<'_> {
         Ok(states)
     }
 
-    async fn some_keys(&self, nodes: &Nodes, keys: &[StateKey]) -> Result<State, Error> {
+    pub(super) async fn some_keys(&self, nodes: &Nodes, keys: &[StateKey]) -> Result<State, Error> {
         // The order of keys is that of state, in which each comes once.
         let keys = keys.iter().collect::<BTreeSet<_>>().into_iter();
         let node = |key: &StateKey| nodes[key.scope()? as usize].as_ref();
@@ -109,7 +119,7 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for row in rows {
             let Some((_, key)) = keys.get(place(&row)?) else { continue };
-            let (value, version) = (row.try_get(1)?, number(&row, 2)?);
+            let (value, version) = (row::value(&row, 1)?, number(&row, 2)?);
             entries.push(StateEntry { key: (*key).clone(), value, version });
         }
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -143,8 +153,11 @@ impl Reader<'_> {
                 return Ok(Vec::new());
             }
             if at >= newest {
-                let states = self.states(std::slice::from_ref(node)).await?;
-                return Ok(states.into_iter().flatten().collect());
+                match self.states(std::slice::from_ref(node)).await {
+                    // The log has it as well.
+                    Err(Error::Damaged(..)) => {}
+                    now => return Ok(now?.into_iter().flatten().collect()),
+                }
             }
             let past = past(self.connection, node, at).await?.into_iter();
             let entry = |(name, (value, version)): (Box<str>, (Option<_>, _))| {

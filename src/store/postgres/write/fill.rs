@@ -105,14 +105,14 @@ pub(super) fn state(
     for row in rows {
         let (at, name, value) =
             (place(row, 0)?, row.try_get::<_, Option<&str>>(1)?, row.try_get(2)?);
-        let value: Option<Json> = value;
+        let value: Option<row::Value> = value;
         let version = number(row, 3)?;
         let of = if name.is_some() { &nodes[..] } else { unlocked };
         let node = of.get(at).ok_or_else(no_place)?;
         let Some(state) = loaded.scope_mut(&scope_key(node)) else { continue };
         match name {
             Some(name) => {
-                state.keys.insert(name.into(), value.map(|value| (value, version)));
+                state.keys.insert(name.into(), value.map(|row::Value(json)| (json, version)));
             }
             None => state.version = version,
         }

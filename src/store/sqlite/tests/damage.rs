@@ -236,7 +236,7 @@ fn damage_costs_its_request_alone_and_another_failure_leaves_those_behind_it() {
     let direct = DirectWriter::open(folder.path(), &TestClock::new(1));
     let mut writer = direct.writer();
     execute_one(&mut writer, Request::Create(creation("u", "s"))).unwrap();
-    let damaged = || Some(Error::Damaged(Damage::Pages, Cause::new("a page")));
+    let damaged = || Some(Error::damaged(Damage::Pages, "a page"));
     // The group's, and then those of its requests.
     let errors = [damaged(), None, damaged(), None, Some(Error::DiskFull)];
     let mut failing = FailingWriter { writer: &mut writer, errors: errors.into() };

@@ -4,7 +4,7 @@ use super::{
     verifying::{EVENTS, break_pages, filled},
     *,
 };
-use crate::domain::error::Damage;
+use crate::domain::error::{Damage, Damaged};
 
 #[tokio::test]
 async fn a_read_that_meets_damage_says_so_and_is_counted() {
@@ -32,7 +32,10 @@ async fn a_read_that_meets_damage_says_so_and_is_counted() {
     assert_eq!(list("t", 0).await, Ok((2, None)));
     let now = SessionQuery { with_state: true, ..query("s") };
     let now = fixture.store.read_session(now).await;
-    assert!(matches!(now, Err(Error::Damaged(Damage::Pages, _)) | Ok(_)), "{now:?}");
+    assert!(
+        matches!(now, Err(Error::Damaged(Damaged { what: Damage::Pages, .. }, _)) | Ok(_)),
+        "{now:?}"
+    );
     assert!(fixture.store.readers.damaged.load(std::sync::atomic::Ordering::Relaxed) >= 2);
 }
 

@@ -325,3 +325,60 @@ async fn compact_makes_the_file_small_and_loses_nothing() {
     let events = "SELECT count(*) FROM event_view WHERE session_id = 's'";
     assert_eq!(fixture.count(events).cast_unsigned(), EVENTS);
 }
+
+/// Text that is no JSON any more, or JSON of another type, wherever a row holds some.
+#[tokio::test]
+async fn verify_finds_every_text_that_is_not_what_was_written() {
+    let s = "(SELECT id FROM session WHERE session_id = 's')";
+    let event = format!("event SET # WHERE session = {s} AND sequence = 9");
+    let app = "(SELECT id FROM scope WHERE user = '')";
+    let cases = [
+        (&*event, "body", Check::Json, Some(9)),
+        (&event, "set_json", Check::Json, Some(9)),
+        (&event, "removed", Check::Json, Some(9)),
+        (
+            &format!("scope_log SET # WHERE scope = {app} AND version = 7"),
+            "set_json",
+            Check::Json,
+            Some(7),
+        ),
+        (
+            &format!("scope_log SET # WHERE scope = {app} AND version = 7"),
+            "removed",
+            Check::Json,
+            Some(7),
+        ),
+        (&format!("state SET # WHERE node = {s} AND name = 'k2'"), "value", Check::State, None),
+        (&format!("state SET # WHERE node = {app} AND name >= ''"), "value", Check::State, None),
+        (&format!("session SET # WHERE id = {s}"), "labels", Check::Unreadable, None),
+        (
+            &format!("state SET # WHERE node = {s} AND name = 0"),
+            "unindexed",
+            Check::Unreadable,
+            None,
+        ),
+        (
+            &format!("snapshot SET # WHERE node = {s} AND version = 500"),
+            "state",
+            Check::Unreadable,
+            None,
+        ),
+    ];
+    let whole = filled().await;
+    for (row, column, check, position) in cases {
+        for text in ["{\"a\":", "null", "\"\"", "5"] {
+            // These are values, and `null` and 5 are read as none of the rest is.
+            if column == "value" && text != "{\"a\":" {
+                continue;
+            }
+            let fixture = Fixture::new().await;
+            fixture.store.close().await;
+            std::fs::copy(&whole.options.path, &fixture.options.path).unwrap();
+            let sql = format!("UPDATE {}", row.replace('#', &format!("{column} = '{text}'")));
+            assert!(fixture.tables().execute(&sql, ()).unwrap() > 0, "{sql}");
+            let (findings, _) = verified(&fixture);
+            let is_it = |it: &Finding| it.check == check && it.position == position;
+            assert!(findings.iter().any(is_it), "{sql}: {findings:?}");
+        }
+    }
+}

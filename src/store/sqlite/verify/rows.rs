@@ -64,7 +64,7 @@ pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<(),
             "SELECT (SELECT count(*) FROM {table})
                  - (SELECT coalesce(sum(CASE WHEN json_valid(rows) THEN json_array_length(rows) END), 0)
                     FROM log_index WHERE {in_index})
-                 - (SELECT coalesce(sum(json_array_length(unindexed)), 0)
+                 - (SELECT coalesce(sum(CASE WHEN json_valid(unindexed) THEN json_array_length(unindexed) END), 0)
                     FROM {nodes} t JOIN state h ON h.node = t.id AND h.name = 0)"
         );
         if tables.value::<i64>(&lost, ())?.is_some_and(|lost| lost > 0) {

@@ -77,7 +77,7 @@ fn a_scope_is_a_node_of_the_tree() {
             user_id: user.into(),
             session_id: session.into(),
         });
-        get_state(GetStateRequest { scope, ..Default::default() }).map(|((get, _), _)| get.scope)
+        get_state(GetStateRequest { scope, ..Default::default() }).map(|((get, ..), _)| get.scope)
     };
     assert!(matches!(scope("a", "", ""), Ok(Scope::Application(_))));
     assert!(matches!(scope("a", "u", ""), Ok(Scope::User(..))));
@@ -270,6 +270,16 @@ fn an_event_may_change_and_a_read_may_name_temp_keys() {
     );
     let keys = vec!["temp:x".into(), "a".into()];
     assert!(get_state(GetStateRequest { scope: user_scope(), keys, ..Default::default() }).is_ok());
+    let request = GetStateRequest {
+        scope: user_scope(),
+        page_size: -1,
+        page_token: "?".into(),
+        ..Default::default()
+    };
+    assert_faults(
+        get_state(request),
+        &[("page_size", "BAD_VALUE"), ("page_token", "BAD_PAGE_TOKEN")],
+    );
 }
 
 #[test]

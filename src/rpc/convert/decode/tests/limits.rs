@@ -108,6 +108,12 @@ fn operations_and_checks_and_named_keys_are_at_most_a_thousand() {
     };
     assert!(named(DELTA_OPERATIONS).is_ok());
     assert_faults(named(DELTA_OPERATIONS + 1), &[("keys", "BAD_VALUE")]);
+    let pages = [(0, None), (7, Some(7)), (1000, Some(1000)), (1001, Some(1000))];
+    for (page_size, expected) in pages {
+        let request = GetStateRequest { scope: user_scope(), page_size, ..Default::default() };
+        let ((_, page, _), _) = get_state(request).unwrap();
+        assert_eq!(page.max_items, expected);
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn an_event_says_everything_about_itself() {
     let listed = |form| {
         let mut list = List::default();
         list.items = vec![event.clone()];
-        encode::list_events(list, form).unwrap().events.remove(0)
+        encode::list_events(list, form).events.remove(0)
     };
     let text = v1::Event {
         event_id: "e".into(),
@@ -115,14 +115,14 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
     event.changes = Changes { set: Some(json("{\"k\":9007199254740993}")), remove: vec![] };
     let mut list = List::default();
     list.items = vec![event];
-    assert!(encode::list_events(list, Form::Struct.into()).unwrap().events[0].rounded);
+    assert!(encode::list_events(list, Form::Struct.into()).events[0].rounded);
 }
 
 #[test]
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let event = encode::append_event(answer, vec![], Mode::write(Form::Text.into())).event.unwrap();
+    let event = encode::append_event(answer, vec![], Mode::of(Form::Text.into())).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }
 
@@ -144,7 +144,7 @@ fn every_kind_of_watch_message_keeps_its_cursor() {
             }),
         ),
     ] {
-        let response = encode::watch(item, "cursor".into(), Form::Struct.into()).unwrap();
+        let response = encode::watch(item, "cursor".into(), Form::Struct.into());
         assert_eq!((response.kind, response.cursor.as_str()), (Some(kind), "cursor"));
     }
 }
