@@ -73,28 +73,28 @@ impl StateService for Pages {
         &self,
         _: Request<v1::UpdateStateRequest>,
     ) -> Result<Response<v1::UpdateStateResponse>, Status> {
-        Err(Status::unimplemented("a read"))
+        Err(Status::internal("a read"))
     }
 
     async fn list_key_changes(
         &self,
         _: Request<v1::ListKeyChangesRequest>,
     ) -> Result<Response<v1::ListKeyChangesResponse>, Status> {
-        Err(Status::unimplemented("a read"))
+        Err(Status::internal("a read"))
     }
 
     async fn render_template(
         &self,
         _: Request<v1::RenderTemplateRequest>,
     ) -> Result<Response<v1::RenderTemplateResponse>, Status> {
-        Err(Status::unimplemented("a read"))
+        Err(Status::internal("a read"))
     }
 
     async fn end_invocation(
         &self,
         _: Request<v1::EndInvocationRequest>,
     ) -> Result<Response<v1::EndInvocationResponse>, Status> {
-        Err(Status::unimplemented("a read"))
+        Err(Status::internal("a read"))
     }
 }
 

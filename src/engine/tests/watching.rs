@@ -264,7 +264,8 @@ async fn a_watch_that_missed_the_end_of_a_users_life_ends() {
     assert_ne!(second, first);
     assert!(refused(resume().await));
     let query = StateQuery { scope: user.clone(), keys: None };
-    let (_, life) = world.engine.get_state(&context, query, StatePage::default(), None).await.unwrap();
+    let (_, life) =
+        world.engine.get_state(&context, query, StatePage::default(), None).await.unwrap();
     assert_eq!(life, second);
     let mut watch = world.engine.watch(&context, user.clone(), WatchFrom::Beginning).await.unwrap();
     assert!(matches!(next(&mut watch).await.0, WatchItem::StateChange { .. }));
