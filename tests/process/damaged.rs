@@ -8,7 +8,10 @@ use std::{
 
 use rusqlite::Connection;
 use serde_json::Value;
-use sessiond::proto::v1::{ListEventsRequest, event_service_client::EventServiceClient};
+use sessiond::proto::v1::{
+    ListEventsRequest, RewindSessionRequest, event_service_client::EventServiceClient,
+    session::StateForm, session_service_client::SessionServiceClient,
+};
 use tempfile::TempDir;
 use tonic::Code;
 
@@ -154,14 +157,14 @@ async fn a_read_that_meets_damage_is_data_loss_and_export_saves_the_rest() {
 
 /// In every format: what is damaged is missing, and what is exported is JSON.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn text_that_is_no_json_costs_an_export_what_is_behind_it_alone() {
-    let whole = EVENTS as u64;
-    for (row, events) in [
-        ("event SET body = '{\"a\":' WHERE event_id = 'e100'", 99),
-        ("event SET body = 'null' WHERE event_id = 'e100'", 99),
-        ("event SET set_json = '[1]' WHERE event_id = 'e100'", 99),
-        ("state SET value = '{' WHERE name = 'k' AND value = '150'", whole),
-        ("state SET value = '{' WHERE name = 'total'", whole),
+async fn text_that_is_no_json_costs_an_export_that_text_alone() {
+    let events = EVENTS as u64;
+    for (row, is_event) in [
+        ("event SET body = '{\"a\":' WHERE event_id = 'e100'", true),
+        ("event SET body = 'null' WHERE event_id = 'e100'", true),
+        ("event SET set_json = '[1]' WHERE event_id = 'e100'", true),
+        ("state SET value = '{' WHERE name = 'k' AND value = '150'", false),
+        ("state SET value = '{' WHERE name = 'total'", false),
     ] {
         let folder = filled().await;
         damage(folder.path(), &format!("UPDATE {row}"));
@@ -181,9 +184,55 @@ async fn text_that_is_no_json_costs_an_export_what_is_behind_it_alone() {
             let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
             assert_eq!(file["state"]["k"], events, "{row}");
             assert_eq!(file["state"].get("app:total").is_none(), is_shared, "{row}");
+            assert_eq!(told.contains("the places of the damaged ones: 100\n"), is_event, "{told}");
+            let ids = file["events"].as_array().unwrap().iter().map(|event| event["id"].as_str());
+            let expected = (1..=EVENTS).map(|number| match number {
+                100 if is_event => "damaged-100".to_owned(),
+                number => format!("e{number}"),
+            });
+            assert_eq!(ids.map(Option::unwrap).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         }
         assert!(server.stop().status.success());
+        // What was saved is a session again, in its last state.
+        let (again, saved) = (TempDir::new().unwrap(), folder.path().join("out"));
+        let server = Server::start(again.path());
+        let file = saved.join("app~alice~s.session.json");
+        let import = ["import", file.to_str().unwrap(), "--server", server.address()];
+        let output = sessiond(&import);
+        assert!(output.status.success(), "{row}: {output:?}");
+        let channel = server.channel().await;
+        let answer = read(&channel, "s").await;
+        assert_eq!(answer.events.len(), EVENTS, "{row}");
+        let state = answer.session.unwrap().state_form;
+        let Some(StateForm::StateJson(state)) = state else { panic!("{state:?}") };
+        assert!(state.contains("\"k\":150"), "{row}: {state}");
+        drop(channel);
+        assert!(server.stop().status.success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_rewind_hides_stays_hidden_beside_damage() {
+    let folder = filled().await;
+    let server = Server::start(folder.path());
+    let channel = server.channel().await;
+    let rewind =
+        RewindSessionRequest { key: Some(key("l")), to_sequence: Some(1), ..Default::default() };
+    SessionServiceClient::new(channel.clone()).rewind_session(rewind).await.unwrap();
+    append(&channel, "l", event("e5", "{\"k\":5}", "{}")).await.unwrap();
+    drop(channel);
+    assert!(server.stop().status.success());
+    let damaged = "UPDATE event SET body = '{' WHERE sequence = 2
+        AND session = (SELECT id FROM session WHERE session_id = 'l')";
+    damage(folder.path(), damaged);
+    let server = Server::start(folder.path());
+    let (code, saved, told) = export(&server, folder.path(), &["--skip-damaged"]);
+    assert_eq!((code, saved["l"]), (0, 5), "{told}");
+    let file = folder.path().join("out/app~alice~l.session.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let ids = file["events"].as_array().unwrap().iter().map(|event| &event["id"]);
+    assert_eq!(ids.collect::<Vec<_>>(), ["e1", "e5"]);
+    assert!(server.stop().status.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,7 +57,8 @@ pub struct ExportArgs {
     /// Export application and user state instead of sessions.
     #[arg(long, conflicts_with_all = ["session", "format"])]
     state_only: bool,
-    /// Skip damage: a damaged session is exported up to the last event before the damage.
+    /// Skip damage: an empty event takes the place of a damaged one. A session that is damaged otherwise is exported up to the last
+    /// event before the damage.
     #[arg(long, requires = "out")]
     skip_damaged: bool,
 }
@@ -101,7 +102,7 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(text));
         };
         let mut to = Sink::stdout(Form::Json);
-        let (_, losses) = export(&server, key, args.format, None, &mut to).await?;
+        let (_, losses) = export(&server, key, args.format, &Extent::Whole, &mut to).await?;
         to.flush()?;
         warn(&key.session_id, &losses);
         return Ok(());
@@ -112,7 +113,8 @@ pub async fn run(args: ExportArgs) -> Result<(), Failure> {
     let (several, mut failed) = (keys.len() > 1, false);
     for key in keys {
         let (user_id, session_id) = (&key.user_id, &key.session_id);
-        let mut exported = export_to_file(&server, &key, args.format, None, &directory).await;
+        let mut exported =
+            export_to_file(&server, &key, args.format, &Extent::Whole, &directory).await;
         if let Err(Failure::Refused(status)) = &exported
             && args.skip_damaged
             && damage::is_damage(status)
@@ -157,15 +159,42 @@ fn warn(session_id: &str, losses: &Losses) {
     }
 }
 
-/// Writes a damaged session as it was right after the last event that can be read.
+/// The part of a session that is written.
+enum Extent {
+    Whole,
+    /// As it was right after an event, without the states that are damaged.
+    UpTo(i64),
+    /// Whole, but for damaged events.
+    Around(damage::Damaged),
+}
+
+/// Writes what can be read of a damaged session: all but single events, or the session as it was right after the last event that can be
+/// read.
 async fn export_readable(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
     directory: &Directory,
 ) -> Result<(PathBuf, usize, Losses), Failure> {
+    let now = v1::GetSessionRequest { without_state: true, ..get_request(key) };
+    let now = server.sessions().get_session(now).await?.into_inner().session.unwrap_or_default();
+    if let Some(damaged) = damage::find(server, key, now.last_sequence).await? {
+        let events = damaged.events.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        match export_to_file(server, key, form, &Extent::Around(damaged), directory).await {
+            // The state is damaged as well.
+            Err(Failure::Refused(status)) if damage::is_damage(&status) => {}
+            exported => {
+                let exported = exported?;
+                tell(&format!(
+                    "note: session `{}` of `{}`: empty events take the places of the damaged ones: {events}",
+                    key.session_id, key.user_id
+                ));
+                return Ok(exported);
+            }
+        }
+    }
     let last = damage::readable_up_to(server, key).await?;
-    let exported = export_to_file(server, key, form, Some(last), directory).await?;
+    let exported = export_to_file(server, key, form, &Extent::UpTo(last), directory).await?;
     tell(&format!(
         "note: session `{}` of `{}` is damaged after event {last} and exported as of that event",
         key.session_id, key.user_id
@@ -178,30 +207,33 @@ async fn export_to_file(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
-    readable: Option<i64>,
+    extent: &Extent,
     directory: &Directory,
 ) -> Result<(PathBuf, usize, Losses), Failure> {
     let path = directory.join(name::of([&key.app_name, &key.user_id, &key.session_id], SUFFIX));
     let mut file = new_file(directory, &path)?;
-    let (events, losses) = export(server, key, form, readable, &mut file).await?;
+    let (events, losses) = export(server, key, form, extent, &mut file).await?;
     finish(file, &path)?;
     Ok((path, events, losses))
 }
 
-/// Writes one session as it is now, whatever is appended meanwhile; or as it was right after its last `readable` event, without the
-/// states that are damaged. Returns the number of events and what the form lacks.
+/// Writes one session as it is now, whatever is appended meanwhile. Returns the number of events and what the form lacks.
 async fn export(
     server: &Server,
     key: &v1::SessionKey,
     form: FileForm,
-    readable: Option<i64>,
+    extent: &Extent,
     to: &mut impl Write,
 ) -> Result<(usize, Losses), Failure> {
     let sessions = server.sessions();
     let get = async |request| sessions.clone().get_session(request).await.map(Response::into_inner);
-    let now = v1::GetSessionRequest { as_of_sequence: readable, ..get_request(key) };
+    let up_to = match extent {
+        Extent::UpTo(last) => Some(*last),
+        Extent::Whole | Extent::Around(_) => None,
+    };
+    let now = v1::GetSessionRequest { as_of_sequence: up_to, ..get_request(key) };
     let state = async |request: v1::GetSessionRequest| match get(request.clone()).await {
-        Err(status) if readable.is_some() && damage::is_damage(&status) => {
+        Err(status) if up_to.is_some() && damage::is_damage(&status) => {
             get(v1::GetSessionRequest { without_state: true, ..request }).await
         }
         answer => answer,
@@ -220,7 +252,9 @@ async fn export(
     state::complete(server, &mut created).await?;
     let last_sequence = session.last_sequence;
     let mut writer = FileWriter::begin(to, &session, form)?;
-    if last_sequence > 0 {
+    if let Extent::Around(damaged) = extent {
+        damaged.each_event(server, key, |event| writer.event(&event)).await?;
+    } else if last_sequence > 0 {
         let selection = v1::EventSelection { include_rewound: true, ..Default::default() };
         let events = Some(selection);
         let as_of_sequence = Some(last_sequence);

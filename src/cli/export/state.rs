@@ -9,12 +9,13 @@ use crate::{
         calls::{for_each_event, retry},
         connect::Server,
         failure::Failure,
+        whole_state::{members_of, state_request, whole_state},
     },
     domain::{
         json::Json,
         scope::{ScopeKind, StateKey},
     },
-    proto::v1::{self, get_state_response::StateForm, key_change::ValueForm, session},
+    proto::v1::{self, key_change::ValueForm, session},
 };
 
 /// A key with its value, and the version at which it was last written.
@@ -26,26 +27,13 @@ pub struct Entry {
 
 /// Everything that is visible from a scope now, in the order of the merged state.
 pub async fn read(server: &Server, scope: v1::Scope) -> Result<Vec<Entry>, Failure> {
-    let mut request = v1::GetStateRequest {
-        scope: Some(scope),
-        include_versions: true,
-        json_form: JSON_FORM,
-        ..Default::default()
+    let request = v1::GetStateRequest { include_versions: true, ..state_request(scope) };
+    let state = whole_state(server, request).await?;
+    let entry = |(key, value): (String, Json)| {
+        let version = state.versions.get(&key).copied().unwrap_or_default();
+        Entry { key, value, version }
     };
-    let mut entries = Vec::new();
-    loop {
-        let page = retry(async || server.state().get_state(request.clone()).await).await?;
-        if let Some(StateForm::StateJson(text)) = page.state_form {
-            entries.extend(Json::from_stored(text).members().into_iter().map(|(key, value)| {
-                let version = page.versions.get(&key).copied().unwrap_or_default();
-                Entry { key, value, version }
-            }));
-        }
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            return Ok(entries);
-        }
-    }
+    Ok(members_of(&state).into_iter().map(entry).collect())
 }
 
 /// Adds the state that the answer left out of a session that was read as of its last event. Keys of the application and the user get
