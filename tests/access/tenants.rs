@@ -95,7 +95,8 @@ impl Tenants {
         setting.set_tokens(&["root", "a", "b"]);
         let socket = setting.path("admin.sock");
         let listen = format!("unix:{}", socket.display());
-        let flags = ["--log-calls", "--log", "debug", "--admin-listen", &listen];
+        let flags =
+            ["--log-calls", "--log", "debug,h2=debug,hyper=debug", "--admin-listen", &listen];
         let server = setting.start_with_tokens(&flags);
         let [root, a, b] =
             [caller(&server, "root").await, caller(&server, "a").await, caller(&server, "b").await];

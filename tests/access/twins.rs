@@ -87,7 +87,7 @@ fn blank(json: &mut Json) {
         Json::Object(members) => {
             for (name, value) in members {
                 let is_made =
-                    name.ends_with("Time") || matches!(&**name, "cursor" | "nextPageToken");
+                    name.ends_with("Time") || matches!(&**name, "cursor" | "nextPageToken" | "uid");
                 match value {
                     Json::String(text) if is_made || uuid::Uuid::try_parse(text).is_ok() => {
                         *value = Json::from("made");

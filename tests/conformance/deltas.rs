@@ -205,10 +205,10 @@ pub async fn a_batch_that_was_accepted_is_accepted_again(fixture: &mut Fixture) 
     let names: Vec<String> = (0..200).map(|at| format!("{at}\u{1}")).collect();
     let filling = |id: &str, body: usize| {
         let pairs: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
-        let body = json(&format!("\"{}\"", "x".repeat(body - 2)));
+        let body = json(&format!("{{\"x\":\"{}\"}}", "x".repeat(body - 8)));
         NewEvent { body: Some(body), ..event(id, set(&pairs).remove(&[&format!("gone\u{1}{id}")])) }
     };
-    let delta = filling("1", 2).delta.bytes();
+    let delta = filling("1", 8).delta.bytes();
     let last = BATCH_BYTES - 4 * delta - 3 * 700_000;
     // The second is a repetition within the batch.
     let batch = |last: usize| {
