@@ -37,7 +37,7 @@ fn everything_that_can_be_full_is_in_the_catalogue() {
 
 #[test]
 fn everything_that_can_be_damaged_is_in_the_catalogue() {
-    are_in_the_row_of("DAMAGED", "    Damage {", 3);
+    are_in_the_row_of("DAMAGED", "    Damage {", 6);
 }
 
 #[test]

@@ -68,11 +68,13 @@ async fn a_fork_takes_events_state_and_labels(service: &Service) {
     assert_eq!(session.key, Some(key("s2")));
     assert_eq!(session.forked_from, Some(ForkOrigin { key: Some(key("s1")), sequence: 3 }));
     assert_eq!((session.last_sequence, &session.labels), (3, &labels(&[("team", "billing")])));
-    assert_eq!((&*session.display_name, session.expiration), ("", None), "those are the source's");
     let read = service.get_session(get_with_events("s2")).await.unwrap();
-    assert_eq!(read.session, Some(session));
+    assert_eq!(read.session, Some(session.clone()));
     let original = service.get_session(get_with_events("s1")).await.unwrap();
     assert_eq!(read.events, original.events, "ids, sequences, times and all");
+    let original = original.session.unwrap();
+    assert_eq!(session.display_name, "Source");
+    assert!(session.expiration.is_some() && session.expiration == original.expiration);
 
     // An id is made where none is given, and the form is the one asked for.
     let unnamed = ForkSessionRequest { json_form: STRUCT, ..fork(None, "") };
