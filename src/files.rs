@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 /// The mode of a file that is made.
 ///
 /// * The owner may read and write it.
-/// * Nobody may execute it.
+/// * It has no right to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(u32);
 
@@ -37,7 +37,7 @@ impl FromStr for FileMode {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match u32::from_str_radix(text, 8) {
             Ok(mode) if mode & OWNER == OWNER && mode & !EVERYBODY == 0 => Ok(Self(mode)),
-            _ => Err("a mode is octal, lets the owner read and write, and lets nobody execute. \
+            _ => Err("a mode is octal, readable and writable by the owner, and not executable. \
                       Pass 0600, or 0640 for a group that reads"),
         }
     }

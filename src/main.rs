@@ -206,7 +206,7 @@ fn to_try(address: &str, config: &Config) -> String {
 }
 
 /// The names of environment variables that begin as those of the flags do and that no flag has.
-#[expect(clippy::disallowed_methods, reason = "a mistyped variable is none that a flag reads")]
+#[expect(clippy::disallowed_methods, reason = "no flag reads a mistyped variable")]
 fn unknown_variables() -> Vec<String> {
     fn known(command: &clap::Command, names: &mut Vec<OsString>) {
         names.extend(command.get_arguments().filter_map(|it| Some(it.get_env()?.to_owned())));

@@ -38,7 +38,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Args)]
 pub struct ConnectArgs {
-    /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH. The port is 50051 if there is none.
+    /// Address of the server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:/PATH. The default port is 50051.
     #[arg(long, env = "SESSIOND_SERVER", default_value = DEFAULT_SERVER, value_name = "ADDRESS", global = true, help_heading = CONNECTION, value_parser = parse_address)]
     pub server: String,
     /// Timeout of a call in seconds, such as 30 or 0.5; 0 disables it. Does not apply to watches.

@@ -56,8 +56,8 @@ pub fn routes(phase: watch::Receiver<Phase>, metrics: Arc<Metrics>) -> Router {
         .merge(metrics)
 }
 
-/// Whether a caller may change something: on a listener that only this machine reaches, or with a client certificate. On one that others
-/// reach without TLS nobody may, because a proxy in between makes them all local.
+/// Whether a caller may change something: on a listener that only this machine reaches, or with a client certificate. A listener that
+/// others reach without TLS refuses all, because a proxy in between makes every caller local.
 #[derive(Clone, Copy)]
 struct MayChange(bool);
 

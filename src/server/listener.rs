@@ -116,7 +116,7 @@ impl Listener {
         }
     }
 
-    /// Whether anybody may come from another machine, as far as it tells nobody apart.
+    /// Whether it serves other machines and cannot tell callers apart.
     pub fn is_open(&self) -> bool {
         match &self.socket {
             Socket::Tcp(_, address, _) => self.tls.is_none() && !address.ip().is_loopback(),
@@ -195,7 +195,7 @@ async fn bind_unix(path: &Path, access: &Access<'_>) -> Result<Socket, String> {
     let listen = || {
         let socket = UnixSocket::new_stream()?;
         socket.bind(path)?;
-        // Nobody connects before it listens.
+        // No connection comes before it listens.
         std::fs::set_permissions(path, access.socket_mode.permissions())?;
         socket.listen(BACKLOG)
     };

@@ -62,7 +62,7 @@ pub struct Damaged {
     visible: Visible,
 }
 
-/// Looks for damaged events among those of a session up to its last one. `None`: there are none, or what is damaged is more than events.
+/// Looks for damaged events among those of a session up to its last one. `None`: no event is, or more than events.
 pub async fn find(
     server: &Server,
     key: &v1::SessionKey,

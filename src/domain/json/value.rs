@@ -81,8 +81,8 @@ impl Json {
         Self::stored(text).filter(|json| json.json_type() == JsonType::Object)
     }
 
-    /// Likewise, of a value that others do without: in place of what is no JSON any more stands one of the same length that is none
-    /// either, and has nothing of it. See [`Json::is_damaged`].
+    /// Likewise, of a value that a state can lack: damaged text becomes a placeholder of the same length without its content. See
+    /// [`Json::is_damaged`].
     pub fn stored_or_damaged(text: &str) -> Json {
         Self::stored(text).unwrap_or_else(|| Json(DAMAGED.repeat(text.len())))
     }
