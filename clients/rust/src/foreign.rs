@@ -91,6 +91,13 @@ impl Reader {
         if let Some(actions) = self.members(body, "actions") {
             self.read_actions(&actions, &mut event.actions);
         }
+        // ADK for TypeScript has a compaction in the event itself.
+        if event.actions.compaction.is_none() && self.read(body, "is_compacted") == Some(true) {
+            event.actions.compaction = self.compaction_of_event(body);
+            if event.actions.compaction.is_none() {
+                self.omitted.push("isCompacted".into());
+            }
+        }
         // ADK for TypeScript and for Go have the route beside the actions.
         for name in ["route", "routes"] {
             if event.actions.route.is_none() {
@@ -254,6 +261,16 @@ impl Reader {
             compacted_content: Some(self.content(&content))
                 .filter(|content| !content.parts.is_empty())?,
         })
+    }
+
+    /// As ADK for TypeScript has it: times in milliseconds, and a text.
+    fn compaction_of_event(&mut self, body: &Members<'_>) -> Option<EventCompaction> {
+        let text: String = self.read(body, "compacted_content")?;
+        let mut time = |name| DateTime::from_timestamp_millis(self.read(body, name)?);
+        let (start_timestamp, end_timestamp) = (time("start_time")?, time("end_time")?);
+        let compacted_content =
+            Content { role: "model".to_owned(), parts: vec![Part::text_part(text)] };
+        Some(EventCompaction { start_timestamp, end_timestamp, compacted_content })
     }
 }
 

@@ -295,6 +295,27 @@ fn compactions_in_the_unit_of_their_kit() {
 }
 
 #[test]
+fn a_compaction_in_the_event_itself() {
+    let body = json!({"isCompacted": true, "startTime": 2_500, "endTime": 1_763_654_320_001_i64,
+        "compactedContent": "T", "actions": {"escalate": true}});
+    let event = read(body.clone());
+    assert!(event.actions.escalate);
+    let read = compaction_of(event);
+    assert_eq!(read.start_timestamp, DateTime::from_timestamp_nanos(2_500_000_000));
+    assert_eq!(read.end_timestamp, DateTime::from_timestamp_nanos(1_763_654_320_001_000_000));
+    assert_eq!(read.compacted_content.parts, [Part::text_part("T")]);
+    for name in ["startTime", "endTime", "compactedContent"] {
+        let mut body = body.clone();
+        body[name] = json!([]);
+        let event = read_in_part(body);
+        assert!(event.actions.escalate && event.actions.compaction.is_none(), "{name}");
+    }
+    let mut body = body;
+    body["isCompacted"] = json!(false);
+    assert!(self::read(body).actions.compaction.is_none());
+}
+
+#[test]
 fn members_that_adk_cannot_hold_are_omitted() {
     let compaction = json!({"startTimestamp": 1, "endTimestamp": "noon", "compactedContent": {}});
     for actions in [
