@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Each part of `src/` with the parts that it may name.
-const KNOWS: [(&str, &[&str]); 16] = [
+const KNOWS: [(&str, &[&str]); 17] = [
     (
         "main",
         &[
@@ -24,9 +24,10 @@ const KNOWS: [(&str, &[&str]); 16] = [
     ),
     ("rpc", &["engine", "store", "commit", "access", "metrics", "domain", "proto"]),
     ("engine", &["store", "commit", "access", "metrics", "domain"]),
-    ("store", &["commit", "access", "metrics", "domain", "pem", "files"]),
+    ("store", &["read", "commit", "access", "metrics", "domain", "pem", "files"]),
     ("access", &["domain"]),
     ("metrics", &["domain"]),
+    ("read", &["commit", "domain"]),
     ("commit", &["domain"]),
     ("domain", &[]),
     // The commands are a client; they check values by the domain's rules.
