@@ -11,7 +11,7 @@ use sessiond::{
         id::{AppName, Author, Branch, DisplayName, EventId, RequestId, SessionId, UserId},
         json::{Amount, Json},
         page::EventSelection,
-        permission::{Listed, Pattern, Permission, Permissions, Right, Sight, Users},
+        permission::{Listed, Pattern, Permission, Permissions, Right, Users, Visibility},
         precondition::{Condition, Precondition},
         scope::{Scope, SessionKey, SessionRef, StateKey},
         session::{Expiration, Labels},
@@ -100,7 +100,7 @@ pub fn bare(id: &str) -> SessionRef {
 }
 
 /// The sight of a caller that may do everything with the sessions of some users.
-pub fn sight_of(users: &[&str]) -> Sight {
+pub fn sight_of(users: &[&str]) -> Visibility {
     let users = users.iter().map(|user| UserId::new(*user).unwrap()).collect();
     let all = Permission {
         applications: [Pattern::new("*")].into(),
@@ -108,7 +108,7 @@ pub fn sight_of(users: &[&str]) -> Sight {
         rights: Right::ALL.into_iter().collect(),
     };
     let listed = Listed { principal: "somebody".to_owned(), permissions: vec![all] };
-    Sight::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
+    Visibility::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
 }
 
 pub fn labels(labels: &[(&str, &str)]) -> Labels {

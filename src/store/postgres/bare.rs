@@ -70,7 +70,7 @@ pub(super) async fn look_up(
                 None => None,
             };
             if let Some(callers) = by_id.get_mut(&key.session_id) {
-                callers.offer(&key, expires);
+                callers.consider(&key, expires);
             }
             let new = || (0, key.clone());
             let (rows, last) = pieces.entry(key.session_id.clone()).or_insert_with(new);

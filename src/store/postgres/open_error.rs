@@ -31,6 +31,10 @@ pub enum OpenError {
         "A thread of the store cannot be started ({0}). Raise the limits of threads and of open files."
     )]
     Threads(String),
+    #[error(
+        "The server of the database has no TLS. Turn it on there, or add sslmode=disable to the URL if you trust the network in between."
+    )]
+    NoTls,
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The driver's message has no password.
@@ -40,12 +44,20 @@ pub enum OpenError {
 
 impl From<Unanswered> for OpenError {
     fn from(error: Unanswered) -> Self {
-        Self::Failed(Cause::new(error).0)
+        match error {
+            Unanswered::Failed(error) => error.into(),
+            silent @ Unanswered::Elapsed(_) => Self::Failed(Cause::new(silent).0),
+        }
     }
 }
 
 impl From<tokio_postgres::Error> for OpenError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(Cause::new(error).0)
+        let cause = Cause::new(error).0;
+        // The driver has no other sign of it.
+        match cause.contains("server does not support TLS") {
+            true => Self::NoTls,
+            false => Self::Failed(cause),
+        }
     }
 }

@@ -1,18 +1,17 @@
-//! `sessiond bench flood`: the latency of a caller of few appends, alone and beside another that floods the server.
+//! `flood`: the latency of a caller of few appends, alone and beside another that floods the server.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use sessiond::cli::{
+    ConnectArgs, Failure, Progress, TokenArgs,
+    bench::{Fixture, connect},
+    positive,
+};
 use tokio::{runtime, sync::oneshot, task::spawn_blocking};
 
-use super::{
-    fixture::{Fixture, connect},
-    open_loop::{Offered, Rate, Refused, offer},
-};
-use crate::cli::{
-    bearer::TokenArgs, connect::ConnectArgs, failure::Failure, parse, progress::Progress,
-};
+use crate::open_loop::{Offered, Rate, Refused, offer};
 
 /// Sessions of each caller.
 const SESSIONS: usize = 16;
@@ -23,10 +22,10 @@ pub struct FloodArgs {
     #[arg(long, value_name = "PATH")]
     flood_token_file: Option<PathBuf>,
     /// flood: appends that the flooding caller begins in a second.
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = parse::positive)]
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = positive)]
     pub flood_rate: usize,
     /// flood: appends that the other caller begins in a second.
-    #[arg(long, value_name = "N", default_value = "100", value_parser = parse::positive)]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = positive)]
     pub modest_rate: usize,
 }
 

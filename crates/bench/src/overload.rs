@@ -1,17 +1,16 @@
-//! `sessiond bench overload`: what is left of the best throughput when many times as many calls are begun.
+//! `overload`: what is left of the best throughput when many times as many calls are begun.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use sessiond::cli::{Progress, Server, bench::Call};
 use tokio::time::interval;
 
-use super::{
-    load::Call,
+use crate::{
     memory::Source,
     open_loop::{Offered, Rate, Refused, offer},
 };
-use crate::cli::{connect::Server, progress::Progress};
 
 /// How often the server's memory is read under overload.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(250);

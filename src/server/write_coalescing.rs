@@ -1,8 +1,7 @@
-//! The writes of a connection, gathered.
+//! Write coalescing: under load the responses of a connection share system calls.
 //!
-//! HTTP/2 writes an answer in two parts and flushes each, and each write to a socket is a system call. Here they wait in a buffer until the
-//! connection has nothing more to write. While many calls are in flight they also wait until the tasks that were ready have run, so that
-//! the answers of a group commit leave together. The answer to the only call waits for nothing: its first part wakes the client.
+//! HTTP/2 writes a response in two parts and flushes each. With few calls in flight they go straight to the socket. With many they stay in
+//! a buffer until the tasks that were ready have run, so that the responses of a group commit leave together.
 
 use std::{
     future::poll_fn,
@@ -15,15 +14,15 @@ use std::{
 use tokio::io::{AsyncWrite, BufWriter};
 use tokio_util::task::TaskTracker;
 
-/// Bytes that wait at most: a dozen answers to appends, and a record of TLS. A longer part is written at once.
+/// Bytes of the buffer: a dozen responses to appends, and a record of TLS.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Calls in flight, above which an answer waits for others. With 16 in flight, callers that wait for their answers made fewer calls when
-/// it did (docs/overload.md).
+/// Calls in flight above which writes are buffered. With 16 in flight, callers that wait for their responses made fewer calls when
+/// theirs waited (docs/overload.md).
 const MANY_CALLS: usize = 32;
 
-/// What a connection writes to. Flushing it does nothing while a call is without an answer.
-pub struct Gathered<W, C>(Arc<Shared<W, C>>);
+/// The writing half of a connection. Flushing it does nothing while many calls are in flight.
+pub struct Coalescing<W, C>(Arc<Shared<W, C>>);
 
 /// Flushes what was written.
 pub struct Flusher<W, C>(Arc<Shared<W, C>>);
@@ -39,45 +38,44 @@ struct Buffer<W> {
     is_unflushed: bool,
 }
 
-/// `calls` tells the number of calls without an answer, of all connections.
-pub fn gathered<W: AsyncWrite + Unpin, C: Fn() -> usize>(
+/// `calls` returns the number of calls in flight, of all connections.
+pub fn coalescing<W: AsyncWrite + Unpin, C: Fn() -> usize>(
     writer: W,
     calls: C,
-) -> (Gathered<W, C>, Flusher<W, C>) {
+) -> (Coalescing<W, C>, Flusher<W, C>) {
     let writer = BufWriter::with_capacity(BUFFER_BYTES, writer);
     let buffer = Mutex::new(Buffer { writer, is_unflushed: false });
     let shared = Arc::new(Shared { buffer, calls });
-    (Gathered(Arc::clone(&shared)), Flusher(shared))
+    (Coalescing(Arc::clone(&shared)), Flusher(shared))
 }
 
 impl<W: AsyncWrite + Unpin, C: Fn() -> usize> Flusher<W, C> {
-    /// Serves a connection, and flushes what it writes. What waits for that is in flight.
+    /// Serves a connection, and flushes what it leaves in the buffer, which counts as in flight.
     pub async fn serve<E: From<io::Error>>(
         self,
         served: impl Future<Output = Result<(), E>>,
         in_flight: TaskTracker,
     ) -> Result<(), E> {
         let mut served = pin!(served);
-        let (mut waited, mut token) = (false, None);
+        let mut waiting = None;
         poll_fn(|cx| {
             let ended = served.as_mut().poll(cx);
             let mut buffer = self.0.lock();
             if ended.is_ready() {
-                // A connection that breaks off leaves the answers that wait to its client, if that takes them.
+                // A client that still reads gets the last responses of a connection that broke off.
                 let _ = buffer.poll_flush(cx);
                 return ended;
             }
-            if buffer.is_unflushed {
-                waited = !waited && (self.0.calls)() > MANY_CALLS;
-                token.get_or_insert_with(|| in_flight.token());
-                if waited {
-                    // Comes back behind the tasks in the queue of this worker, which may be about to answer other calls.
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
+            if !buffer.is_unflushed {
+                waiting = None;
+            } else if waiting.is_none() {
+                waiting = Some(in_flight.token());
+                // Comes back behind the tasks in the queue of this worker, which may be about to answer other calls.
+                cx.waker().wake_by_ref();
+            } else {
                 ready!(buffer.poll_flush(cx))?;
+                waiting = None;
             }
-            (waited, token) = (false, None);
             Poll::Pending
         })
         .await
@@ -98,7 +96,7 @@ impl<W: AsyncWrite + Unpin> Buffer<W> {
     }
 }
 
-impl<W: AsyncWrite + Unpin, C: Fn() -> usize> AsyncWrite for Gathered<W, C> {
+impl<W: AsyncWrite + Unpin, C: Fn() -> usize> AsyncWrite for Coalescing<W, C> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -124,9 +122,9 @@ impl<W: AsyncWrite + Unpin, C: Fn() -> usize> AsyncWrite for Gathered<W, C> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match (self.0.calls)() {
-            0 => self.0.lock().poll_flush(cx),
-            _ => Poll::Ready(Ok(())),
+        match (self.0.calls)() > MANY_CALLS {
+            true => Poll::Ready(Ok(())),
+            false => self.0.lock().poll_flush(cx),
         }
     }
 
@@ -203,7 +201,7 @@ pub(super) mod tests {
     /// the writes that the socket has got until then, whether the connection asks to be polled again, and whether something is in flight.
     fn polled(socket: &Socket, calls: usize, parts: &[&[u8]], expected: &[(usize, bool, bool)]) {
         let in_flight = TaskTracker::new();
-        let (mut writer, flusher) = gathered(socket.clone(), || calls);
+        let (mut writer, flusher) = coalescing(socket.clone(), || calls);
         let served = async {
             for part in parts {
                 writer.write_all(part).await?;
@@ -224,19 +222,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_parts_of_an_answer_are_one_write() {
-        for calls in [1, MANY_CALLS] {
+    fn among_few_calls_each_part_leaves_at_once() {
+        for calls in [0, MANY_CALLS] {
             let socket = Socket::default();
-            polled(&socket, calls, &[b"head ", b"body ", b"tail"], &[(1, false, false); 2]);
-            assert_eq!(socket.writes(), [b"head body tail"]);
+            polled(&socket, calls, &[b"head", b"body", b"tail"], &[(3, false, false); 2]);
+            assert_eq!(socket.writes(), [b"head", b"body", b"tail"]);
         }
-    }
-
-    #[test]
-    fn the_parts_of_the_only_answer_leave_at_once() {
-        let socket = Socket::default();
-        polled(&socket, 0, &[b"head body", b"tail"], &[(2, false, false); 2]);
-        assert_eq!(socket.writes(), [&b"head body"[..], b"tail"]);
     }
 
     #[test]
@@ -252,7 +243,7 @@ pub(super) mod tests {
         for calls in [0, 1] {
             let socket = Socket::default();
             socket.set_full(true);
-            polled(&socket, calls, &[b"answer"], &[(0, false, true), (1, false, false)]);
+            polled(&socket, calls, &[b"answer"], &[(0, true, true), (1, false, false)]);
         }
     }
 
@@ -268,7 +259,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_with_the_error_of_its_socket() {
-        let (mut writer, flusher) = gathered(Socket::default(), || 0);
+        let (mut writer, flusher) = coalescing(Socket::default(), || 0);
         let served = async {
             writer.write_all(b"broken").await?;
             std::future::pending::<io::Result<()>>().await
@@ -280,7 +271,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_shutdown_writes_what_waits() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone(), || 0);
+        let (mut writer, flusher) = coalescing(socket.clone(), || 0);
         let served = async {
             writer.write_all(b"last").await?;
             writer.shutdown().await
@@ -292,7 +283,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_connection_that_breaks_off_leaves_its_last_answers() {
         let socket = Socket::default();
-        let (mut writer, flusher) = gathered(socket.clone(), || 0);
+        let (mut writer, flusher) = coalescing(socket.clone(), || 0);
         let served = async {
             writer.write_all(b"last").await?;
             Err(io::Error::from(io::ErrorKind::UnexpectedEof))

@@ -7,15 +7,16 @@ use std::{
     time::Duration,
 };
 
+use sessiond::cli::{
+    Server,
+    bench::{Call, Results, instant},
+};
 use tokio::{
     sync::Semaphore,
     time::{MissedTickBehavior, interval},
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-
-use super::load::{Call, Results, instant};
-use crate::cli::connect::Server;
 
 /// How often the calls are begun that are due by then.
 const TICK: Duration = Duration::from_millis(1);
