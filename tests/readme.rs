@@ -7,10 +7,6 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
-#[expect(dead_code, reason = "it is for tests of the program")]
-#[path = "process/pty.rs"]
-mod pty;
-
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},
@@ -19,9 +15,8 @@ use std::{
 };
 
 use serde_json::Value;
+use sessiond_test_support::pty::Terminal;
 use tempfile::TempDir;
-
-use pty::Terminal;
 
 const README: &str = include_str!("../README.md");
 const TUTORIAL: &str = include_str!("../docs/tutorial.md");

@@ -1,11 +1,11 @@
 //! A `sessiond serve` of its own for a test: on a free port, in a folder that goes with it, killed when the test ends.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::{LazyLock, mpsc},
     thread,
     time::Duration,
 };
@@ -58,8 +58,12 @@ pub fn with_token<T>(token: Option<&str>, message: T) -> Request<T> {
 /// Longer than anything here takes on a slow and busy machine. It decides nothing but when to give up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
+/// The program under test, which cargo has built for it.
+pub fn program() -> &'static str {
+    static PROGRAM: LazyLock<String> =
+        LazyLock::new(|| env::var("CARGO_BIN_EXE_sessiond").unwrap());
+    &PROGRAM
+}
 
 /// A process that ends with its test, also if that fails.
 pub struct Guarded(pub Child);
@@ -230,7 +234,7 @@ pub fn file_in(folder: &Path) -> String {
 
 /// The command for a server on a store.
 pub fn serve_on(store: &str) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
         .env_remove("SESSIOND_SERVER");

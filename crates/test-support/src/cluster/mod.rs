@@ -2,9 +2,6 @@
 //!
 //! Nothing here touches a server that the script or the test did not start.
 
-#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 mod database;
 mod server;
 
@@ -35,7 +32,6 @@ fn url(name: &str, of: &str) -> Option<String> {
     url
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests/tools/postgres names its server to tests")]
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

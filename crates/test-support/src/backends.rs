@@ -62,6 +62,7 @@ impl Clock for TestClock {
 }
 
 /// The list of stores. Makes one test of a case for each: `$run(&BACKEND, $argument, …)`.
+#[macro_export]
 macro_rules! for_each_backend {
     ($run:path, $($argument:expr),* $(,)?) => {
         #[test]
@@ -94,7 +95,7 @@ macro_rules! for_each_backend {
         }
     };
 }
-pub(crate) use for_each_backend;
+pub use for_each_backend;
 
 /// In memory.
 pub const MEMORY: Backend = Backend {
