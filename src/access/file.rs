@@ -94,7 +94,7 @@ fn rule(entry: Entry, name: String) -> Result<Rule, String> {
                         ));
                     }
                     UserId::new(id.as_str())
-                        .map_err(|_| format!("'{id}' is no user id. Write 1 to 512 bytes."))
+                        .map_err(|_| format!("Invalid user id '{id}': must be 1 to 512 bytes."))
                 };
                 let ids: BTreeSet<_> = ids.into_iter().map(id).collect::<Result<_, _>>()?;
                 UserRule::Fixed(Users::Only(Arc::new(ids)))
@@ -127,7 +127,7 @@ fn patterns(field: &str, texts: Vec<String>) -> Result<Vec<Pattern>, String> {
 fn right(text: &str) -> Result<Right, String> {
     let all = Right::ALL.into_iter().find(|right| right.as_str() == text);
     let names = || Right::ALL.map(Right::as_str).join(", ");
-    all.ok_or_else(|| format!("'{text}' is no right. Write some of {}.", names()))
+    all.ok_or_else(|| format!("Unknown right '{text}'. Use {}.", names()))
 }
 
 #[cfg(test)]
@@ -222,14 +222,14 @@ mod tests {
         for (replaced, by, fault) in [
             ("principals", "principal", "in line 2: unknown field `principal`"),
             ("users = \"*\"\n", "", "in line 1: missing field `users`"),
-            ("\"read\"", "\"rights\"", "In 'rule 1': 'rights' is no right. Write some of read,"),
+            ("\"read\"", "\"rights\"", "In 'rule 1': Unknown right 'rights'. Use read,"),
             ("\"read\"", "", "rights is empty"),
             ("[\"a\"]", "[]", "principals is empty"),
             ("[\"b\"]", "[\"\"]", "applications has an empty name"),
             ("[\"b\"]", "[\"b*c\"]", "'b*c' of applications has a * that is not the last"),
             ("[\"b\"]", "[\"b**\"]", "'b**' of applications"),
             ("\"*\"", "\"alice\"", "Write a list"),
-            ("\"*\"", "[\"\"]", "'' is no user id"),
+            ("\"*\"", "[\"\"]", "Invalid user id ''"),
             ("\"*\"", "[]", "users is empty"),
             ("\"*\"", "[\"a\", \"*\"]", "Write users = \"*\""),
             ("\"*\"", "[\"self\"]", "Write users = \"self\""),

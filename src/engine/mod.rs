@@ -198,6 +198,19 @@ impl<T> List<T> {
         Self { items, token: Box::new(token) }
     }
 
+    /// A list that continues behind a place of its last item, if there is `more` than these items.
+    fn behind<A: Field + Clone>(
+        items: Vec<T>,
+        more: bool,
+        request: Digest,
+        place: impl Fn(&T) -> A + Send + 'static,
+    ) -> Self {
+        Self::new(items, move |items, taken| {
+            let after = place(items.get(taken.checked_sub(1)?)?);
+            (more || taken < items.len()).then(|| PageToken { request, after }.encode())
+        })
+    }
+
     /// The token that continues behind the first `taken` items; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         (self.token)(&self.items, taken)
@@ -210,7 +223,14 @@ impl<T> Default for List<T> {
     }
 }
 
-/// A page token that another request has given; `same` is what the requests of one list share.
+/// The place behind which a list continues; an error if the token is of another request. `same` is what the requests of one list share.
+fn place<A>(token: Option<PageToken<A>>, request: Digest, same: &str) -> Result<Option<A>, Error> {
+    match token {
+        Some(token) if token.request != request => Err(bad_page_token(same)),
+        token => Ok(token.map(|token| token.after)),
+    }
+}
+
 fn bad_page_token(same: &str) -> Error {
     let message = format!(
         "The page token belongs to another list. Send the token of a page {same}, or no token for the first page."

@@ -144,14 +144,14 @@ async fn ready(
 
 /// Accepts connections for ever.
 pub async fn serve(listener: Listener, routes: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let routes = match listener.plain_host() {
         Some(host) => routes.layer(from_fn_with_state(Arc::from(host), check_host)),
         None => routes,
     };
     let may_change = MayChange(!listener.is_open());
     // It is never closed.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let ((reader, writer), tls) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -162,7 +162,7 @@ pub async fn serve(listener: Listener, routes: Router) {
         };
         let routes = routes.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let answered = timeout(Duration::from_secs(REQUEST_TIMEOUT_SECS), async {
                 match tls {
                     None => answer(join(reader, writer), routes, may_change).await,
@@ -182,7 +182,7 @@ pub async fn serve(listener: Listener, routes: Router) {
     }
 }
 
-/// Answers one request.
+/// ResponseBytes one request.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     routes: Router,

@@ -18,7 +18,7 @@ use tonic::{
 
 use crate::{
     access::Principal,
-    metrics::{CallShare, Calls, MethodMetrics},
+    metrics::{Calls, MeasuredCall},
     proto::code_name,
     rpc::status::reason,
     store::CallId,
@@ -40,7 +40,7 @@ pub struct CallLog {
     /// As far as it is known.
     code: Option<Code>,
     line: Option<Line>,
-    metrics: Option<(Arc<MethodMetrics>, CallShare)>,
+    metrics: Option<MeasuredCall>,
 }
 
 /// The part that only the log has.
@@ -72,11 +72,7 @@ impl CallNotes {
             sent: 0,
         };
         let line = self.log.then(line);
-        let method = self.calls.as_ref().map(|calls| calls.method(path));
-        let metrics = method.map(|method| {
-            let share = method.begin();
-            (method, share)
-        });
+        let metrics = self.calls.as_ref().map(|calls| calls.begin(path));
         (line.is_some() || metrics.is_some()).then(|| CallLog {
             began: Instant::now(),
             code: None,
@@ -117,8 +113,8 @@ impl CallLog {
             Some(_) => {
                 let Some(status) = Status::from_header_map(headers) else { return };
                 self.code = Some(status.code());
-                if let Some((method, _)) = &self.metrics {
-                    method.refuse(reason(&status).as_deref());
+                if let Some(call) = &self.metrics {
+                    call.refuse(reason(&status).as_deref());
                 }
             }
         }
@@ -131,8 +127,8 @@ impl CallLog {
         // Without a status the client has left.
         let code = code_name(self.code.unwrap_or(Code::Cancelled));
         let elapsed = self.began.elapsed();
-        if let Some((method, _)) = self.metrics.take() {
-            method.end(code, elapsed);
+        if let Some(call) = self.metrics.take() {
+            call.end(code, elapsed);
         }
         let Some(line) = self.line.take() else { return };
         let Line { path, request_id, principal, peer, received, sent } = line;

@@ -129,7 +129,7 @@ impl Listener {
         let halves = match &self.socket {
             Socket::Tcp(listener, ..) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
+                // ResponseBytes are written whole, so there is nothing to wait for. A client that has left already is noticed by HTTP.
                 let _ = stream.set_nodelay(true);
                 let (reader, writer) = stream.into_split();
                 (Either::Left(reader), Either::Left(writer))

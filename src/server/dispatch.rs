@@ -21,12 +21,12 @@ use tonic_health::pb::health_server::HealthServer;
 
 use super::{
     admission::{Admission, after_rest},
-    arrival::Arrivals,
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
+    request_buffering::RequestBuffers,
+    response_budget::{ResponseBudget, ResponseBytes, Unsent},
     traces::Traces,
-    unread::{Answers, Unread, Untaken},
 };
 use crate::{
     access::Principal,
@@ -71,7 +71,7 @@ const READS_PER_CONNECTION: usize = 64;
 
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
-pub struct Front {
+pub struct Dispatch {
     shared: Arc<Shared>,
     connection: Arc<OfConnection>,
 }
@@ -79,7 +79,7 @@ pub struct Front {
 /// What the calls of a connection share.
 struct OfConnection {
     reads: Arc<Semaphore>,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBytes>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
     /// The address of the client, for the log.
@@ -92,36 +92,36 @@ struct Shared {
     services: Arc<OnceLock<Services>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
-    arrivals: Arrivals,
-    /// A stream gives its place back once it has begun.
+    buffers: RequestBuffers,
+    /// A stream gives its permit back once it has begun.
     admission: Admission,
-    unread: Unread,
+    budget: ResponseBudget,
     notes: CallNotes,
     /// `None`: no call has spans.
     traces: Option<Traces>,
 }
 
-impl Front {
+impl Dispatch {
     /// `services` is set when the store is open. `in_flight` counts the requests whose answer has not been written yet.
     pub fn new(
         services: Arc<OnceLock<Services>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
-        unread: Unread,
+        budget: ResponseBudget,
         notes: CallNotes,
         traces: Option<Traces>,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
-        let (arrivals, admission): (_, Admission) = Default::default();
+        let (buffers, admission): (_, Admission) = Default::default();
         let shared = Shared {
             health,
             services,
             phase,
             in_flight,
-            arrivals,
+            buffers,
             admission,
-            unread,
+            budget,
             notes,
             traces,
         };
@@ -135,7 +135,7 @@ impl Front {
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
-    /// What ends the connection when its client leaves too many answers unread.
+    /// What ends the connection when its client leaves too many answers budget.
     pub fn ends_with(&self, end: AbortHandle) {
         self.connection.answers.end_with(end);
     }
@@ -170,12 +170,12 @@ impl Front {
 impl OfConnection {
     fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
         let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
-        Arc::new(Self { reads, answers: shared.unread.connection(), caller, peer })
+        Arc::new(Self { reads, answers: shared.budget.connection(), caller, peer })
     }
 }
 
 impl Shared {
-    /// Answers a call, with what lasts until its answer is read.
+    /// ResponseBytes a call, with what lasts until its answer is read.
     async fn answer(
         &self,
         request: http::Request<Body>,
@@ -194,7 +194,7 @@ impl Shared {
         let is_reflection = path.starts_with(REFLECTION);
         let (request, _held) = match is_reflection || path == APPEND_STREAM {
             true => (request, None),
-            false => match self.arrivals.whole(request, || draining(self.phase.clone())).await {
+            false => match self.buffers.whole(request, || draining(self.phase.clone())).await {
                 Ok((request, held)) => (request, Some(held)),
                 Err(refusal) => return Ok((refusal.into_http(), None)),
             },
@@ -203,7 +203,7 @@ impl Shared {
             false => None,
             true => Arc::clone(reads).acquire_owned().await.ok(),
         };
-        let Some(place) = self.admission.place(principal) else {
+        let Some(permit) = self.admission.permit(principal) else {
             return Ok((self.admission.refuse(request).await, None));
         };
         // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
@@ -212,7 +212,7 @@ impl Shared {
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
         let answer = services.routes.clone().call(request).await?;
-        place.answered(&answer);
+        permit.answered(&answer);
         Ok((answer, read))
     }
 
@@ -237,7 +237,7 @@ async fn refused(request: http::Request<Body>, error: &Error) -> Answered {
     Ok((after_rest(request, refusal(error).into_http()).await, None))
 }
 
-impl<B> Service<http::Request<B>> for Front
+impl<B> Service<http::Request<B>> for Dispatch
 where
     B: codegen::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<StdError>,
@@ -291,7 +291,7 @@ where
     }
 }
 
-/// The same answer, or our status in the place of the transport's.
+/// The same answer, or our status in the permit of the transport's.
 fn explained(answer: http::Response<Body>) -> http::Response<Body> {
     // Most answers have a status at their end. The transport's have no details.
     let headers = answer.headers();
@@ -311,7 +311,7 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
 /// yet waits in HTTP/2's buffers. Its end is that of the call.
 fn tracked(
     body: Body,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBytes>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
 ) -> Body {
@@ -324,11 +324,11 @@ fn tracked(
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
         }
         frame.map_data(|data| {
-            let untaken = match mem::replace(&mut has_begun, true) {
+            let unsent = match mem::replace(&mut has_begun, true) {
                 false => answers.begun(data.len()),
                 true => answers.made(data.len()),
             };
-            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: untaken })
+            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: unsent })
         })
     }))
 }
@@ -337,7 +337,7 @@ fn tracked(
 struct Unwritten {
     data: Bytes,
     _token: TaskTrackerToken,
-    _untaken: Untaken,
+    _untaken: Unsent,
 }
 
 impl AsRef<[u8]> for Unwritten {

@@ -1,6 +1,6 @@
 //! The end of a connection, which waits for its client's end.
 //!
-//! A kernel resets a socket that is closed while bytes of its client are unread or still on their way, and drops what the client has
+//! A kernel resets a socket that is closed while bytes of its client are budget or still on their way, and drops what the client has
 //! not received: the end of the last answers. HTTP/2 clients send window updates until they have everything. So a connection ends its own
 //! direction, then discards what comes until the client ends the other.
 
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// What a connection reads and writes.
-pub struct Lingering<S> {
+pub struct LingeringClose<S> {
     stream: S,
     /// Ends the wait for the client. `None`: the server has not ended its direction.
     wait: Option<Pin<Box<Sleep>>>,
@@ -25,11 +25,11 @@ pub struct Lingering<S> {
 }
 
 /// `limit`: how long a client may take to receive the last answers and to end its direction.
-pub fn lingering<S>(stream: S, limit: Duration) -> Lingering<S> {
-    Lingering { stream, wait: None, limit }
+pub fn lingering<S>(stream: S, limit: Duration) -> LingeringClose<S> {
+    LingeringClose { stream, wait: None, limit }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LingeringClose<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -39,7 +39,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
