@@ -71,8 +71,8 @@
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
-//! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`, `prepared.rs`),
-//! and whether its file is still in its place and has space (`lock.rs`, `folder.rs`, `disk.rs`). After the reply
+//! (`store/past.rs`), the columns of both databases (`store/rows.rs`), the rows and statements of SQLite (`row.rs`, `log.rs`, `connection.rs`),
+//! and whether its file is still in its place and has space (`lock.rs`, `disk.rs`). After the reply
 //! `store/sqlite/checkpoint.rs` moves pages of the WAL into the database file when that is due, and `listed.rs` lets the list indexes follow,
 //! every 1,024 events.
 //!
@@ -154,6 +154,7 @@ pub mod metrics;
 pub mod offline;
 mod pem;
 pub mod proto;
+pub mod read;
 pub mod rpc;
 pub mod server;
 pub mod store;

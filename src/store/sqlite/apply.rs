@@ -128,7 +128,7 @@ impl Writer {
         match is_new {
             // Fails if the number is another's.
             true => self.tables.run(put_head!("INSERT"), head)?,
-            false => self.tables.execute(put_head!("INSERT OR REPLACE"), head)?,
+            false => self.tables.run(put_head!("INSERT OR REPLACE"), head)?,
         };
         match (is_new, metadata) {
             (true, _) => self.insert_session(info, initial),
@@ -222,7 +222,7 @@ impl Writer {
                 event.trace_id.map(TraceId::to_bytes),
                 fingerprint.0.to_le_bytes(),
             ];
-            self.tables.execute(&INSERT_EVENT, row)?;
+            self.tables.run(&INSERT_EVENT, row)?;
             self.note_row(Log::of_session(*incarnation), event.sequence, Some(hash))?;
             self.note_id(*incarnation, event.sequence, hash)?;
         }
@@ -243,7 +243,7 @@ impl Writer {
             let user = source.as_ref().filter(|_| log.kind == ScopeKind::Application);
             let insert = "INSERT INTO scope_log
                 VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-            self.tables.execute(
+            self.tables.run(
                 insert,
                 params![
                     log.node,
@@ -265,7 +265,7 @@ impl Writer {
             let unindexed = self.unindexed_of(log)?.stored();
             let sql = "INSERT OR REPLACE INTO state (node, name, version, state_bytes, unindexed)
                 VALUES (?1, 0, ?2, ?3, ?4)";
-            self.tables.execute(sql, (log.node, version, state_bytes, unindexed))?;
+            self.tables.run(sql, (log.node, version, state_bytes, unindexed))?;
         }
         let (Self { tables, grown, .. }, node) = (self, log.node);
         for (name, KeyRow { is_new, value, version }) in state {
@@ -278,7 +278,7 @@ impl Writer {
                 Some(value) => {
                     let put = "INSERT OR REPLACE INTO state (node, name, value, version)
                         VALUES (?1, ?2, ?3, ?4)";
-                    tables.execute(put, (node, name, value, version))?;
+                    tables.run(put, (node, name, value, version))?;
                     if *is_new {
                         let delete = "DELETE FROM removed WHERE node = ?1 AND name = ?2";
                         tables.run(delete, (node, name))?;

@@ -10,8 +10,7 @@ use std::{
 };
 
 use rusqlite::{
-    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, PrepFlags, Row,
-    Statement,
+    CachedStatement, Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row,
     config::DbConfig,
     ffi::{
         SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHMSIZE, SQLITE_IOERR_SHORT_READ,
@@ -31,7 +30,7 @@ pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Pages that one step gives back to the file system, a few milliseconds: mostly more than a piece of a sweep empties.
 const FREED_PAGES: usize = 512;
 
-/// Statements that a connection keeps prepared: more than there are.
+/// Prepared statements that a connection keeps: more than the texts that it executes, so that each is compiled once.
 const STATEMENTS: usize = 128;
 
 /// A connection has one thread, and the path is without links: one that is there now has come since.
@@ -110,13 +109,6 @@ impl Tables {
         #[cfg(test)]
         super::tests::plans::check(&self.0, sql);
         self.0.prepare_cached(sql)
-    }
-
-    /// A statement, which the caller keeps: it takes none of the memory that SQLite has at hand for short-lived ones.
-    pub(super) fn prepare_kept(&self, sql: &str) -> Result<Statement<'_>> {
-        #[cfg(test)]
-        super::tests::plans::check(&self.0, sql);
-        self.0.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)
     }
 
     /// Executes a statement. The number of rows that it changed.

@@ -106,7 +106,7 @@ impl Readers {
 fn connect(file: &FileLock) -> Option<Tables> {
     let opened = Tables::reader(&file.path).map_err(Error::from);
     // Not another file that has come in its place.
-    let opened = opened.and_then(|tables| file.check_now().map(|()| tables));
+    let opened = opened.and_then(|tables| file.check().map(|()| tables));
     opened.inspect_err(|error| error!(%error, "opening a connection for reading failed")).ok()
 }
 

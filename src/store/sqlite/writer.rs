@@ -21,7 +21,6 @@ use super::{
     listed::UNLISTED_EVENTS,
     log::Unindexed,
     prelude::*,
-    prepared::WriterTables,
 };
 use crate::{
     commit::{ChangeSet, Loaded, Needs, Request},
@@ -39,7 +38,7 @@ pub(super) struct Writer {
     options: SqliteOptions,
     queue: Arc<Queue<Submission>>,
     notifier: Arc<Notifier>,
-    pub(super) tables: WriterTables,
+    pub(super) tables: Tables,
     checkpoints: Checkpoints,
     disk: Disk,
     pub(super) leftovers: Leftovers,
@@ -81,7 +80,7 @@ impl Writer {
             options,
             queue,
             notifier,
-            tables: tables.into(),
+            tables,
             known: HashMap::new(),
             unindexed: HashMap::new(),
             unlisted: 0,
@@ -173,7 +172,7 @@ impl Writer {
 
     fn reconnect(&mut self) -> Result<(), Error> {
         if self.broken {
-            self.tables = Tables::writer(self.disk.file.connect()?)?.into();
+            self.tables = Tables::writer(self.disk.file.connect()?)?;
             self.forget()?;
             self.broken = false;
         }
@@ -244,11 +243,8 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
-        match needs.iter().any(|it| it.sweep) {
-            true => self.disk.file.check_now()?,
-            false => self.disk.file.check()?,
-        }
-        self.tables.execute("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
+        self.disk.file.check()?;
+        self.tables.run("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
         self.loaded.now = self.options.clock.now();
         let loaded = self.load_bare(needs);
         let loaded = loaded.and_then(|()| needs.iter().try_for_each(|it| self.load_needs(it)));
@@ -273,7 +269,7 @@ impl Backend for Writer {
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
         let flush_began = spans::now();
-        let flushed = self.tables.execute("COMMIT", ());
+        let flushed = self.tables.run("COMMIT", ());
         self.flush.observe(flush_began.elapsed().as_secs_f64());
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
