@@ -51,7 +51,6 @@ use response_budget::ResponseBudget;
 use tls::{Protocol, Tls};
 use traces::Traces;
 
-/// A server that takes calls.
 pub struct Running {
     address: String,
     engine: Arc<Engine>,
@@ -127,7 +126,6 @@ fn max_connections(config: &Config) -> usize {
     within_descriptors(config.max_connections, descriptors)
 }
 
-/// Opens the store.
 async fn open(
     config: &Config,
     metrics: Arc<Metrics>,

@@ -38,7 +38,6 @@ fn names<T: Display + 'static>(page: NamePage<T>, request: Digest) -> List<T> {
     List::behind(page.names, page.more, request, T::to_string)
 }
 
-/// The name behind which a list continues.
 fn name<T>(
     token: Option<NameToken>,
     request: Digest,

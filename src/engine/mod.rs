@@ -43,7 +43,6 @@ pub struct EngineOptions {
     pub temp_invocations: usize,
     /// Seconds without use after which an invocation counts as ended: longer than any turn takes.
     pub temp_idle_secs: u32,
-    /// Of each caller and each application.
     pub limits: LimitOptions,
     pub metrics: Arc<Metrics>,
 }
@@ -80,12 +79,10 @@ pub struct Engine {
     watch_reads: Semaphore,
     lags: Arc<Lags>,
     metrics: Arc<Metrics>,
-    /// Cancelled by [`Engine::drain`].
     pub draining: CancellationToken,
 }
 
 impl Engine {
-    /// For callers that may do everything.
     pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Self {
         Self::with_policies(store, options, Policies::open())
     }
@@ -122,7 +119,6 @@ impl Engine {
         }
     }
 
-    /// Identity of the store's data.
     pub fn store_id(&self) -> StoreId {
         self.store.id()
     }
@@ -141,7 +137,6 @@ impl Engine {
         self.draining.cancel();
     }
 
-    /// What the store can do, now and at every change.
     pub fn condition(&self) -> channel::Receiver<Condition> {
         self.store.condition()
     }

@@ -22,16 +22,13 @@ const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
 const SAME_STATE: &str = "with the same scope, keys and invocation";
 const SAME_KEY: &str = "for the same scope and key";
 
-/// A page of a state.
 #[derive(Debug, Default)]
 pub struct StatePage {
     /// `None`: as many as fit.
     pub max_items: Option<usize>,
-    /// From the previous page.
     pub token: Option<StateToken>,
 }
 
-/// A session as read.
 pub struct SessionAnswer {
     pub info: SessionInfo,
     pub state: Option<State>,
@@ -57,7 +54,6 @@ impl Engine {
     writes! {
         /// Creates a session, or returns an existing one if that is allowed.
         create_session(CreateSession) -> Created;
-        /// Updates session metadata.
         update_session(SessionUpdate) -> SessionInfo;
         /// Creates a session from another's past; the answer holds its merged state.
         fork_session(ForkSession) -> (SessionInfo, State);

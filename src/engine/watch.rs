@@ -34,42 +34,32 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
 
-/// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// Right after this cursor.
     Cursor(Cursor),
-    /// With the current state.
     Snapshot,
     /// With the first event of the session.
     Beginning,
-    /// With the next change.
     Now,
 }
 
-/// A message of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchItem {
     /// State at the start.
     Snapshot {
-        /// Everything visible from the scope.
         state: State,
         /// The session's newest event; 0 for wider scopes.
         last_sequence: Sequence,
-        /// Of the scope, if it has one.
         life: Option<Life>,
     },
-    /// An event of the session.
     Event(Box<Event>),
     /// A change of a wider scope made elsewhere.
     StateChange {
         changes: Changes,
-        /// Server clock at commit.
         commit_time: Time,
     },
     /// Nothing is left to catch up on.
     CaughtUp,
-    /// Nothing happened for a while.
     Heartbeat(Time),
     /// The session is gone; nothing follows.
     SessionDeleted(Life),
@@ -96,18 +86,15 @@ pub struct Watch {
     _place: WatchPlace,
 }
 
-/// What ended the wait of a watch.
 enum Wake {
     Drain,
     /// Another policy is in force, or the credential was taken back.
     Rights,
-    /// There may be something to read.
     Commit,
     /// No message was sent for a while.
     Heartbeat,
 }
 
-/// What came of a read.
 enum Looked {
     /// Perhaps of no items.
     Page,
@@ -359,7 +346,6 @@ impl Watch {
         self.engine.store.check(&self.context, &mut self.query())
     }
 
-    /// A read of the next page.
     fn query(&self) -> WatchQuery {
         WatchQuery {
             scope: self.scope.clone(),

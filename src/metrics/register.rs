@@ -78,7 +78,6 @@ impl Register<'_> {
         self.registered(IntGaugeVec::new(Opts::new(name, help), &[label]))
     }
 
-    /// Of durations in seconds.
     pub(super) fn durations(self, family: Family<'_>, label: Option<Label<'_>>) -> Histogram {
         let options = HistogramOpts::from(options(family, label)).buckets(SECONDS.to_vec());
         self.registered(Histogram::with_opts(options))
@@ -89,7 +88,6 @@ impl Register<'_> {
         self.registered(HistogramVec::new(options, &["method", "code"]))
     }
 
-    /// Of numbers of requests.
     pub(super) fn sizes(self, name: &str, help: &str) -> Histogram {
         let options = HistogramOpts::new(name, help).buckets(REQUESTS.to_vec());
         self.registered(Histogram::with_opts(options))

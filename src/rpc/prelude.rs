@@ -1,7 +1,7 @@
 //! Names that most files of this layer use: those of the model. The contract's are under `v1`.
 
 pub use super::convert::{
-    Form, Reply, decode,
+    Form, decode,
     encode::{self, Mode},
 };
 pub use crate::{

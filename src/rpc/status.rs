@@ -68,7 +68,6 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
     Some(status(&Error::Invalid(vec![fault]), ""))
 }
 
-/// The reason in the details of a status.
 pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
@@ -337,7 +336,6 @@ const KEYS_LISTED: usize = 5;
 /// Bytes of these keys as they are sent, which leaves what the message says before and after them.
 const KEYS_LISTED_BYTES: usize = 650;
 
-/// Several keys, for a message.
 fn listed(keys: &[impl ToString]) -> String {
     let mut left = KEYS_LISTED_BYTES;
     let fits = |key: &String| {

@@ -95,7 +95,6 @@ async fn check_host(State(own_host): State<Arc<str>>, request: Request, next: Ne
     (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 
-/// All metrics, in Prometheus' text format.
 async fn scrape(
     State((phase, metrics)): State<(watch::Receiver<Phase>, Arc<Metrics>)>,
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
@@ -142,7 +141,6 @@ async fn ready(
     (StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
-/// Accepts connections for ever.
 pub async fn serve(listener: Listener, routes: Router) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let routes = match listener.plain_host() {
@@ -182,7 +180,7 @@ pub async fn serve(listener: Listener, routes: Router) {
     }
 }
 
-/// ResponseBytes one request.
+/// Answers one request.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     routes: Router,

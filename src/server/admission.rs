@@ -70,7 +70,6 @@ struct Averages {
     seconds: f64,
 }
 
-/// A call in flight.
 pub struct Permit {
     calls: Arc<Calls>,
     /// `None`: one of the callers that nobody tells apart.

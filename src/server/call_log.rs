@@ -27,7 +27,6 @@ use crate::{
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
 
-/// The notes to take of calls.
 #[derive(Default)]
 pub struct CallNotes {
     pub log: bool,
@@ -43,7 +42,6 @@ pub struct CallLog {
     metrics: Option<MeasuredCall>,
 }
 
-/// The part that only the log has.
 struct Line {
     path: String,
     request_id: CallId,
@@ -97,7 +95,6 @@ impl CallLog {
         })
     }
 
-    /// A part of the answer.
     pub fn sent(&mut self, data: &Bytes) {
         if let Some(line) = &mut self.line {
             line.sent += data.len() as u64;
@@ -122,7 +119,6 @@ impl CallLog {
         self.note();
     }
 
-    /// Notes the call, once.
     fn note(&mut self) {
         // Without a status the client has left.
         let code = code_name(self.code.unwrap_or(Code::Cancelled));

@@ -23,16 +23,13 @@ const FEWEST: u64 = 16;
 /// Refusals are logged this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Counts open connections.
 pub struct ConnectionLimit {
     most: usize,
     permits: Arc<Semaphore>,
     metrics: ConnectionMetrics,
-    /// When a refusal was logged last.
     logged: Option<Instant>,
 }
 
-/// The permit of an open connection. Dropping it gives it back.
 pub struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _open: GaugeShare,

@@ -51,7 +51,6 @@ const HEADER_BYTES: u32 = 32 * 1024;
 const KEEPALIVE_INTERVAL_SECS: u64 = 40;
 const KEEPALIVE_TIMEOUT_SECS: u64 = 20;
 
-/// The bytes that every HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Seconds that a client has to send them, and to begin TLS before: clients do so at once, even without a request.
@@ -133,7 +132,6 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
     }
 }
 
-/// A connection within TLS.
 async fn encrypted(
     tls: TlsAcceptor,
     halves: Halves,

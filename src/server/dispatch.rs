@@ -76,7 +76,6 @@ pub struct Dispatch {
     connection: Arc<OfConnection>,
 }
 
-/// What the calls of a connection share.
 struct OfConnection {
     reads: Arc<Semaphore>,
     answers: Arc<ResponseBytes>,
@@ -86,7 +85,6 @@ struct OfConnection {
     peer: Arc<str>,
 }
 
-/// What all connections share.
 struct Shared {
     health: HealthServer<PhaseHealth>,
     services: Arc<OnceLock<Services>>,
@@ -129,18 +127,16 @@ impl Dispatch {
         Self { shared: Arc::new(shared), connection }
     }
 
-    /// The same for the calls of one connection.
     pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
         let connection = OfConnection::new(&self.shared, caller, peer);
         Self { shared: Arc::clone(&self.shared), connection }
     }
 
-    /// What ends the connection when its client leaves too many answers budget.
+    /// What ends the connection when its client leaves too many answers unread.
     pub fn ends_with(&self, end: AbortHandle) {
         self.connection.answers.end_with(end);
     }
 
-    /// Whether callers are identified.
     pub fn tells_callers_apart(&self) -> bool {
         self.connection.caller.is_some()
     }
@@ -175,7 +171,7 @@ impl OfConnection {
 }
 
 impl Shared {
-    /// ResponseBytes a call, with what lasts until its answer is read.
+    /// Answers a call, with what lasts until its answer is read.
     async fn answer(
         &self,
         request: http::Request<Body>,
@@ -291,7 +287,7 @@ where
     }
 }
 
-/// The same answer, or our status in the permit of the transport's.
+/// The same answer, or our status in the place of the transport's.
 fn explained(answer: http::Response<Body>) -> http::Response<Body> {
     // Most answers have a status at their end. The transport's have no details.
     let headers = answer.headers();

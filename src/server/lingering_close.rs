@@ -1,6 +1,6 @@
 //! The end of a connection, which waits for its client's end.
 //!
-//! A kernel resets a socket that is closed while bytes of its client are budget or still on their way, and drops what the client has
+//! A kernel resets a socket that is closed while bytes of its client are unread or still on their way, and drops what the client has
 //! not received: the end of the last answers. HTTP/2 clients send window updates until they have everything. So a connection ends its own
 //! direction, then discards what comes until the client ends the other.
 

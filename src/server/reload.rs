@@ -15,7 +15,6 @@ use tokio::{
 
 use crate::metrics::TlsMetrics;
 
-/// A file, and the flag that names it.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
     pub flag: &'static str,
@@ -33,7 +32,6 @@ impl NamedFile {
         })
     }
 
-    /// The message for a file that cannot be used.
     pub fn refused(&self, cause: &str) -> String {
         format!("The file '{}' of {} cannot be used ({cause}).", self.path.display(), self.flag)
     }
@@ -61,7 +59,6 @@ struct Last {
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the files for the first time.
     pub fn load(
         what: &'static str,
         files: Vec<NamedFile>,
@@ -78,7 +75,6 @@ impl<T> Reloaded<T> {
         })
     }
 
-    /// The same for a single file.
     pub fn load_one(
         what: &'static str,
         file: NamedFile,
@@ -94,7 +90,6 @@ impl<T> Reloaded<T> {
         Arc::clone(&self.current.borrow())
     }
 
-    /// The same, now and at every change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
     }

@@ -36,11 +36,9 @@ const REQUEST_BYTES: usize = MESSAGE_BYTES + 1024;
 /// Bytes of all buffered requests until their calls are answered: a hundred of the largest.
 const ALL_BYTES: usize = 100 * MESSAGE_BYTES;
 
-/// Bytes of the buffered requests.
 #[derive(Clone, Default)]
 pub struct RequestBuffers(Arc<AtomicUsize>);
 
-/// The bytes of one request, until its call is answered.
 pub struct Buffered {
     all: Arc<AtomicUsize>,
     bytes: usize,

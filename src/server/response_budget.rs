@@ -19,7 +19,6 @@ const ALL_BYTES: usize = 128 * MESSAGE_BYTES;
 /// Bytes in memory of the shortest answer: tonic's buffer of 8 KiB, the call of HTTP/2, and their tasks.
 const ANSWER_BYTES: usize = 16 << 10;
 
-/// The answers of all connections.
 #[derive(Clone)]
 pub struct ResponseBudget(Arc<All>);
 
@@ -38,12 +37,10 @@ struct Connections {
     open: BTreeMap<u64, Weak<ResponseBytes>>,
 }
 
-/// The answers of one connection.
 pub struct ResponseBytes {
     all: Arc<All>,
     number: u64,
     bytes: AtomicUsize,
-    /// What ends the connection, once it is served.
     end: OnceLock<AbortHandle>,
 }
 
@@ -113,7 +110,6 @@ impl ResponseBytes {
         self.made(bytes.max(ANSWER_BYTES))
     }
 
-    /// Counts a part of an answer that is made.
     pub fn made(self: &Arc<Self>, bytes: usize) -> Unsent {
         self.bytes.fetch_add(bytes, Relaxed);
         let before = self.all.bytes.fetch_add(bytes, Relaxed);

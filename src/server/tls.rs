@@ -15,7 +15,6 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 use super::reload::{NamedFile, Reload, Reloaded};
 use crate::{config::TlsArgs, metrics::TlsMetrics, pem};
 
-/// What is spoken within TLS.
 #[derive(Clone, Copy)]
 pub enum Protocol {
     /// With a client certificate, if there are authorities of clients.
@@ -28,7 +27,6 @@ pub enum Protocol {
 #[derive(Clone)]
 pub struct Tls(Arc<Reloaded<Configs>>);
 
-/// For each [`Protocol`].
 struct Configs {
     grpc: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
@@ -121,7 +119,6 @@ fn config(
     Ok(config)
 }
 
-/// Verifies the certificates of clients.
 fn verifier(
     file: &NamedFile,
     authorities: &[u8],

@@ -41,7 +41,6 @@ const NAME: &str = env!("CARGO_PKG_NAME");
 /// Bytes of a method's name. Those of the contract are shorter.
 const METHOD_BYTES: usize = 64;
 
-/// Time for the last spans at shutdown, at most.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes spans of calls, and exports them in batches. Spans that do not fit into its queue are dropped.
@@ -238,7 +237,6 @@ impl Recorder for CallRecorder {
     }
 }
 
-/// The caller's span, if it sent one.
 fn parent(headers: &http::HeaderMap) -> Context {
     let text = |name| headers.get(name)?.to_str().ok();
     let parent = text("traceparent").and_then(TraceParent::parse);

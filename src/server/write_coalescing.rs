@@ -24,7 +24,6 @@ const MANY_CALLS: usize = 32;
 /// The writing half of a connection. Flushing it does nothing while many calls are in flight.
 pub struct Coalescing<W, C>(Arc<Shared<W, C>>);
 
-/// Flushes what was written.
 pub struct Flusher<W, C>(Arc<Shared<W, C>>);
 
 struct Shared<W, C> {
