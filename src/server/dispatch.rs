@@ -26,7 +26,7 @@ use super::{
     identity::Caller,
     request_buffering::RequestBuffers,
     response_budget::{ResponseBudget, ResponseBytes, Unsent},
-    traces::Traces,
+    traces::{TracedCall, Traces},
 };
 use crate::{
     access::Principal,
@@ -259,7 +259,7 @@ where
         }
         // Nobody without a credential makes spans.
         let traces = shared.traces.as_ref().filter(|_| principal.is_ok());
-        let traced = traces.and_then(|traces| traces.begin(&request));
+        let mut traced = traces.and_then(|traces| traces.begin(&request));
         if let Some(traced) = &traced {
             request = traced.request(request);
         }
@@ -277,12 +277,11 @@ where
             if let Some(log) = &mut log {
                 log.ended(answer.headers());
             }
-            let answer = match traced {
-                Some(traced) => traced.answer(answer),
-                None => answer,
-            };
+            if let Some(traced) = &mut traced {
+                traced.answered(answer.headers());
+            }
             let answers = Arc::clone(&connection.answers);
-            Ok(answer.map(|body| tracked(body, answers, (token, read), log)))
+            Ok(answer.map(|body| tracked(body, answers, (token, read), log, traced)))
         })
     }
 }
@@ -310,6 +309,7 @@ fn tracked(
     answers: Arc<ResponseBytes>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
+    mut traced: Option<TracedCall>,
 ) -> Body {
     let mut has_begun = false;
     Body::new(body.map_frame(move |frame| {
@@ -318,6 +318,9 @@ fn tracked(
         if let Some(log) = &mut log {
             frame.data_ref().into_iter().for_each(|data| log.sent(data));
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
+        }
+        if let (Some(traced), Some(trailers)) = (&mut traced, frame.trailers_ref()) {
+            traced.ended(trailers);
         }
         frame.map_data(|data| {
             let unsent = match mem::replace(&mut has_begun, true) {

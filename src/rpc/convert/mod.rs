@@ -7,3 +7,4 @@ pub mod encode;
 
 /// The form of free-form JSON in an answer. [`decode`] makes the default explicit.
 pub use crate::proto::v1::JsonForm as Form;
+pub use encode::Mode;
