@@ -21,7 +21,7 @@ use rusqlite::{config::DbConfig, ffi::SQLITE_IOERR_FSYNC};
 use tracing::{error, warn};
 
 use super::{
-    connection::{LOCK_WAIT, Tables},
+    connection::{LOCK_WAIT, Tables, driver},
     file::SqliteOptions,
     lock::FileLock,
 };
@@ -163,10 +163,13 @@ impl Checkpoints {
     fn begin_round(&mut self, pages: u32) {
         self.rounds += 1;
         let wal = self.wal.clone();
-        let work = move || match wal.file.connect().and_then(|it| Ok(Tables::writer(it)?)) {
-            Ok(tables) => drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables)),
-            Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
-        };
+        let work =
+            move || match wal.file.connect().and_then(|it| Tables::writer(it).map_err(driver)) {
+                Ok(tables) => {
+                    drop(wal.checkpoint(CheckpointThread::Checkpointer, "PASSIVE", &tables))
+                }
+                Err(error) => warn!(%error, "the checkpointer has no connection and will retry"),
+            };
         let thread = thread::Builder::new().name("sqlite-checkpoint".into());
         match thread.spawn(work) {
             Ok(round) => self.round = Some(round),
@@ -261,19 +264,17 @@ impl Wal {
             return None;
         }
         let pragma = format!("PRAGMA wal_checkpoint({how})");
-        let done = tables.one(&pragma, (), |row| {
+        let done = tables.0.query_row(&pragma, (), |row| {
             // -1 while another program checkpoints.
             let pages = |count: i64| u32::try_from(count).unwrap_or(0);
             let (pages, moved) = (pages(row.get(1)?), pages(row.get(2)?));
             Ok(Moved { is_whole: !row.get(0)?, pages, moved })
         });
-        done.unwrap_or_else(|error| {
-            match error.sqlite_error().map(|failure| failure.extended_code) {
-                Some(SQLITE_IOERR_FSYNC) => self.give_up(&error),
-                _ => self.failures.add(&error, how),
-            }
-            None
+        done.inspect_err(|error| match error.sqlite_error().map(|it| it.extended_code) {
+            Some(SQLITE_IOERR_FSYNC) => self.give_up(error),
+            _ => self.failures.add(error, how),
         })
+        .ok()
     }
 
     /// A flush failed.

@@ -15,8 +15,6 @@ mod disk;
 mod emptied;
 mod events;
 mod file;
-mod index;
-mod keys;
 mod leftovers;
 mod listed;
 mod load;

@@ -16,11 +16,11 @@ pub enum Check {
     Sequence,
     /// State and snapshots are what the changes of the log add up to.
     State,
-    /// Hashes of event ids are those of the ids, in both indexes, and lists know when a session was last used.
+    /// Lists know when a session was last used.
     Index,
     /// Bodies and values are JSON.
     Json,
-    /// Every row belongs to a scope that is there, and each scope has its head.
+    /// Every row belongs to a scope that is there.
     Reference,
 }
 
