@@ -10,18 +10,17 @@ mod connection_limit;
 mod connections;
 mod exposed;
 mod front;
-mod gathered;
 mod health;
 mod identity;
 mod lingering;
 mod listener;
 mod policy;
 mod read_quota;
-mod relay;
 mod reload;
 mod tls;
 mod traces;
 mod unread;
+mod write_coalescing;
 
 use std::{
     future::Future,
@@ -98,8 +97,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         Unread::new(&metrics.connections),
         notes,
         traces.clone(),
-    )
-    .map_err(|error| format!("failed to open a pipe: {error}"))?;
+    );
     let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
     let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
     let descriptors = store::descriptors(&config.store.url, readers, writers);

@@ -82,8 +82,6 @@ pub enum Error {
     MissingStateKey(Vec<String>),
     /// A cursor was made by another store.
     CursorOfOtherStore,
-    /// A value is nested too deep for `Struct`. Answers hold it as text instead.
-    TooDeep,
     /// A sequence lies after the session's newest event.
     BeyondLastSequence { asked: Sequence, last_sequence: Sequence },
     /// A change would make a scope's state larger than it may be.

@@ -144,10 +144,6 @@ fn report(error: &Error, request_id: impl fmt::Display) -> Report {
             CursorOfOtherStore,
             "The cursor belongs to another store. Start the watch without a cursor."
         ),
-        Error::TooDeep => report!(
-            TooDeep,
-            "A value is nested too deeply for google.protobuf.Struct. Request JSON_FORM_TEXT."
-        ),
         Error::BeyondLastSequence { asked, last_sequence } => report!(
             BeyondLastSequence,
             "Sequence {asked} is greater than the last sequence, {last_sequence}. \

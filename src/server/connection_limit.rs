@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// File descriptors for everything that is no connection and not of the store: files that are read again, the admin listener, traces, the
-/// log, the pipe of wakes.
+/// log.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 /// The fewest connections that a server takes, also where that leaves too few file descriptors for the store.

@@ -27,12 +27,12 @@ use tokio_util::{either::Either, task::TaskTracker};
 use super::{
     connection_limit::ConnectionLimit,
     front::Front,
-    gathered::gathered,
     health::{Phase, draining},
     identity::Authenticator,
     lingering::lingering,
     listener::{Halves, Listener, peer},
     read_quota::quota,
+    write_coalescing::coalescing,
 };
 
 /// Bytes that a client may send on one stream, and on one connection, before it waits for the server: the largest message, so that
@@ -175,7 +175,7 @@ async fn connection<R, W>(
     };
     let Ok(Ok(preface)) = preface else { return };
     let (reader, quota) = quota(reader, front.tells_callers_apart());
-    let (writer, flusher) = gathered(writer, front.calls());
+    let (writer, flusher) = coalescing(writer, front.calls());
     let in_flight = front.in_flight().clone();
     let (end, registration) = AbortHandle::new_pair();
     front.ends_with(end);

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    io, mem,
+    mem,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
@@ -15,6 +15,7 @@ use tonic::{
     Status,
     body::Body,
     codegen::{self, BoxFuture, Bytes, Service, StdError, http},
+    service::Routes,
 };
 use tonic_health::pb::health_server::HealthServer;
 
@@ -24,7 +25,6 @@ use super::{
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
-    relay::Relay,
     traces::Traces,
     unread::{Answers, Unread, Untaken},
 };
@@ -32,7 +32,7 @@ use crate::{
     access::Principal,
     domain::error::Error,
     engine::Engine,
-    rpc::{OPEN_REQUEST_BYTES, Routes, status::of_transport},
+    rpc::{OPEN_REQUEST_BYTES, status::of_transport},
 };
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -95,7 +95,6 @@ struct Shared {
     arrivals: Arrivals,
     /// A stream gives its place back once it has begun.
     admission: Admission,
-    relay: Relay,
     unread: Unread,
     notes: CallNotes,
     /// `None`: no call has spans.
@@ -111,11 +110,10 @@ impl Front {
         unread: Unread,
         notes: CallNotes,
         traces: Option<Traces>,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
         let (arrivals, admission): (_, Admission) = Default::default();
-        let relay = Relay::new(admission.in_flight())?;
         let shared = Shared {
             health,
             services,
@@ -123,13 +121,12 @@ impl Front {
             in_flight,
             arrivals,
             admission,
-            relay,
             unread,
             notes,
             traces,
         };
         let connection = OfConnection::new(&shared, None, Arc::default());
-        Ok(Self { shared: Arc::new(shared), connection })
+        Self { shared: Arc::new(shared), connection }
     }
 
     /// The same for the calls of one connection.
@@ -214,7 +211,7 @@ impl Shared {
             return refused(request, &error).await;
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
-        let answer = self.relay.through((services.routes)(request)).await?;
+        let answer = services.routes.clone().call(request).await?;
         place.answered(&answer);
         Ok((answer, read))
     }

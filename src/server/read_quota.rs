@@ -93,7 +93,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;
-    use crate::server::gathered::tests::Wakes;
+    use crate::server::write_coalescing::tests::Wakes;
 
     /// Bytes that a connection reads each time that it is polled, and whether it asks to be polled again.
     async fn polled(tells_apart: bool, read_bytes: usize, expected: &[(usize, bool)]) {

@@ -77,7 +77,6 @@ async fn every_reason_is_provoked_or_excused(service: &Service) {
     assert_eq!(
         names,
         [
-            "TOO_DEEP",
             "DISK_FULL",
             "STARTING",
             "STORE_UNAVAILABLE",
@@ -136,7 +135,6 @@ async fn row(service: &Service, reason: Reason) -> Result<Row, &'static str> {
         }
         Reason::Draining => refusal(draining().await, &[("cursor", "*")]),
         Reason::CursorOfOtherStore => refusal(cursor_of_other_store(service).await, &[]),
-        Reason::TooDeep => return Err("every answer has text for what Struct cannot hold"),
         Reason::StateTooLarge
         | Reason::AnswerTooLarge
         | Reason::MessageTooLarge

@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 use crate::{
     cluster::{Database, shared_server},
-    harness::{PROGRAM, Server, file_in},
+    harness::{Server, file_in, program},
 };
 
 fn migrate(store: &str, more: &[&str]) -> Output {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.args(["migrate", "--store", store]).args(more).env_remove("SESSIOND_STORE");
     command.output().unwrap()
 }
@@ -69,7 +69,7 @@ fn a_file_from_before_the_first_release_is_refused_and_stays() {
         &["verify", file],
         &["compact", file],
     ] {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         let output = command.args(arguments).env_remove("SESSIOND_STORE").output().unwrap();
         let says = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {says}");
@@ -98,7 +98,7 @@ fn a_password_in_the_environment_is_printed_by_no_command() {
     for arguments in
         [&["serve", "--help"][..], &["migrate", "--help"], &["doctor", "--help"], &["doctor"]]
     {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(arguments).env("SESSIOND_STORE", "postgres://me:secret@127.0.0.1:1/none");
         let output = command.env("SESSIOND_SERVER", "127.0.0.1:1").output().unwrap();
         let printed = [output.stdout, output.stderr].concat();

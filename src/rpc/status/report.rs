@@ -62,8 +62,7 @@ const fn code(reason: Reason) -> Code {
         Reason::AmbiguousSessionId
         | Reason::TypeMismatch
         | Reason::MissingStateKey
-        | Reason::CursorOfOtherStore
-        | Reason::TooDeep => Code::FailedPrecondition,
+        | Reason::CursorOfOtherStore => Code::FailedPrecondition,
         Reason::BeyondLastSequence => Code::OutOfRange,
         Reason::StateTooLarge
         | Reason::AnswerTooLarge

@@ -6,7 +6,7 @@ use futures_util::poll;
 use prost::Message as _;
 use prost_types::{FileDescriptorSet, method_options::IdempotencyLevel};
 use tokio::time::advance;
-use tonic::{codegen::Body as _, service};
+use tonic::codegen::Body as _;
 use tonic_types::StatusExt as _;
 
 use super::*;
@@ -25,7 +25,7 @@ fn starting() -> (Front, watch::Sender<Phase>) {
     let notes = CallNotes { log: true, calls: None };
     let unread = Unread::new(&Metrics::default().connections);
     let (services, in_flight) = Default::default();
-    let front = Front::new(services, phase.subscribe(), in_flight, unread, notes, None).unwrap();
+    let front = Front::new(services, phase.subscribe(), in_flight, unread, notes, None);
     (front, phase)
 }
 
@@ -33,12 +33,7 @@ fn starting() -> (Front, watch::Sender<Phase>) {
 fn services(options: EngineOptions) -> Services {
     let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
     let engine = Arc::new(Engine::new(Arc::new(store), options));
-    Services { routes: as_routes(service::Routes::default()), engine }
-}
-
-/// Services that answer without a handler.
-pub fn as_routes(routes: service::Routes) -> Routes {
-    Box::new(move |request| Box::pin(routes.clone().call(request)))
+    Services { routes: Routes::default(), engine }
 }
 
 /// Calls with one message, which comes with its flag and length before it.
@@ -192,8 +187,7 @@ async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
     let (mut front, _phase) = starting();
     let answer = axum::routing::post(async || "an answer");
     let routes = axum::Router::new().route(READS[3], answer.clone()).route(APPENDS[0], answer);
-    let services =
-        Services { routes: as_routes(routes.into()), ..services(EngineOptions::default()) };
+    let services = Services { routes: routes.into(), ..services(EngineOptions::default()) };
     assert!(front.shared.services.set(services).is_ok());
     let mut answers = Vec::new();
     for _ in 0..READS_PER_CONNECTION {

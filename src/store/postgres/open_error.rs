@@ -1,9 +1,6 @@
 //! Why a database cannot be opened: whole sentences that say what to do.
 
-use super::{
-    connect::{address::AddressError, error::Unanswered},
-    prelude::*,
-};
+use super::{connect::address::AddressError, prelude::*};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -31,6 +28,10 @@ pub enum OpenError {
         "A thread of the store cannot be started ({0}). Raise the limits of threads and of open files."
     )]
     Threads(String),
+    #[error(
+        "The server of the database has no TLS. Turn it on there, or add sslmode=disable to the URL if you trust the network in between."
+    )]
+    NoTls,
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The driver's message has no password.
@@ -38,14 +39,13 @@ pub enum OpenError {
     Failed(String),
 }
 
-impl From<Unanswered> for OpenError {
-    fn from(error: Unanswered) -> Self {
-        Self::Failed(Cause::new(error).0)
-    }
-}
-
-impl From<tokio_postgres::Error> for OpenError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(Cause::new(error).0)
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        let cause = Cause::new(fault).0;
+        // The driver has no other sign of it.
+        match cause.contains("server does not support TLS") {
+            true => Self::NoTls,
+            false => Self::Failed(cause),
+        }
     }
 }

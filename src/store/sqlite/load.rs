@@ -51,7 +51,7 @@ impl Writer {
             let mut found = Vec::new();
             self.tables.each_live(id, now, |key, row| {
                 // Each of them lives, and none is better than another.
-                if callers.offer(&key, None) {
+                if callers.consider(&key, None) {
                     found.push(row::session(row, key.app_name)?);
                 }
                 Ok(!callers.have_enough())

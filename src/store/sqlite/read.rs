@@ -79,7 +79,7 @@ impl Tables {
     fn live_session(&self, session: &SessionRef, now: Time) -> Result<Found> {
         match session {
             SessionRef::Full(key) => self.live(key, now),
-            SessionRef::Bare(id, sight) if sight.is_blind() => Err(Error::not_found_bare(id)),
+            SessionRef::Bare(id, sight) if sight.sees_nothing() => Err(Error::not_found_bare(id)),
             SessionRef::Bare(id, sight) => {
                 let mut live = Vec::new();
                 self.each_live(id, now, |key, row| {

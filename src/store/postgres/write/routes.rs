@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{
         commit::Append,
-        domain::{delta::Delta, permission::Sight, precondition::Condition},
+        domain::{delta::Delta, permission::Visibility, precondition::Condition},
         metrics::Metrics,
         store::{
             postgres::{
@@ -216,7 +216,7 @@ mod tests {
     fn a_bare_id_follows_the_requests_of_its_session_and_holds_them() {
         let routes = Routes::new(1 << 16);
         let bare = |id: &str| {
-            let session = SessionRef::Bare(SessionId::new(id).unwrap(), Sight::EVERYTHING);
+            let session = SessionRef::Bare(SessionId::new(id).unwrap(), Visibility::EVERYTHING);
             Request::Append(Append { session, ..one("s", "1", &[]) })
         };
         let full = Request::Append(one("s", "2", &[]));
