@@ -60,7 +60,7 @@ impl Tables {
         Ok(page)
     }
 
-    /// Puts changes of a wider scope on the page; whether all are there.
+    /// Puts changes of a shared scope on the page; whether all are there.
     fn scope_changes_after(
         &self,
         log: Log,

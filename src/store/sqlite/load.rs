@@ -3,7 +3,7 @@
 use super::{
     log::Log,
     prelude::*,
-    row::{self, Found},
+    row::{self, SessionRecord},
     writer::Writer,
 };
 use crate::{
@@ -56,7 +56,7 @@ impl Writer {
                 }
                 Ok(!callers.have_enough())
             })?;
-            found.into_iter().try_for_each(|found| self.keep_session(found))?;
+            found.into_iter().try_for_each(|found| self.cache_session(found))?;
             let (addresses, many) = callers.addresses();
             self.loaded.bare.insert(id.clone(), addresses);
             self.loaded.many.insert(id.clone(), many);
@@ -119,7 +119,7 @@ impl Writer {
         let user = ScopeKey::User(key.app_name.clone(), key.user_id.clone());
         let user = self.loaded.scope(&user).map_or(0, |user| user.row);
         match self.tables.session_of(user, key)? {
-            Some(found) => self.keep_session(found),
+            Some(found) => self.cache_session(found),
             None => {
                 // Of the address, and of the session that may be created there.
                 self.grown += ADDRESS_BYTES + SESSION_BYTES;
@@ -129,8 +129,8 @@ impl Writer {
         }
     }
 
-    fn keep_session(&mut self, found: Found) -> Result<()> {
-        let Found { info, state_bytes, .. } = found;
+    fn cache_session(&mut self, found: SessionRecord) -> Result<()> {
+        let SessionRecord { info, state_bytes, .. } = found;
         let (incarnation, version) = (info.incarnation, info.last_sequence);
         if !self.loaded.sessions.contains_key(&incarnation) {
             let own = ScopeState { row: incarnation.0, ..ScopeState::new(version, state_bytes) };

@@ -21,6 +21,7 @@ mod load;
 mod lock;
 mod log;
 mod migrate;
+mod minute;
 mod names;
 mod prelude;
 mod probes;

@@ -9,7 +9,7 @@ use super::{
     events::Search,
     log::Log,
     prelude::*,
-    row::{self, Found, Nodes, SESSION_COLUMNS, SESSION_WIDTH},
+    row::{self, Nodes, SESSION_COLUMNS, SESSION_WIDTH, SessionRecord},
 };
 use crate::{
     commit::{EventRow, only_live},
@@ -42,7 +42,11 @@ impl Tables {
     }
 
     /// The session at an address of a user, expired or not.
-    pub(super) fn session_of(&self, user: NodeId, key: &SessionKey) -> Result<Option<Found>> {
+    pub(super) fn session_of(
+        &self,
+        user: NodeId,
+        key: &SessionKey,
+    ) -> Result<Option<SessionRecord>> {
         let sql = format!(
             "SELECT {SESSION_COLUMNS} FROM session WHERE user_scope = ?1 AND session_id = ?2"
         );
@@ -70,13 +74,17 @@ impl Tables {
     }
 
     /// Sessions of any application.
-    pub(super) fn sessions(&self, condition: &str, parameters: impl Params) -> Result<Vec<Found>> {
+    pub(super) fn sessions(
+        &self,
+        condition: &str,
+        parameters: impl Params,
+    ) -> Result<Vec<SessionRecord>> {
         let sql = format!("SELECT {SESSION_COLUMNS}, {APP_NAME} FROM session WHERE {condition}");
         self.all(&sql, parameters, |row| row::session(row, row.get(SESSION_WIDTH)?))
     }
 
     /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    fn live_session(&self, session: &SessionRef, now: Time) -> Result<Found> {
+    fn live_session(&self, session: &SessionRef, now: Time) -> Result<SessionRecord> {
         match session {
             SessionRef::Full(key) => self.live(key, now),
             SessionRef::Bare(id, sight) if sight.sees_nothing() => Err(Error::not_found_bare(id)),
@@ -94,7 +102,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<Found> {
+    pub(super) fn live(&self, key: &SessionKey, now: Time) -> Result<SessionRecord> {
         // No node has the number 0.
         let user = self.scope_id(&key.app_name, Some(&key.user_id))?.unwrap_or(0);
         let found = self.session_of(user, key)?.filter(|found| !found.info.expired(now));
@@ -102,7 +110,11 @@ impl Tables {
     }
 
     /// The nodes that are visible from a scope, and the session, if it is one. Errors: [`Error::SessionNotFound`].
-    pub(super) fn visible_from(&self, scope: &Scope, now: Time) -> Result<(Nodes, Option<Found>)> {
+    pub(super) fn visible_from(
+        &self,
+        scope: &Scope,
+        now: Time,
+    ) -> Result<(Nodes, Option<SessionRecord>)> {
         if let Scope::Session(key) = scope {
             let found = self.live(key, now)?;
             return Ok((found.nodes(), Some(found)));
@@ -174,7 +186,12 @@ impl Tables {
     }
 
     /// Everything that was visible from a session right after an event, which left these versions.
-    fn merged_as_of(&self, found: &Found, at: Sequence, wide: ScopeVersions) -> Result<State> {
+    fn merged_as_of(
+        &self,
+        found: &SessionRecord,
+        at: Sequence,
+        wide: ScopeVersions,
+    ) -> Result<State> {
         let mut entries = Vec::new();
         for (kind, node, at, newest) in [
             (ScopeKind::Application, found.app, wide.application, self.version_of(found.app)?),

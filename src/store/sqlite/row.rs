@@ -180,7 +180,7 @@ pub(super) type Nodes = [Option<NodeId>; ScopeKind::ALL.len()];
 
 /// A session's row.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct SessionRecord {
     pub(super) info: SessionInfo,
     pub(super) app: NodeId,
     pub(super) user: NodeId,
@@ -188,7 +188,7 @@ pub(super) struct Found {
     pub(super) state_bytes: usize,
 }
 
-impl Found {
+impl SessionRecord {
     pub(super) fn id(&self) -> NodeId {
         self.info.incarnation.0
     }
@@ -199,7 +199,7 @@ impl Found {
 }
 
 /// The session of [`SESSION_COLUMNS`].
-pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<Found> {
+pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<SessionRecord> {
     let key = SessionKey { app_name, user_id: row.get(3)?, session_id: row.get(4)? };
     let expires = row.get::<Option<i64>>(13)?.is_some();
     let source: Option<SessionId> = row.get(19)?;
@@ -207,7 +207,7 @@ pub(super) fn session(row: &Row<'_>, app_name: AppName) -> Result<Found> {
         let key = SessionKey { session_id, ..key.clone() };
         Ok::<_, Error>(ForkOrigin { key, sequence: row.get(20)? })
     });
-    Ok(Found {
+    Ok(SessionRecord {
         app: row.get(1)?,
         user: row.get(2)?,
         state_bytes: row.get(6)?,

@@ -36,9 +36,9 @@ const OF_NODES: [(&str, &str, bool); 7] = [
 /// Rows of nodes that are not there, and numbers that were not given out.
 pub(super) fn references(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::References, None);
-    for (table, node, wide) in OF_NODES {
+    for (table, node, shared) in OF_NODES {
         // The nodes of a table come from its index or its key, one step each.
-        let scopes = if wide { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };
+        let scopes = if shared { "UNION ALL SELECT 1 FROM scope WHERE id = n.node" } else { "" };
         let lost = format!(
             "WITH RECURSIVE n(node) AS (
                  SELECT min({node}) FROM {table}

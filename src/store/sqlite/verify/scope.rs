@@ -55,7 +55,7 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
 }
 
 /// Every application and every user: their changes and their state.
-pub(super) fn wider_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
+pub(super) fn shared_scopes(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
     report.begin(Part::ApplicationsAndUsers, rows(tables, "version", "scope"));
     let next = "SELECT id, app, user, version, state_bytes, base
         FROM scope WHERE id > ?1 ORDER BY id LIMIT 1";
@@ -97,7 +97,7 @@ impl Subject {
     /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
     fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
         let Log { node, kind } = self.log;
-        // A session begins with the state that it was created with; a wider scope is empty.
+        // A session begins with the state that it was created with; a shared one is empty.
         let (mut past, _) = tables.snapshot_before(self.log, self.base)?;
         let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
             ORDER BY version";
