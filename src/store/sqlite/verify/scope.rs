@@ -22,8 +22,7 @@ use crate::{
 
 /// Every session: its events and its state.
 pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
-    // Each log is read for its state and again for its bodies.
-    report.begin(Part::Sessions, rows(tables, "2 * last_sequence", "session"));
+    report.begin(Part::Sessions, rows(tables, "last_sequence", "session"));
     let next = "SELECT s.id, s.last_sequence, s.state_bytes, s.user_id, s.session_id, a.app
         FROM session s LEFT JOIN scope a ON a.id = s.app_scope WHERE s.id > ?1 ORDER BY s.id LIMIT 1";
     let mut after = 0;
@@ -45,9 +44,6 @@ pub(super) fn sessions(tables: &Tables, report: &mut Report<'_>) -> Result<()> {
             report.unreadable(Some(&place), &error);
         }
         if let Err(error) = subject.check(tables, report, &place) {
-            report.unreadable(Some(&place), &error);
-        }
-        if let Err(error) = subject.check_events(tables, report, &place) {
             report.unreadable(Some(&place), &error);
         }
     }
@@ -93,46 +89,35 @@ struct Subject {
     state_bytes: usize,
 }
 
+/// A walk through a log: what its rows add up to so far.
+struct Walk {
+    past: Past,
+    at: Version,
+    /// No row was missing or damaged.
+    is_whole: bool,
+    /// Versions of the snapshots on the rest of the way, the next one last.
+    snapshots: Vec<Version>,
+}
+
 impl Subject {
     /// Folds the log from its beginning, and compares the result with every snapshot on the way and with the state at the end.
     fn check(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
         let Log { node, kind } = self.log;
-        // A session begins with the state that it was created with; a shared one is empty.
-        let (mut past, _) = tables.snapshot_before(self.log, self.base)?;
+        // A session begins with the state that it was created with; a shared scope is empty.
+        let (past, _) = tables.snapshot_before(self.log, self.base)?;
         let snapshots = "SELECT version FROM snapshot WHERE node = ?1 AND version > ?2
-            ORDER BY version";
-        let snapshots: Vec<Version> = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
-        let mut snapshots = snapshots.into_iter().peekable();
-        let (mut at, mut is_whole) = (self.base, true);
-        let columns = format!("{}, {CHANGES}", self.log.version());
+            ORDER BY version DESC";
+        let snapshots = tables.all(snapshots, (node, self.base), |row| row.get(0))?;
+        let mut walk = Walk { past, at: self.base, is_whole: true, snapshots };
+        let columns = match kind {
+            ScopeKind::Session => EVENT_COLUMNS.to_owned(),
+            ScopeKind::Application | ScopeKind::User => format!("version, {CHANGES}"),
+        };
         tables.every_row(self.log, &columns, |row| {
             report.row();
-            let version = row.get(0)?;
-            if version > self.last {
-                at = version;
-                return Ok(());
-            }
-            if version != at + 1 {
-                self.missing(report, place, at + 1, version - 1);
-                is_whole = false;
-            }
-            at = version;
-            let Ok(changes) = row::changes(row, 1) else {
-                let message = "The changes are not a JSON object, or a list of removed keys.";
-                report.add(Check::Json, Some(place), Some(at), message);
-                is_whole = false;
-                return Ok(());
-            };
-            fold(&mut past, kind, at, changes);
-            if snapshots.next_if_eq(&at).is_some()
-                && is_whole
-                && tables.snapshot_before(self.log, at)? != (past.clone(), at)
-            {
-                let message = "The snapshot is not what the log adds up to.";
-                report.add(Check::State, Some(place), Some(at), message);
-            }
-            Ok(())
+            self.check_row(row, &mut walk, tables, report, place)
         })?;
+        let Walk { past, at, mut is_whole, snapshots } = walk;
         if at > self.last {
             let message = format!("Rows follow the last one, {}.", self.last);
             report.add(Check::Sequence, Some(place), Some(self.last), message);
@@ -142,12 +127,53 @@ impl Subject {
             self.missing(report, place, at + 1, self.last);
             is_whole = false;
         }
-        if let Some(version) = snapshots.next().filter(|_| is_whole) {
+        if let Some(version) = snapshots.last().filter(|_| is_whole) {
             let message = "A snapshot has a version that the log does not have.";
-            report.add(Check::State, Some(place), Some(version), message);
+            report.add(Check::State, Some(place), Some(*version), message);
         }
         // What a hole took with it cannot be folded.
         if is_whole { self.check_state(tables, report, place, past) } else { Ok(()) }
+    }
+
+    fn check_row(
+        &self,
+        row: &Row<'_>,
+        walk: &mut Walk,
+        tables: &Tables,
+        report: &mut Report<'_>,
+        place: &Place,
+    ) -> Result<()> {
+        let (kind, at) = (self.log.kind, row.get(0)?);
+        let changed = match kind {
+            ScopeKind::Session => {
+                check_event(row, report, place)?;
+                CHANGED
+            }
+            ScopeKind::Application | ScopeKind::User => 1,
+        };
+        let before = std::mem::replace(&mut walk.at, at);
+        if at > self.last {
+            return Ok(());
+        }
+        if at != before + 1 {
+            self.missing(report, place, before + 1, at - 1);
+            walk.is_whole = false;
+        }
+        let Ok(changes) = row::changes(row, changed) else {
+            let message = "The changes are not a JSON object, or a list of removed keys.";
+            report.add(Check::Json, Some(place), Some(at), message);
+            walk.is_whole = false;
+            return Ok(());
+        };
+        fold(&mut walk.past, kind, at, changes);
+        if walk.snapshots.pop_if(|version| *version == at).is_some()
+            && walk.is_whole
+            && tables.snapshot_before(self.log, at)? != (walk.past.clone(), at)
+        {
+            let message = "The snapshot is not what the log adds up to.";
+            report.add(Check::State, Some(place), Some(at), message);
+        }
+        Ok(())
     }
 
     fn missing(&self, report: &mut Report<'_>, place: &Place, first: Version, last: Version) {
@@ -190,19 +216,16 @@ impl Subject {
         }
         Ok(())
     }
+}
 
-    /// Reads every event of a session whole.
-    fn check_events(&self, tables: &Tables, report: &mut Report<'_>, place: &Place) -> Result<()> {
-        tables.every_row(self.log, EVENT_COLUMNS, |row| {
-            report.row();
-            report.summary.events += 1;
-            if row::object(row, BODY).is_err() {
-                let at = row.get(0)?;
-                report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
-            } else if row::changes(row, CHANGED).is_ok() {
-                row::event(row, false)?;
-            }
-            Ok(())
-        })
+/// Reads an event whole. Its changes are read with those of every log.
+fn check_event(row: &Row<'_>, report: &mut Report<'_>, place: &Place) -> Result<()> {
+    report.summary.events += 1;
+    if row::object(row, BODY).is_err() {
+        let at = row.get(0)?;
+        report.add(Check::Json, Some(place), Some(at), "The body is not a JSON object.");
+    } else if row::changes(row, CHANGED).is_ok() {
+        row::event(row, false)?;
     }
+    Ok(())
 }
