@@ -37,13 +37,6 @@ const PAGE_BYTES: u64 = 4096 + 24;
 /// Pages in the WAL at which a checkpoint begins: 16 MiB. Pages that are written again and again are moved once.
 const BEGIN_PAGES: u32 = 4_000;
 
-/// Pages that the writer moves itself: a few milliseconds. Above, the checkpointer goes another round.
-const REST_PAGES: u32 = 500;
-
-/// Rounds of the checkpointer before the writer moves the rest, however much it is: where commits never pause, the rest of a round
-/// is as long as the round took, and further rounds gain nothing.
-const ROUNDS: u32 = 3;
-
 /// Pages in the WAL at which the writer waits for the checkpointer and then moves everything: 256 MiB.
 const MAX_PAGES: u32 = 64_000;
 
@@ -56,8 +49,6 @@ pub(super) struct Checkpoints {
     has_checkpointer: bool,
     /// The checkpointer, while it works.
     round: Option<JoinHandle<()>>,
-    /// Rounds since the WAL began.
-    rounds: u32,
     /// Pages of this WAL that the writer has moved, or tried to: a reader may keep the WAL from being begun anew.
     tried: u32,
     /// [`MAX_PAGES`]; tests take fewer.
@@ -79,7 +70,6 @@ impl Checkpoints {
             wal,
             has_checkpointer: options.checkpointer,
             round: None,
-            rounds: 0,
             tried: 0,
             max_pages: MAX_PAGES,
             told: OnceAMinute::default(),
@@ -96,27 +86,18 @@ impl Checkpoints {
         }
         self.wal.committed(pages);
         let is_long = pages >= self.max_pages;
-        let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) else {
-            if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
-                self.rounds = 0;
-                if self.has_checkpointer {
-                    self.begin_round(pages);
-                } else {
-                    self.at_once(tables);
-                }
+        if let Some(round) = self.round.take_if(|round| is_long || round.is_finished()) {
+            join(round);
+            self.tried = pages;
+            match is_long {
+                true => self.restart(tables),
+                false => drop(self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables)),
             }
-            return;
-        };
-        join(round);
-        let Moved { pages, moved, .. } = self.wal.execute("NOOP", tables).unwrap_or_default();
-        if pages.saturating_sub(moved) > REST_PAGES && self.rounds < ROUNDS && !is_long {
-            return self.begin_round(pages);
-        }
-        self.tried = pages;
-        if is_long {
-            self.restart(tables);
-        } else {
-            self.wal.checkpoint(CheckpointThread::Writer, "PASSIVE", tables);
+        } else if self.round.is_none() && pages - self.tried >= BEGIN_PAGES {
+            match self.has_checkpointer {
+                true => self.begin_round(pages),
+                false => self.at_once(tables),
+            }
         }
     }
 
@@ -152,7 +133,6 @@ impl Checkpoints {
     }
 
     fn begin_round(&mut self, pages: u32) {
-        self.rounds += 1;
         let wal = self.wal.clone();
         let work =
             move || match wal.file.connect().and_then(|it| Tables::writer(it).map_err(driver)) {

@@ -24,21 +24,6 @@ pub enum Check {
     Reference,
 }
 
-impl Check {
-    /// Its name, as it is serialised.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Unreadable => "unreadable",
-            Self::Sequence => "sequence",
-            Self::State => "state",
-            Self::Index => "index",
-            Self::Json => "json",
-            Self::Reference => "reference",
-        }
-    }
-}
-
 /// A fault of the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -72,23 +57,13 @@ pub struct Summary {
 }
 
 /// A part of a run. They follow in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     Structure,
     Sessions,
     ApplicationsAndUsers,
     References,
-}
-
-impl Part {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Sessions => "sessions",
-            Self::ApplicationsAndUsers => "applications_and_users",
-            Self::References => "references",
-        }
-    }
 }
 
 /// How far a run is.
