@@ -28,7 +28,7 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13, 20 and 21 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
@@ -45,8 +45,7 @@
 //! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
 //! 11. `store/group.rs` runs the group: load, decide one request after the other, apply, commit, wake watchers, reply.
 //! 12. `commit/needs.rs` names what the decision reads: the session, event ids, and keys of three scopes.
-//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables. `keys.rs` remembers which events of the session may
-//!     have this id.
+//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables.
 //! 14. `commit/mod.rs` dispatches the decision by kind of request.
 //! 15. `commit/loaded.rs` holds what was loaded, and resolves the address.
 //! 16. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
@@ -54,13 +53,11 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time, and the ids into an
-//!     index of their own 4,096 events at a time.
-//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
-//! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
+//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 23. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
+//! 24. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
