@@ -42,8 +42,6 @@ mod partial;
 mod past;
 mod preconditions;
 mod protobuf;
-#[path = "../raw/mod.rs"]
-mod raw;
 mod read;
 mod restarts;
 mod rewinds;
@@ -54,3 +52,5 @@ mod uids;
 mod watches;
 mod watching;
 mod writers;
+
+use sessiond_test_support::raw;
