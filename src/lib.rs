@@ -154,6 +154,7 @@ pub mod metrics;
 pub mod offline;
 mod pem;
 pub mod proto;
+pub mod read;
 pub mod rpc;
 pub mod server;
 pub mod store;

@@ -129,9 +129,7 @@ impl Delta {
         }
         let path = Path::REQUEST.field(field);
         let operations = path.field("operations");
-        // What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they
-        // change: a thousand small events may name the same large values.
-        let mut keys: IndexMap<&StateKey, (Option<Cow<'_, Json>>, bool)> = IndexMap::new();
+        let mut keys = Keys::new();
         for (key, value) in &self.set {
             keys.insert(key, (Some(Cow::Borrowed(value)), true));
         }
@@ -141,57 +139,20 @@ impl Delta {
         }
         let (mut violations, began) = (Vec::new(), *work);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
-            let limits = [
-                (*work - began, OPERATION_BYTES, Reason::ValueTooLarge, "operations"),
-                (*work, BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"),
-            ];
-            if let Some((_, limit, reason, what)) = limits.into_iter().find(|it| it.0 > it.1) {
+            if let Some((limit, reason, what)) = exceeded(*work - began, *work) {
                 let message = format!(
                     "The {what} read or write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
                 );
                 violations.push(Violation::new(operations, reason, message).with("limit", limit));
                 break;
             }
-            let (before, _) =
+            let (value, changed) =
                 keys.entry(key).or_insert_with(|| (current(key).map(Cow::Borrowed), false));
-            let before = before.as_deref();
-            if before.is_some_and(Json::is_damaged) {
-                return Err(Error::damaged_key(key));
+            match operation.evaluate(key, value.as_deref(), work)? {
+                Ok(None) => {}
+                Ok(Some(after)) => (*value, *changed) = (Some(Cow::Owned(after)), true),
+                Err(fault) => violations.push(fault.at(operations.index(at), key)),
             }
-            if matches!((operation, before), (Operation::SetIfAbsent(_), Some(_))) {
-                continue;
-            }
-            let (wanted, found) = (operation.wants(), before.map(Json::json_type));
-            if let Some(found) = found.filter(|found| *found != wanted) {
-                return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
-            }
-            let shown = quoted(key.as_str());
-            let fault = |reason, message| {
-                Violation::new(operations.index(at), reason, message).with("key", key)
-            };
-            let after = operation.apply(before);
-            // The result may be short, and may leave a long value as it was.
-            *work += before.map_or(0, Json::len).max(after.as_ref().map_or(0, Json::len));
-            let Some(after) = after else {
-                let message = format!(
-                    "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
-                );
-                violations.push(fault(Reason::NumberOverflow, message));
-                continue;
-            };
-            let bytes = after.len();
-            if before.is_some_and(|before| same_tokens(before, &after)) {
-                continue;
-            }
-            if bytes > VALUE_BYTES {
-                let message = format!(
-                    "The result for key '{shown}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere."
-                );
-                let fault = fault(Reason::ValueTooLarge, message);
-                violations.push(fault.with("bytes", bytes).with("limit", VALUE_BYTES));
-                continue;
-            }
-            keys.insert(key, (Some(Cow::Owned(after)), true));
         }
         let changed = keys.into_iter().filter(|(_, (_, changed))| *changed);
         let results: Vec<_> =
@@ -208,7 +169,81 @@ impl Delta {
     }
 }
 
+/// What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they change: a
+/// thousand small events may name the same large values.
+type Keys<'k, 's> = IndexMap<&'k StateKey, (Option<Cow<'s, Json>>, bool)>;
+
+/// The limit that the work of a delta's operations, or of all operations of its request, exceeds.
+fn exceeded(of_delta: usize, of_request: usize) -> Option<(usize, Reason, &'static str)> {
+    if of_delta > OPERATION_BYTES {
+        Some((OPERATION_BYTES, Reason::ValueTooLarge, "operations"))
+    } else if of_request > BATCH_OPERATION_BYTES {
+        Some((BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"))
+    } else {
+        None
+    }
+}
+
+/// Why a result cannot be stored.
+enum Fault {
+    OutOfRange,
+    TooLarge(usize),
+}
+
+impl Fault {
+    fn at(self, operation: Path<'_>, key: &StateKey) -> Violation {
+        let shown = quoted(key.as_str());
+        match self {
+            Self::OutOfRange => {
+                let message = format!(
+                    "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
+                );
+                Violation::new(operation, Reason::NumberOverflow, message).with("key", key)
+            }
+            Self::TooLarge(bytes) => {
+                let message = format!(
+                    "The result for key '{shown}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere."
+                );
+                let fault = Violation::new(operation, Reason::ValueTooLarge, message);
+                fault.with("key", key).with("bytes", bytes).with("limit", VALUE_BYTES)
+            }
+        }
+    }
+}
+
 impl Operation {
+    /// What a key becomes; `None`: it stays as it is. Adds the bytes that were read or written to `work`.
+    ///
+    /// Errors: [`Error::TypeMismatch`], [`Error::Damaged`].
+    fn evaluate(
+        &self,
+        key: &StateKey,
+        before: Option<&Json>,
+        work: &mut usize,
+    ) -> Result<Result<Option<Json>, Fault>, Error> {
+        if before.is_some_and(Json::is_damaged) {
+            return Err(Error::damaged_key(key));
+        }
+        if matches!((self, before), (Self::SetIfAbsent(_), Some(_))) {
+            return Ok(Ok(None));
+        }
+        let (wanted, found) = (self.wants(), before.map(Json::json_type));
+        if let Some(found) = found.filter(|found| *found != wanted) {
+            return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
+        }
+        let after = self.apply(before);
+        // The result may be short, and may leave a long value as it was.
+        *work += before.map_or(0, Json::len).max(after.as_ref().map_or(0, Json::len));
+        let Some(after) = after else { return Ok(Err(Fault::OutOfRange)) };
+        Ok(if before.is_some_and(|before| same_tokens(before, &after)) {
+            Ok(None)
+        } else if after.len() > VALUE_BYTES {
+            Err(Fault::TooLarge(after.len()))
+        } else {
+            Ok(Some(after))
+        })
+    }
+
     /// The new value, given one of the right type; `None`: a number out of range.
     fn apply(&self, before: Option<&Json>) -> Option<Json> {
         match self {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use futures_util::future::{BoxFuture, join_all};
 use tokio_postgres::types::ToSql;
 
-use super::{connect::connection::Connection, node::Node, prelude::*};
+use super::{connect::connection::Connection, node::Node, prelude::*, row::Text};
 
 /// A statement with the columns that it takes, in the order of its parameters.
 pub(super) struct Columns<'a> {
@@ -58,11 +58,12 @@ impl<'a> Columns<'a> {
         self.value(Type::INT8, number.cast_signed())
     }
 
-    pub(super) fn texts<T: ToSql + Sync + Send + 'a>(
-        self,
-        texts: impl IntoIterator<Item = T>,
-    ) -> Self {
-        self.value(Type::TEXT_ARRAY, texts.into_iter().collect::<Vec<T>>())
+    pub(super) fn text(self, text: impl Text<'a>) -> Self {
+        self.value(Type::TEXT, text.text())
+    }
+
+    pub(super) fn texts<T: Text<'a>>(self, texts: impl IntoIterator<Item = T>) -> Self {
+        self.value(Type::TEXT_ARRAY, texts.into_iter().map(T::text).collect::<Vec<_>>())
     }
 
     /// Sequences, versions and sizes.
@@ -105,16 +106,12 @@ impl<'a> Columns<'a> {
 
     /// Three parameters that are no columns: application, user, incarnation.
     pub(super) fn node(self, node: &'a Node) -> Self {
-        self.value(Type::TEXT, &node.app_name)
-            .value(Type::TEXT, &node.user_id)
-            .number(node.incarnation.0)
+        self.text(&node.app_name).text(&node.user_id).number(node.incarnation.0)
     }
 
     /// Three parameters that are no columns: application, user, session id.
     pub(super) fn address(self, key: &'a SessionKey) -> Self {
-        self.value(Type::TEXT, &key.app_name)
-            .value(Type::TEXT, &key.user_id)
-            .value(Type::TEXT, &key.session_id)
+        self.text(&key.app_name).text(&key.user_id).text(&key.session_id)
     }
 
     /// Two parameters that are no columns: seconds and nanoseconds.

@@ -91,7 +91,7 @@ async fn has_meta(connection: &Connection) -> Result<bool> {
     row.map_or(Ok(false), |row| row.try_get(0))
 }
 
-fn is_made_elsewhere(error: &tokio_postgres::Error) -> bool {
+fn is_made_elsewhere(error: &Fault) -> bool {
     let made = [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
     error.code().is_some_and(|code| made.contains(code))
 }
@@ -99,7 +99,7 @@ fn is_made_elsewhere(error: &tokio_postgres::Error) -> bool {
 async fn present(connection: &Connection, lock: &str) -> Result<Present, OpenError> {
     let sql = format!("SELECT schema_version, store_id FROM meta WHERE id = 1{lock}");
     let Some(row) = connection.one(&sql, &[]).await? else { return Ok(None) };
-    let id = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(1)?).map_err(|_| OpenError::Foreign)?;
+    let id = <[u8; 16]>::try_from(row.try_get::<&[u8]>(1)?).map_err(|_| OpenError::Foreign)?;
     Ok(Some((row.try_get(0)?, StoreId(id))))
 }
 
@@ -123,10 +123,8 @@ async fn apply<'m>(
         connection.batch(LOCK_WAIT).await?;
     }
     for Migration { version, sql, .. } in steps {
-        let failed = |error: tokio_postgres::Error| OpenError::Migration {
-            version: *version,
-            cause: Cause::new(error).0,
-        };
+        let failed =
+            |error: Fault| OpenError::Migration { version: *version, cause: Cause::new(error).0 };
         connection.batch(sql).await.map_err(failed)?;
         let set = "UPDATE meta SET schema_version = $1 WHERE id = 1";
         connection.run(set, &[(version, Type::INT4)]).await.map_err(failed)?;

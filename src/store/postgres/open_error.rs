@@ -1,9 +1,6 @@
 //! Why a database cannot be opened: whole sentences that say what to do.
 
-use super::{
-    connect::{address::AddressError, error::Unanswered},
-    prelude::*,
-};
+use super::{connect::address::AddressError, prelude::*};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -42,18 +39,9 @@ pub enum OpenError {
     Failed(String),
 }
 
-impl From<Unanswered> for OpenError {
-    fn from(error: Unanswered) -> Self {
-        match error {
-            Unanswered::Failed(error) => error.into(),
-            silent @ Unanswered::Elapsed(_) => Self::Failed(Cause::new(silent).0),
-        }
-    }
-}
-
-impl From<tokio_postgres::Error> for OpenError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        let cause = Cause::new(error).0;
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        let cause = Cause::new(fault).0;
         // The driver has no other sign of it.
         match cause.contains("server does not support TLS") {
             true => Self::NoTls,

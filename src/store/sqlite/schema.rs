@@ -11,18 +11,25 @@
 //! * `listed_*` is the place of a session in the indexes of lists, which follow the events later (see `listed`).
 //! * `snapshot` holds a node's state at some versions, so that the past is read from there and the few changes that follow.
 
+use std::sync::LazyLock;
+
 use rusqlite::Connection;
 
 use super::prelude::*;
+use crate::store::layout::layout_hash;
 
-/// "sesd": tells a file of sessiond from other databases.
-pub(super) const APPLICATION_ID: i32 = 0x7365_7364;
+/// "ses1": tells a file of sessiond from other databases.
+pub(super) const APPLICATION_ID: i32 = 0x7365_7331;
+
+/// "sesd": of the files that builds before the first release made.
+pub(super) const UNRELEASED_ID: i32 = 0x7365_7364;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 9;
+pub(super) const SCHEMA_VERSION: i32 = 1;
 
-/// The first version that a release wrote, and that is migrated to later ones.
-pub(super) const FIRST_RELEASED: i32 = 9;
+/// The hash of the tables and views below.
+pub(super) static LAYOUT: LazyLock<String> =
+    LazyLock::new(|| layout_hash(&[TABLES, VIEWS].concat()));
 
 /// Events of a session whose ids enter `event_key` in the order of their hashes. Opening a session for writing reads at most a quarter
 /// more hashes than these, in about a millisecond, and keeps in memory those that `event_key` does not have. To change it, or
@@ -50,7 +57,8 @@ pub(super) fn create(connection: &Connection, store_id: StoreId) -> Result<()> {
          {TABLES}
          {VIEWS}"
     ))?;
-    connection.execute("INSERT INTO meta VALUES (1, ?1, 1, 0, 0)", [store_id.0])?;
+    let meta = "INSERT INTO meta VALUES (1, ?1, ?2, 1, 0, 0)";
+    connection.execute(meta, (store_id.0, &*LAYOUT))?;
     connection.execute_batch("COMMIT")
 }
 
@@ -58,6 +66,8 @@ const TABLES: &str = "
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     store_id BLOB NOT NULL,
+    -- Hash of the tables and views.
+    layout TEXT NOT NULL,
     next_id INTEGER NOT NULL,
     -- The list indexes follow the events up to this one.
     listed_through INTEGER NOT NULL DEFAULT 0,

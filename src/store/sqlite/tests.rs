@@ -22,7 +22,6 @@ pub(super) mod plans;
 mod scans;
 mod steps;
 mod verifying;
-mod views;
 
 use std::path::Path;
 

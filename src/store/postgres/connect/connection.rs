@@ -9,15 +9,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    task::JoinHandle,
-    time::{error::Elapsed, timeout},
-};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement, types::ToSql};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    super::prelude::*,
+    super::{prelude::*, row::rows},
     error::{is_lost, kind},
 };
 use crate::metrics::{PostgresMetrics, SqlError};
@@ -93,28 +90,33 @@ impl Connection {
     }
 
     /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
-    pub(in super::super) async fn within<T>(
+    pub(in super::super) async fn within<T, E>(
         &self,
         limit: Duration,
-        answers: impl Future<Output = T>,
-    ) -> Result<T, Elapsed> {
-        timeout(limit, answers).await.inspect_err(|_| {
+        answers: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E>
+    where
+        E: From<Fault>,
+    {
+        timeout(limit, answers).await.unwrap_or_else(|elapsed| {
             self.metrics.error(SqlError::ConnectionLost).inc();
             self.lost.store(true, Ordering::Relaxed);
             // It would wait for the answers, and keep the socket open.
             self.driver.abort();
+            Err(Fault::from(elapsed).into())
         })
     }
 
     /// Notes whether an error says that the connection is lost.
-    fn checked<T>(&self, answer: Result<T>) -> Result<T> {
+    fn checked<T>(&self, answer: Result<T, tokio_postgres::Error>) -> Result<T> {
         self.metrics.statements.inc();
-        answer.inspect_err(|error| {
+        let answer = answer.inspect_err(|error| {
             self.metrics.error(kind(error)).inc();
             if is_lost(error) {
                 self.lost.store(true, Ordering::Relaxed);
             }
-        })
+        });
+        Ok(answer?)
     }
 
     /// Prepares statements that will be sent one behind the other without waiting: preparing one in between would change their order.
@@ -169,10 +171,11 @@ impl Connection {
         sql: &str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>> {
-        self.checked(match self.statement(sql, &types(parameters)).await? {
+        let answer = match self.statement(sql, &types(parameters)).await? {
             None => self.client.query_typed(sql, parameters).await,
             Some(statement) => self.client.query(&statement, &values(parameters)).await,
-        })
+        };
+        self.checked(answer).map(rows)
     }
 
     /// The first row of a query.

@@ -15,12 +15,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{
-    connect::{connection::Connection, error::Unanswered},
-    prelude::*,
-    row::number,
-    shared::Shared,
-};
+use super::super::{connect::connection::Connection, prelude::*, row::number, shared::Shared};
 use crate::{domain::token::Digest, store::Condition};
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
@@ -79,7 +74,7 @@ async fn send(
     connection: &mut Option<Connection>,
     channel: &str,
     scopes: &[Digest],
-) -> Result<(), Unanswered> {
+) -> Result<()> {
     let sender = match connection {
         Some(sender) => sender,
         None => connection.insert(shared.connect().await?),
@@ -90,7 +85,7 @@ async fn send(
         let notify = format!(
             "BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {channel}, '{payload}'; COMMIT"
         );
-        sender.within(shared.limit(), sender.batch(&notify)).await??;
+        sender.within(shared.limit(), sender.batch(&notify)).await?;
     }
     Ok(())
 }
@@ -107,13 +102,13 @@ pub(in super::super) async fn listen(shared: Arc<Shared>, id: StoreId) {
 }
 
 /// Listens until the connection ends.
-async fn listen_once(shared: &Shared, id: StoreId) -> Result<(), Unanswered> {
+async fn listen_once(shared: &Shared, id: StoreId) -> Result<()> {
     let (sender, mut received) = mpsc::channel(INBOX);
     let connection = shared.connect_listening(sender).await?;
     let listen = format!("LISTEN {}", channel(id));
     loop {
         // LISTEN changes nothing the second time. Its answer shows that the connection is alive.
-        connection.within(shared.limit(), connection.batch(&listen)).await??;
+        connection.within(shared.limit(), connection.batch(&listen)).await?;
         while let Ok(payload) = timeout(Duration::from_secs(QUIET_SECS), received.recv()).await {
             let Some(payload) = payload else { return Ok(()) };
             let (replica, digests) = read_payload(&payload);
@@ -144,7 +139,7 @@ pub(in super::super) async fn look(shared: Arc<Shared>) {
 }
 
 /// Tells the condition of the database when it changes.
-fn report(shared: &Shared, looked: Result<(), Unanswered>) {
+fn report(shared: &Shared, looked: Result<()>) {
     let unreachable = looked.is_err();
     let changed = shared.condition.send_if_modified(|condition| {
         let was = *condition == Condition::Unreachable;
@@ -177,19 +172,19 @@ async fn look_once(
     shared: &Shared,
     connection: &mut Option<Connection>,
     known: &mut HashMap<Digest, Seen>,
-) -> Result<(), Unanswered> {
+) -> Result<()> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(shared.connect().await?),
     };
     // A standby answers as well, but nothing can be written to it.
     let writes = connection.run("UPDATE writer SET used_secs = used_secs WHERE false", &[]);
-    connection.within(shared.limit(), writes).await??;
+    connection.within(shared.limit(), writes).await?;
     let watched = shared.notifier.watched();
     let mut now: HashMap<Digest, Seen> = HashMap::with_capacity(watched.len());
     for scopes in watched.chunks(LOOK_SCOPES) {
         let answers = connection.within(shared.limit(), versions(connection, scopes));
-        for (scope, seen) in answers.await?? {
+        for (scope, seen) in answers.await? {
             now.insert(Digest::of_scope(scope), seen);
         }
     }
@@ -236,7 +231,7 @@ async fn versions<'s>(
     let mut rows = connection.all(SESSION_VERSIONS, &sessions).await?;
     rows.extend(connection.all(SCOPE_VERSIONS, &wide).await?);
     for row in rows {
-        let nanos = row.try_get::<_, i32>(4)?.cast_unsigned();
+        let nanos = row.try_get::<i32>(4)?.cast_unsigned();
         let update = number(&row, 3)?.wrapping_mul(1_000_000_000).wrapping_add(nanos.into());
         if let Some((_, seen)) =
             usize::try_from(number(&row, 0)?).ok().and_then(|at| seen.get_mut(at))

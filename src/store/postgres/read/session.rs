@@ -57,8 +57,8 @@ impl Reader<'_> {
         let mut limit = if sight.is_everything() { 2 } else { FIRST_ROWS };
         let (mut live, mut after) = (Vec::new(), (String::new(), String::new()));
         loop {
-            let select = Columns::new(sql.clone()).value(Type::TEXT, id).time(now);
-            let select = select.value(Type::TEXT, &after.0).value(Type::TEXT, &after.1);
+            let select = Columns::new(sql.clone()).text(id).time(now);
+            let select = select.text(after.0.as_str()).text(after.1.as_str());
             let rows = select.number(limit).all(self.connection).await?;
             for row in &rows {
                 let found = row::session(row, 0)?;

@@ -236,8 +236,8 @@ fn requests<'a>(
     let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
     let statement = || {
         Columns::insert(REQUESTS, "")
-            .texts(nodes.iter().map(|node| node.app_name.clone()))
-            .texts(nodes.iter().map(|node| node.user_id.clone()))
+            .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
+            .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
             .numbers(nodes.iter().map(|node| node.incarnation.0))
             .texts(rows.iter().map(|row| &row.id))
             .fingerprints(rows.iter().map(|row| row.fingerprint))

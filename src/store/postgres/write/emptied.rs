@@ -45,6 +45,6 @@ pub(super) fn statements(changes: &ChangeSet, statements: &mut Vec<Columns<'_>>)
 fn names<'a, 'k>(statement: Columns<'a>, keys: impl Iterator<Item = &'k ScopeKey>) -> Columns<'a> {
     let nodes: Vec<Node> = keys.filter_map(Node::wide).collect();
     statement
-        .texts(nodes.iter().map(|node| node.app_name.clone()))
-        .texts(nodes.iter().map(|node| node.user_id.clone()))
+        .texts(nodes.iter().map(|node| node.app_name.as_str().to_owned()))
+        .texts(nodes.iter().map(|node| node.user_id.as_str().to_owned()))
 }

@@ -103,8 +103,7 @@ pub(super) fn state(
     }
     let nodes: Vec<&Node> = reads.whole.iter().chain(keys.iter().map(|(node, _)| *node)).collect();
     for row in rows {
-        let (at, name, value) =
-            (place(row, 0)?, row.try_get::<_, Option<&str>>(1)?, row.try_get(2)?);
+        let (at, name, value) = (place(row, 0)?, row.try_get::<Option<&str>>(1)?, row.try_get(2)?);
         let value: Option<row::Value> = value;
         let version = number(row, 3)?;
         let of = if name.is_some() { &nodes[..] } else { unlocked };
@@ -140,7 +139,7 @@ pub(super) fn events(
         asked.iter().map(|(incarnation, id)| (*incarnation, (*id).clone())).collect();
     loaded.events.extend(keys.iter().map(|key| (key.clone(), None)));
     for row in rows {
-        if row.try_get::<_, Option<i64>>(1)?.is_none() {
+        if row.try_get::<Option<i64>>(1)?.is_none() {
             continue;
         }
         let key = keys.get(place(row, 1)?).ok_or_else(no_place)?;

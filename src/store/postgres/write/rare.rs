@@ -16,10 +16,7 @@ use super::{
     needed::Reads,
     stored::{Stored, scope_key},
 };
-use crate::{
-    commit::{Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
-    store::group::Failure,
-};
+use crate::commit::{Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS};
 
 /// Seconds after which the row of a connection that no longer writes is removed.
 const WRITER_SECS: i64 = 7 * 24 * 3600;
@@ -70,7 +67,7 @@ pub(super) async fn read_emptied(
     connection: &Connection,
     looked_up: &[Node],
     loaded: &mut Loaded,
-) -> Result<(), Failure> {
+) -> Result<()> {
     for node in looked_up {
         let key = scope_key(node);
         let used = match node.kind() {
@@ -85,11 +82,9 @@ pub(super) async fn read_emptied(
             OR EXISTS (SELECT 1 FROM request
                 WHERE app_name = $1 AND user_id = $2 AND incarnation = 0)";
         let ask = async |sql: &'static str| {
-            let names = Columns::new(sql)
-                .value(Type::TEXT, &node.app_name)
-                .value(Type::TEXT, &node.user_id);
+            let names = Columns::new(sql).text(&node.app_name).text(&node.user_id);
             let rows = names.all(connection).await?;
-            Ok::<bool, Failure>(rows.first().map_or(Ok(true), |row| row.try_get(0))?)
+            rows.first().map_or(Ok(true), |row| row.try_get(0))
         };
         let (is_used, is_named) = (ask(used).await?, ask(named).await?);
         loaded.emptied.push(Emptied { key, is_used, is_named });
@@ -108,7 +103,7 @@ pub(super) async fn read(
     reads: &Reads<'_>,
     loaded: &mut Loaded,
     stored: &mut Stored,
-) -> Result<(), Failure> {
+) -> Result<()> {
     for (node, at) in &reads.past {
         let key = (node.incarnation, *at);
         let times = event_times(connection, node, *at).await?;
@@ -133,7 +128,7 @@ pub(super) async fn read(
         let lease = "SELECT lease_secs FROM tombstone
             WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 FOR UPDATE";
         for row in Columns::new(lease).node(fork).all(connection).await? {
-            if row.try_get::<_, i64>(0)? > loaded.now.secs() {
+            if row.try_get::<i64>(0)? > loaded.now.secs() {
                 loaded.forks.insert(fork.incarnation);
             }
         }
@@ -146,11 +141,11 @@ async fn event_times(
     connection: &Connection,
     node: &Node,
     at: Sequence,
-) -> Result<Option<(Time, Time)>, Failure> {
+) -> Result<Option<(Time, Time)>> {
     let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
     let columns = "sequence, event_secs, event_nanos, commit_secs, commit_nanos";
     let found = rows(connection, node, columns, wanted, None).await?;
-    let times = found.first().map(|row| Ok::<_, Failure>((time(row, 1)?, time(row, 3)?)));
+    let times = found.first().map(|row| Ok::<_, Fault>((time(row, 1)?, time(row, 3)?)));
     times.transpose()
 }
 
@@ -160,7 +155,7 @@ pub(super) async fn read_sweep(
     looked_up: &[SessionKey],
     loaded: &mut Loaded,
     stored: &mut Stored,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let found = looked_up.iter().filter_map(|key| stored.at(key));
     let expired = found.filter(|found| found.info.expired(loaded.now));
     loaded.expired = expired.map(|found| found.info.clone()).collect();

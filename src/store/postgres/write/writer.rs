@@ -16,7 +16,7 @@ use tracing::debug;
 use super::{
     super::{
         columns::{Columns, Step, pipeline, step},
-        connect::{connection::Connection, error::is_lost},
+        connect::connection::Connection,
         migrate::take_numbers,
         node::Node,
         options::PostgresSettings,
@@ -319,7 +319,7 @@ impl Backend for Writer {
         let flush_began = spans::now();
         let outcome = match timeout(self.shared.limit(), self.try_commit(changes)).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) if is_lost(&error) => self.find_outcome(Cause::new(error)).await,
+            Ok(Ok(Err(error))) if error.is_lost() => self.find_outcome(Cause::new(error)).await,
             Ok(Ok(Err(error))) => Err(error.into()),
             Ok(Err(failure)) => Err(failure),
             Err(elapsed) => self.find_outcome(Cause::new(elapsed)).await,

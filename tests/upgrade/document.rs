@@ -1,44 +1,38 @@
-//! Holds docs/storage.md against the file of `tests/fixtures`.
+//! Holds docs/storage.md against a file that is filled.
 
-use super::{schema::SCHEMA_VERSION, *};
+use std::path::Path;
 
-const DOCUMENT: &str = include_str!("../../../../docs/storage.md");
+use rusqlite::{Connection, OpenFlags, Row, types::Value};
 
-fn fixture() -> Connection {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
-    let path = format!("{folder}/sqlite-v{SCHEMA_VERSION}.db");
-    // The file is not touched, not even by a log beside it.
-    let uri = format!("file:{path}?immutable=1");
-    Connection::open_with_flags(
-        uri,
-        rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI,
-    )
-    .unwrap()
+const DOCUMENT: &str = include_str!("../../docs/storage.md");
+
+/// What the document says of a file is so.
+pub fn check(path: &Path) {
+    let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    names_every_table_and_every_column_of_a_view(&file);
+    queries_find_something(&file);
+    views_show_what_clients_see(&file);
 }
 
 /// Rows of a query, each as its columns with a bar between them.
 fn rows(connection: &Connection, sql: &str) -> Vec<String> {
     let mut statement = connection.prepare(sql).unwrap();
     let columns = statement.column_count();
-    let row = |row: &rusqlite::Row<'_>| {
-        let values =
-            (0..columns).map(|at| match row.get::<_, rusqlite::types::Value>(at).unwrap() {
-                rusqlite::types::Value::Null => "NULL".to_owned(),
-                rusqlite::types::Value::Integer(number) => number.to_string(),
-                rusqlite::types::Value::Text(text) => text,
-                other => panic!("{other:?}"),
-            });
+    let row = |row: &Row<'_>| {
+        let values = (0..columns).map(|at| match row.get::<_, Value>(at).unwrap() {
+            Value::Null => "NULL".to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Text(text) => text,
+            other => panic!("{other:?}"),
+        });
         Ok(values.collect::<Vec<_>>().join("|"))
     };
     statement.query_map((), row).unwrap().map(Result::unwrap).collect()
 }
 
-#[tokio::test]
-async fn the_document_names_every_table_and_every_column_of_a_view() {
-    let fixture = Fixture::new().await;
-    let tables = fixture.tables();
+fn names_every_table_and_every_column_of_a_view(tables: &Connection) {
     let schema = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view')";
-    for entry in rows(&tables, schema) {
+    for entry in rows(tables, schema) {
         let (kind, name) = entry.split_once('|').unwrap();
         let line = match kind {
             "view" => {
@@ -51,13 +45,11 @@ async fn the_document_names_every_table_and_every_column_of_a_view() {
     }
 }
 
-#[test]
-fn the_queries_of_the_document_find_something() {
+fn queries_find_something(file: &Connection) {
     let queries: Vec<_> = DOCUMENT.split("```sql\n").skip(1).collect();
     assert!(queries.len() >= 6);
-    let file = fixture();
     let found: Vec<Vec<String>> =
-        queries.iter().map(|query| rows(&file, query.split("```").next().unwrap())).collect();
+        queries.iter().map(|query| rows(file, query.split("```").next().unwrap())).collect();
     let expected: [&[&str]; 6] = [
         &[
             "app:currency|\"USD\"|2",
@@ -84,14 +76,12 @@ fn the_queries_of_the_document_find_something() {
     }
 }
 
-#[test]
-fn views_show_what_clients_see() {
-    let file = fixture();
+fn views_show_what_clients_see(file: &Connection) {
     let sessions =
         "SELECT user_id, session_id, last_sequence, display_name, labels, create_time, expire_time,
         forked_from, forked_at FROM session_view WHERE app_name = 'shop' ORDER BY id";
     assert_eq!(
-        rows(&file, sessions),
+        rows(file, sessions),
         [
             "ada|cart|4|A cart|{\"kind\":\"cart\"}|1970-01-01T00:01:40Z|NULL|NULL|NULL",
             "ada|fork|2|A cart|{\"kind\":\"cart\"}|1970-01-01T00:01:42Z|NULL|cart|2",
@@ -104,7 +94,7 @@ fn views_show_what_clients_see() {
         "SELECT sequence, event_id, invocation_id, author, rewind_to, state_set, state_removed
         FROM event_view WHERE session_id = 'cart' ORDER BY sequence";
     assert_eq!(
-        rows(&file, events),
+        rows(file, events),
         [
             "1|1|turn-1|a|NULL|{\"basket\":[1],\"draft\":true}|NULL",
             "2|2|turn-2|a|NULL|{\"basket\":[1,2],\"user:visits\":7}|[\"draft\"]",
@@ -114,9 +104,9 @@ fn views_show_what_clients_see() {
     );
     // Deleted, with rows that are still there.
     let deleted = "SELECT * FROM state_view WHERE session_id = 'deleted'";
-    assert_eq!(rows(&file, deleted), [""; 0]);
-    for table in rows(&file, "SELECT name FROM sqlite_schema WHERE type = 'table'") {
-        let count = rows(&file, &format!("SELECT count(*) FROM {table}"));
+    assert_eq!(rows(file, deleted), [""; 0]);
+    for table in rows(file, "SELECT name FROM sqlite_schema WHERE type = 'table'") {
+        let count = rows(file, &format!("SELECT count(*) FROM {table}"));
         assert_ne!(count, ["0"], "{table}");
     }
 }

@@ -1,5 +1,6 @@
 //! Queries to a store, their results, and how much of a page is taken.
 
+use super::ListKey;
 use crate::domain::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub struct SessionsQuery {
     pub labels: Labels,
     pub order: SessionOrder,
     /// Only those behind this one in the order.
-    pub after: Option<(Time, UserId, SessionId)>,
+    pub after: Option<ListKey>,
     /// Maximum number of items, at least 1.
     pub max_items: usize,
     /// Stop before the states' text exceeds this; the first session always comes.
@@ -61,7 +62,7 @@ pub struct SessionPage {
     pub sessions: Vec<(SessionInfo, Option<State>)>,
     /// The last session looked at, behind which the next page begins; `None` at the end. A page may be short, even empty, and have
     /// more behind it.
-    pub rest: Option<(Time, UserId, SessionId)>,
+    pub rest: Option<ListKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -120,7 +121,7 @@ pub struct Bases(pub ScopeVersions);
 
 impl Bases {
     /// Of one scope, by its version and the base of its row.
-    pub(crate) fn of(version: Version, base: Version) -> Version {
+    pub fn of(version: Version, base: Version) -> Version {
         // Of nothing, every position but 0 is from an earlier life.
         if version == 0 { Version::MAX } else { base }
     }
