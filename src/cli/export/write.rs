@@ -11,7 +11,7 @@ use crate::{
         convert::{address_of, file_event, state_of},
         failure::{Failure, tell},
         time,
-        whole_state::complete,
+        whole_state::{complete, warn},
     },
     domain::json::Json,
     proto::v1::{self, session::Expiration},
@@ -53,15 +53,15 @@ pub async fn whole(
     if writer.events() as i64 != last {
         return Err(changed());
     }
-    end(writer, session, &created)
+    end(writer, (session, &created), exact)
 }
 
 fn changed() -> Failure {
     Failure::Failed("the session changed during the export. Export it again".to_owned())
 }
 
-/// Writes what can be read of a damaged session: all but single events, or the session as it was right after the last event before the
-/// damage. Says what it left out.
+/// Writes the readable part of a damaged session: all but single events, or the session as it was right after the last event before the
+/// damage. Reports the omissions.
 pub async fn readable(
     server: &Server,
     key: &v1::SessionKey,
@@ -76,11 +76,12 @@ pub async fn readable(
     let as_of = [None, Some(log.last)];
     let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
     let session = damage::session(server, key, as_of).await?;
+    warn(session.state_omitted, &session.damaged_keys);
     let created = damage::session(server, key, &[Some(0)]).await?;
     let mut writer = begin(to, &session, exact)?;
     let each = |event| Ok(writer.event(&file_event(event))?);
     damage::each_event(server, key, log.last, each).await?;
-    let written = end(writer, session, &created)?;
+    let written = end(writer, (session, &created), exact)?;
     let v1::SessionKey { user_id, session_id, .. } = key;
     let name = format!("note: session `{session_id}` of `{user_id}`");
     if log.last < last {
@@ -109,10 +110,10 @@ fn begin<'a, W: Write>(
 
 fn end<W: Write>(
     writer: FileWriter<'_, W>,
-    session: v1::Session,
-    created: &v1::Session,
+    (session, created): (v1::Session, &v1::Session),
+    exact: bool,
 ) -> Result<Written, Failure> {
-    if created.state_omitted {
+    if created.state_omitted && exact {
         tell("warning: the state at the creation does not fit into an answer and is left out");
     }
     let events = writer.events();
