@@ -32,9 +32,9 @@
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
-//! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
+//! 2. `server/dispatch.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
 //!    passes it to the services, once the store is open and the request has come whole.
-//! 3. `rpc/routes.rs` finds the service that the path names. `rpc/services.rs` has the handler: decode, call, encode.
+//! 3. `rpc/services.rs` has the handler, to which tonic's router passes the call: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
@@ -62,9 +62,9 @@
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
-//! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
-//! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the bound of answers that clients do not take
-//! (`server/unread.rs`), how the store wakes the only call (`server/relay.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
+//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the quota of what a connection reads
+//! at once (`server/read_quota.rs`), the coalescing of writes (`server/write_coalescing.rs`), the bound of response bytes not yet written
+//! (`server/response_budget.rs`), the end of a connection (`server/lingering_close.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots
