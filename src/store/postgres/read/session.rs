@@ -49,7 +49,7 @@ impl Reader<'_> {
     async fn live_with(&self, id: &SessionId, sight: &Visibility) -> Result<Vec<Found>, Error> {
         let now = self.now().await;
         let sql = format!(
-            "SELECT {SESSION_COLUMNS} FROM session_name JOIN session USING (app_name, user_id, session_id)
+            "SELECT {SESSION_COLUMNS} FROM session
              WHERE session_id = $1 AND (app_name, user_id) > ($4, $5)
                  AND (expire_secs IS NULL OR (expire_secs, expire_nanos) > ($2, $3))
              ORDER BY app_name, user_id LIMIT $6"
