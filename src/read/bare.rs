@@ -13,10 +13,10 @@ const MAX_ROWS: usize = 1024;
 pub async fn only<R: Rows>(
     rows: &R,
     id: &SessionId,
-    visible: &Sight,
+    visible: &Visibility,
 ) -> Result<SessionInfo, Error> {
     // Of a caller without rights not all sessions with an id are read.
-    if visible.is_blind() {
+    if visible.sees_nothing() {
         return Err(Error::not_found_bare(id));
     }
     let mut max_rows = FIRST_ROWS;

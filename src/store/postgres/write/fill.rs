@@ -11,7 +11,7 @@ use super::{
     },
     cache::Cache,
     needed::{Locks, Reads},
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
 use crate::commit::{EventRow, Loaded, ScopeKey, ScopeState, SessionState};
 
@@ -60,12 +60,12 @@ pub(super) fn scopes(
     loaded: &mut Loaded,
     stored: &mut Stored,
 ) -> Result<(), Error> {
-    let without_row = locks.visible.iter().map(|node| (scope_key(node), ScopeState::new(0, 0)));
+    let without_row = locks.visible.iter().map(|node| (node.key(), ScopeState::new(0, 0)));
     loaded.scopes.extend(without_row);
     for row in rows {
         let (app_name, user_id, incarnation) = (row.try_get(0)?, row.try_get(1)?, WIDE);
         let node = Node { app_name, user_id, incarnation };
-        let (scope, version) = (scope_key(&node), number(row, 2)?);
+        let (scope, version) = (node.key(), number(row, 2)?);
         let state_bytes = usize::try_from(number(row, 3)?).unwrap_or(usize::MAX);
         let state = match cache.take(&scope, version) {
             Some(known) => ScopeState { state_bytes, ..known.state },
@@ -91,12 +91,12 @@ pub(super) fn state(
     loaded: &mut Loaded,
 ) -> Result<(), Error> {
     for (node, name) in keys {
-        if let Some(state) = loaded.scope_mut(&scope_key(node)) {
+        if let Some(state) = loaded.scope_mut(&node.key()) {
             state.keys.insert((*name).into(), None);
         }
     }
     for node in &reads.whole {
-        if let Some(state) = loaded.scope_mut(&scope_key(node)) {
+        if let Some(state) = loaded.scope_mut(&node.key()) {
             state.keys.clear();
             state.complete = true;
         }
@@ -109,7 +109,7 @@ pub(super) fn state(
         let version = number(row, 3)?;
         let of = if name.is_some() { &nodes[..] } else { unlocked };
         let node = of.get(at).ok_or_else(no_place)?;
-        let Some(state) = loaded.scope_mut(&scope_key(node)) else { continue };
+        let Some(state) = loaded.scope_mut(&node.key()) else { continue };
         match name {
             Some(name) => {
                 state.keys.insert(name.into(), value.map(|row::Value(json)| (json, version)));
@@ -152,7 +152,7 @@ pub(super) fn events(
 }
 
 pub(super) fn requests(rows: &[Row], reads: &Reads<'_>, loaded: &mut Loaded) -> Result<(), Error> {
-    let keys = reads.requests.iter().map(|(node, id)| (scope_key(node), (*id).clone()));
+    let keys = reads.requests.iter().map(|(node, id)| (node.key(), (*id).clone()));
     let keys: Vec<(ScopeKey, RequestId)> = keys.collect();
     loaded.requests.extend(keys.iter().map(|key| (key.clone(), None)));
     for row in rows {

@@ -18,7 +18,7 @@ use super::{
     fill,
     needed::{Locks, Reads},
     rare,
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
 use crate::{
     commit::{Loaded, Needs},
@@ -137,7 +137,7 @@ pub(super) async fn load(
     bare::note_many(many, about, loaded);
     fill::scopes(&locked.scopes, &locks, cache, loaded, &mut stored)?;
     fill::events(&locked.events, &locks.events, loaded)?;
-    let is_new = |node: &Node| loaded.scope(&scope_key(node)).is_none_or(|it| it.version == 0);
+    let is_new = |node: &Node| loaded.scope(&node.key()).is_none_or(|it| it.version == 0);
     if locks.scopes.iter().any(is_new) {
         loaded.version_floor = rare::read_version_floor(connection).await?;
     }

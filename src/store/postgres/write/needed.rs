@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     super::{bare::Bare, node::Node, prelude::*},
     cache::Cache,
-    stored::scope_key,
 };
 use crate::{
     commit::{Address, Loaded, Mode, Needs},
@@ -151,7 +150,7 @@ impl<'r> Reads<'r> {
     }
 
     fn add_keys(&mut self, node: Node, needs: &Needs<'r>, loaded: &Loaded) {
-        let known = loaded.scope(&scope_key(&node));
+        let known = loaded.scope(&node.key());
         if known.is_some_and(|known| known.complete) {
             return;
         }

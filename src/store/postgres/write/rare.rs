@@ -6,18 +6,19 @@ use super::{
     super::{
         columns::Columns,
         connect::connection::Connection,
-        log::{PIECE_BYTES, PIECE_ROWS, first_of, rows},
+        log::rows,
         node::Node,
         prelude::*,
-        row::{address, nanos, number, time},
+        read::pool::Reader,
+        row::{address, nanos, number},
         schema::WIDE,
-        snapshot,
     },
     needed::Reads,
-    stored::{Stored, scope_key},
+    stored::Stored,
 };
 use crate::{
     commit::{Emptied, Loaded, Needs, PastState, SWEPT_SESSIONS},
+    read::{PIECE_BYTES, PIECE_ROWS, event_heads, first_of, past},
     store::group::Failure,
 };
 
@@ -72,7 +73,7 @@ pub(super) async fn read_emptied(
     loaded: &mut Loaded,
 ) -> Result<(), Failure> {
     for node in looked_up {
-        let key = scope_key(node);
+        let key = node.key();
         let used = match node.kind() {
             ScopeKind::Application => {
                 "SELECT EXISTS (SELECT 1 FROM session WHERE app_name = $1)
@@ -111,16 +112,19 @@ pub(super) async fn read(
 ) -> Result<(), Failure> {
     for (node, at) in &reads.past {
         let key = (node.incarnation, *at);
-        let times = event_times(connection, node, *at).await?;
-        let mut past = PastState { state: BTreeMap::new(), times };
+        let reader = Reader::new(connection);
+        let wanted: &[Sequence] = if *at == 0 { &[] } else { &[*at] };
+        let head = event_heads(&reader, node, wanted).await.map_err(again)?;
+        let times = head.first().map(|head| (head.event_time, head.commit_time));
+        let mut own = PastState { state: BTreeMap::new(), times };
         let mut removed = Vec::new();
-        for (name, (value, version)) in snapshot::past(connection, node, *at).await? {
+        for (name, (value, version)) in past(&reader, node, 0, *at).await.map_err(again)? {
             match value {
-                Some(value) => drop(past.state.insert(name, (value, version))),
+                Some(value) => drop(own.state.insert(name, (value, version))),
                 None => removed.push((name, version)),
             }
         }
-        loaded.past.insert(key, past);
+        loaded.past.insert(key, own);
         stored.removed.insert(key, removed);
     }
     for (node, after, up_to) in &reads.pieces {
@@ -141,17 +145,12 @@ pub(super) async fn read(
     Ok(())
 }
 
-/// Event time and commit time of an event; `None` for sequence 0.
-async fn event_times(
-    connection: &Connection,
-    node: &Node,
-    at: Sequence,
-) -> Result<Option<(Time, Time)>, Failure> {
-    let wanted: &[Sequence] = if at == 0 { &[] } else { &[at] };
-    let columns = "sequence, event_secs, event_nanos, commit_secs, commit_nanos";
-    let found = rows(connection, node, columns, wanted, None).await?;
-    let times = found.first().map(|row| Ok::<_, Failure>((time(row, 1)?, time(row, 3)?)));
-    times.transpose()
+/// A read within a transaction, which ends with its connection.
+fn again(error: Error) -> Failure {
+    match error {
+        Error::StoreUnavailable(cause) => Failure::Again(cause),
+        error => error.into(),
+    }
 }
 
 /// The sessions that have expired, of those that were looked up, and a tombstone that no other replica is working on.
