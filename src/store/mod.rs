@@ -10,6 +10,7 @@ mod context;
 mod figures;
 mod gate;
 pub mod group;
+mod layout;
 pub mod memory;
 mod notifier;
 mod open;

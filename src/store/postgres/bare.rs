@@ -65,7 +65,7 @@ pub(super) async fn look_up(
         drop(look_up);
         for row in rows {
             let key = address(&row)?;
-            let expires = match row.try_get::<_, Option<i64>>(3)? {
+            let expires = match row.try_get::<Option<i64>>(3)? {
                 Some(_) => Some(time(&row, 3)?),
                 None => None,
             };

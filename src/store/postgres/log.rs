@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     read::{PIECE_BYTES, until_missing},
-    store::{group::Failure, rows::EVENT_BYTES},
+    store::rows::EVENT_BYTES,
 };
 
 /// Bytes of the long columns of a change of an application or a user.
@@ -51,7 +51,7 @@ pub(super) async fn rows(
     columns: &str,
     versions: &[Version],
     max_bytes: Option<usize>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>> {
     let (Some(&first), Some(&last)) = (versions.first(), versions.last()) else {
         return Ok(Vec::new());
     };

@@ -10,7 +10,7 @@ Layout, from the top down:
 * `append.py` appends an event and updates the caller's session, one append at a time (`locks.py`).
 * `watch.py` follows a scope; `reading.py` reads sessions and state.
 * `events.py`, `sessions.py`, `operations.py`, `state.py` and `times.py` convert between ADK objects and messages;
-  `foreign.py` converts events that ADK for other languages has written.
+  `canonical.py` brings the bodies of other writers into the canonical form.
 * `client.py` calls the server: `channel.py` keeps a channel per event loop, `retry.py` has deadlines and retries,
   `loop_thread.py` an event loop for callers without one. `credentials.py` reads TLS and token files, and `metadata.py`
   makes the metadata of a call.

@@ -1,8 +1,8 @@
 """Conversion of events.
 
-The body of a stored event is the event's own JSON as ADK writes it (camelCase, None omitted), complete except for
-`actions.stateDelta`, which is sent as the typed delta. Fields that this version of ADK does not know, from a newer
-version or another language, are missing from the decoded object and stay in the store.
+The body of a stored event is its canonical form (docs/bodies.md): the event's own JSON as ADK writes it (camelCase,
+None omitted), complete except for `actions.stateDelta`, which is sent as the typed delta. Fields that this version of
+ADK does not know, from a newer version or another language, are missing from the decoded object and stay in the store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticSerializationError, to_json
 
 from ._proto import types_pb2
-from .foreign import convert_body, convert_compaction
+from .canonical import may_be_variant, to_canonical
 from .operations import Operation, write_delta
 from .state import StoredValue, is_temp, mend_and_encode
 from .text import mend, require_sendable
@@ -106,7 +106,7 @@ def decode_event(stored: types_pb2.Event) -> Event:
     A removed key is None in `state_delta`, as ADK has no other form for it. Id, invocation, author, branch and time
     come from the envelope: the body need not be ADK's own. The body's float is kept if it means the same nanosecond.
     """
-    event, converted = _decode_body(stored)
+    event = _decode_body(stored)
     event.actions.state_delta = decode_delta(stored.state_delta)
     event.id = stored.event_id
     event.invocation_id = stored.invocation_id
@@ -114,8 +114,6 @@ def decode_event(stored: types_pb2.Event) -> Event:
     if stored.branch:
         event.branch = stored.branch
     nanos = stored.event_time.ToNanoseconds()
-    if not converted:
-        convert_compaction(event, to_seconds(nanos))
     if _nanos_or_none(event.timestamp) != nanos:
         event.timestamp = to_seconds(nanos)
     return event
@@ -135,19 +133,17 @@ def _nanos_or_none(seconds: float) -> int | None:
         return None
 
 
-def _decode_body(stored: types_pb2.Event) -> tuple[Event, bool]:
-    """The event of the body, without the members that this version of ADK rejects.
-
-    Also whether the times of its compaction were converted to seconds.
-    """
+def _decode_body(stored: types_pb2.Event) -> Event:
+    """The event of the body, without the members that this version of ADK rejects."""
     text = stored.body_json or "{}"
-    # ADK ignores the members of TypeScript's compaction.
-    if '"isCompacted"' not in text:
+    if not may_be_variant(text):
         with suppress(ValidationError):
-            return Event.model_validate_json(text), False
+            return Event.model_validate_json(text)
     # json, unlike pydantic, reads integers of any size.
-    data = json.loads(text)
-    converted = isinstance(data, dict) and convert_body(data)
+    data = to_canonical(json.loads(text))
+    # The envelope has the time. ADK for Go and Rust write a text.
+    if isinstance(data.get("timestamp"), str):
+        del data["timestamp"]
     omitted: list[str] = []
     for round_number in range(_MAX_ROUNDS):
         try:
@@ -161,7 +157,7 @@ def _decode_body(stored: types_pb2.Event) -> tuple[Event, bool]:
                     stored.event_id,
                     ", ".join(omitted),
                 )
-            return event, converted
+            return event
         last = round_number == _MAX_ROUNDS - 2
         locations = [place for detail in rejection.errors() for place in _rejected(data, detail["loc"])]
         removed = _remove_members(data, [place[: 1 if last else None] for place in locations])
@@ -169,7 +165,7 @@ def _decode_body(stored: types_pb2.Event) -> tuple[Event, bool]:
             break
         omitted += removed
     logger.warning("event %s: this version of ADK cannot read the body: %s", stored.event_id, rejection)
-    return Event(), converted
+    return Event()
 
 
 def _rejected(data: Any, location: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
@@ -224,7 +220,7 @@ def _member_at(data: Any, location: Sequence[int | str]) -> tuple[str, Any, int 
             if found is None:
                 break
             owner, name, length = node, found, len(path) + 1
-            node = node[found]
+            node, step = node[found], found
         elif isinstance(node, list) and isinstance(step, int) and step < len(node):
             if name == "parts":
                 owner, name, length = node, step, len(path) + 1

@@ -28,10 +28,10 @@ impl Reader<'_> {
         // Of one user all have the same user id.
         let user = query.user_id.as_ref().map_or(user, UserId::as_str);
         let select = Columns::new(select_behind(query))
-            .value(Type::TEXT, &query.app_name)
+            .text(&query.app_name)
             .time(time)
-            .value(Type::TEXT, user)
-            .value(Type::TEXT, session)
+            .text(user)
+            .text(session)
             .number(max_rows as u64);
         let steady = self.connection.batch(STEADY);
         Ok(try_join(steady, select.all(self.connection)).await?.1)
@@ -70,7 +70,7 @@ impl Reader<'_> {
             "SELECT app_name, user_id, state_bytes FROM scope
              WHERE {behind} ORDER BY {order} LIMIT $3"
         );
-        let select = Columns::new(sql).value(Type::TEXT, after).value(Type::TEXT, user);
+        let select = Columns::new(sql).text(after).text(user);
         select.number(max_rows as u64).all(self.connection).await
     }
 }

@@ -72,8 +72,8 @@ impl Rows for Reader<'_> {
         // No name is empty.
         let after = after.map(|info| (info.key.app_name.as_str(), info.key.user_id.as_str()));
         let (app, user) = after.unwrap_or_default();
-        let select = Columns::new(sql).value(Type::TEXT, id);
-        let select = select.value(Type::TEXT, app).value(Type::TEXT, user);
+        let select = Columns::new(sql).text(id);
+        let select = select.text(app).text(user);
         let rows = select.number(max_rows as u64).all(self.connection).await?;
         rows.iter().map(|row| Ok(record(row)?.info)).collect()
     }
@@ -150,9 +150,9 @@ impl Rows for Reader<'_> {
     ) -> Result<HashMap<Box<str>, Version>, Error> {
         let sql = "SELECT name, version FROM state
             WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND name = ANY($4)";
-        let select = Columns::new(sql).node(node).texts(names);
+        let select = Columns::new(sql).node(node).texts(names.iter().copied());
         let rows = select.all(self.connection).await?;
-        let newest = |row: &Row| Ok((row.try_get::<_, &str>(0)?.into(), number(row, 1)?));
+        let newest = |row: &Row| Ok((row.try_get::<&str>(0)?.into(), number(row, 1)?));
         rows.iter().map(newest).collect()
     }
 
@@ -253,7 +253,7 @@ fn change(row: &Row, node: &Node) -> Result<ScopeLogRow, Error> {
 
 /// The event that made a change of an application or a user. A user's log does not name that user.
 fn source(row: &Row, node: &Node) -> Result<Option<Source>, Error> {
-    let Some(incarnation) = row.try_get::<_, Option<i64>>(6)? else { return Ok(None) };
+    let Some(incarnation) = row.try_get::<Option<i64>>(6)? else { return Ok(None) };
     let user: Option<UserId> = row.try_get(7)?;
     let key = SessionKey {
         app_name: node.app_name.clone(),
@@ -266,7 +266,7 @@ fn source(row: &Row, node: &Node) -> Result<Option<Source>, Error> {
 
 /// The place of a row's node or key in the list that was asked for.
 fn place(row: &Row) -> Result<usize, Error> {
-    Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX))
+    Ok(usize::try_from(row.try_get::<i64>(0)? - 1).unwrap_or(usize::MAX))
 }
 
 fn bytes(row: &Row, at: usize) -> Result<usize> {

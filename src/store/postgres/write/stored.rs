@@ -32,3 +32,12 @@ impl Stored {
         self.sessions.values().find(|found| found.info.key == *key)
     }
 }
+
+/// A node as decisions name it.
+pub(super) fn scope_key(node: &Node) -> ScopeKey {
+    match node.kind() {
+        ScopeKind::Application => ScopeKey::Application(node.app_name.clone()),
+        ScopeKind::User => ScopeKey::User(node.app_name.clone(), node.user_id.clone()),
+        ScopeKind::Session => ScopeKey::Session(node.incarnation),
+    }
+}
