@@ -1,11 +1,11 @@
 //! Tests of what is special to this store: its statements, its rows, and commits without an answer.
 
-mod cache;
 mod groups;
 mod hosts;
 mod lanes;
 mod measured;
 mod migrations;
+mod others;
 mod outcomes;
 mod plans;
 mod reads;

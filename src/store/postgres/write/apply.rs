@@ -63,7 +63,7 @@ pub(super) fn statements<'a>(
     if !of_events.is_empty() {
         statements.push(Columns::together(of_events));
     }
-    statements.extend(sessions::update_metadata(&old, stored));
+    statements.push(sessions::update_metadata(&old));
     statements.push(new_snapshots::bases(&changed.nodes));
     statements.push(new_snapshots::due(&changed.nodes));
     statements.push(requests(&changes.requests, changed)?);

@@ -35,7 +35,7 @@ pub(super) struct Swept {
 /// Looks for what may have expired by `about`, or be empty, and removes the rows of connections that write no longer.
 pub(super) async fn look_up_swept(connection: &Connection, about: Time) -> Result<Swept> {
     let limit = SWEPT_SESSIONS as u64;
-    let sql = "SELECT app_name, user_id, session_id FROM session_expiry
+    let sql = "SELECT app_name, user_id, session_id FROM session
         WHERE (expire_secs, expire_nanos) <= ($1, $2)
         ORDER BY expire_secs, expire_nanos LIMIT $3";
     let expired = Columns::new(sql).time(about).number(limit).all(connection).await?;
