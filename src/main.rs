@@ -166,7 +166,7 @@ fn reachable(address: &str) -> String {
     address.replace("0.0.0.0", &own("127.0.0.1")).replace("[::]", &own("[::1]"))
 }
 
-/// A command in a line each. The names of files are those of the README.
+/// A command in a line each. The names of files are those of docs/access.md.
 fn to_try(address: &str, config: &Config) -> String {
     let (is_tls, has_certificate) = (address.starts_with("https://"), config.asks_certificates());
     // A client with a certificate needs no token.

@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, Subcommand};
 
 use crate::{
-    cli::{progress::Progress as Bar, tell},
+    cli::{Progress as Bar, tell},
     config::{PostgresArgs, StoreArgs},
     engine::new_store_id,
     store::{

@@ -7,13 +7,16 @@
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
 const CLIENTS: &str = include_str!("../docs/clients.md");
 const SECURITY: &str = include_str!("../docs/security.md");
-const README: &str = include_str!("../README.md");
+const TUTORIAL: &str = include_str!("../docs/tutorial.md");
 
 /// Each line `[`name`](../path):` of the document that shows a file, as the path and the block below it.
 fn shown_files() -> Vec<(&'static str, &'static str)> {
@@ -41,10 +44,10 @@ fn the_programs_of_the_clients_document_are_the_files() {
 }
 
 #[test]
-fn the_readme_writes_bodies_in_the_form_of_adk() {
+fn the_tutorial_writes_bodies_in_the_form_of_adk() {
     let mut count = 0;
     for marker in ["--body '", "\"body\": "] {
-        for text in README.split(marker).skip(1) {
+        for text in TUTORIAL.split(marker).skip(1) {
             let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
             let body = values.next().unwrap().unwrap();
             let part = &body["content"]["parts"][0];
@@ -53,6 +56,57 @@ fn the_readme_writes_bodies_in_the_form_of_adk() {
         }
     }
     assert_eq!(count, 4, "the bodies were found");
+}
+
+#[test]
+fn links_between_documents_lead_to_headings() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut links = 0;
+    for page in pages(root) {
+        let text = fs::read_to_string(&page).unwrap();
+        let prose: String = text.split("\n```").step_by(2).collect();
+        for link in prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.clone(),
+                _ => page.parent().unwrap().join(path),
+            };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !heading.is_empty() {
+                let there = headings(&fs::read_to_string(&target).unwrap());
+                assert!(there.iter().any(|it| it == heading), "{}: {link}", page.display());
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 100, "the links were found");
+}
+
+/// The documents of the root, of docs/ and of the adapters.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let clients = fs::read_dir(root.join("clients")).unwrap().map(|it| it.unwrap().path());
+    let folders = [root.to_owned(), root.join("docs")].into_iter().chain(clients);
+    let files = folders.filter(|it| it.is_dir()).flat_map(|it| fs::read_dir(it).unwrap());
+    files
+        .map(|it| it.unwrap().path())
+        .filter(|it| it.extension().is_some_and(|it| it == "md"))
+        .collect()
+}
+
+/// The anchors of a page's headings.
+fn headings(text: &str) -> Vec<String> {
+    let kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
+    let titles = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
+    titles
+        .map(|title| {
+            title.chars().filter(kept).collect::<String>().to_lowercase().replace(' ', "-")
+        })
+        .collect()
 }
 
 /// The paths that a text names in backquotes, each perhaps with a function.

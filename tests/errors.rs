@@ -56,6 +56,8 @@ fn every_reason_is_in_the_catalogue_once() {
         let count = rows.iter().filter(|row| row.contains(&cell)).count();
         assert_eq!(count, 1, "{name} has a row of its own");
     }
-    let documented = rows.iter().filter(|row| row.contains("| `")).count();
+    // The name of a reason that no call returns any more stays reserved.
+    let used = |row: &&&str| row.contains("| `") && !row.contains("| reserved:");
+    let documented = rows.iter().filter(used).count();
     assert_eq!(documented, names.len(), "no row for a reason that there is not");
 }

@@ -1,4 +1,4 @@
-//! The README, executed: its conversation with grpcurl answers what it says, and its command lines work.
+//! README.md and the pages of docs/, executed: the tutorial answers what it shows, and the command lines work.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,10 +6,6 @@
     clippy::disallowed_methods,
     reason = "a test fails by panicking, and looks around where the program must not"
 )]
-
-#[expect(dead_code, reason = "it is for tests of the program")]
-#[path = "process/pty.rs"]
-mod pty;
 
 use std::{
     env, fs,
@@ -19,11 +15,15 @@ use std::{
 };
 
 use serde_json::Value;
+use sessiond_test_support::pty::Terminal;
 use tempfile::TempDir;
 
-use pty::Terminal;
-
 const README: &str = include_str!("../README.md");
+const TUTORIAL: &str = include_str!("../docs/tutorial.md");
+const ACCESS: &str = include_str!("../docs/access.md");
+const CLI: &str = include_str!("../docs/cli.md");
+const CONFIGURATION: &str = include_str!("../docs/configuration.md");
+const GUIDE: &str = include_str!("../docs/guide.md");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sessiond");
 
 /// A server that ends with its test.
@@ -87,14 +87,19 @@ impl Drop for Server {
     }
 }
 
-/// The fenced blocks of the README: their language and their text.
-fn blocks() -> Vec<(&'static str, &'static str)> {
-    README
-        .split("\n```")
+/// The fenced blocks of a page: their language and their text.
+fn blocks(page: &'static str) -> Vec<(&'static str, &'static str)> {
+    page.split("\n```")
         .skip(1)
         .step_by(2)
         .map(|block| block.split_once('\n').expect("a block has lines"))
         .collect()
+}
+
+/// The first block of a page that contains a text.
+fn block(page: &'static str, text: &str) -> &'static str {
+    let found = blocks(page).into_iter().find(|(_, block)| block.contains(text));
+    found.unwrap_or_else(|| panic!("no block contains {text}")).1
 }
 
 /// The folder of grpcurl: named by the environment, or of the tools that `tests/run` installs. Only a newcomer's machine may lack it.
@@ -123,7 +128,7 @@ fn sh(script: &str, folder: &Path, tools: &[&Path], server: &str) -> Output {
         .unwrap()
 }
 
-/// Whether `found` is what the README shows; `"…"` stands for anything.
+/// Whether `found` is what the tutorial shows; `"…"` stands for anything.
 fn same(shown: &Value, found: &Value) -> bool {
     match (shown, found) {
         (Value::String(text), _) if text == "…" => true,
@@ -153,9 +158,7 @@ fn the_commands_to_try_work_wherever_the_server_listens() {
 fn the_commands_with_tls_work() {
     let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
-    let (_, certificates) =
-        blocks().into_iter().find(|(_, text)| text.starts_with("openssl req")).unwrap();
-    let made = sh(certificates, folder.path(), &[], "");
+    let made = sh(block(ACCESS, "openssl req"), folder.path(), &[], "");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let path = |name| folder.path().join(name).display().to_string();
     let [certificate, key] = ["server.pem", "server.key"].map(path);
@@ -175,10 +178,10 @@ fn the_commands_with_tls_work() {
 
     let server = Server::start_with(folder.path(), &mutual);
     let address = server.address.strip_prefix("https://").unwrap();
-    let block = blocks().into_iter().find(|(_, text)| text.contains("-cacert"));
-    run(&block.unwrap().1.replace("127.0.0.1:50051", address));
+    let calls = block(ACCESS, "-cacert");
+    run(&calls.replace("127.0.0.1:50051", address));
     // Without its certificate the same commands are refused.
-    let without = block.unwrap().1.replace(" -cert agent.pem -key agent.key", "");
+    let without = calls.replace(" -cert agent.pem -key agent.key", "");
     let first = without.lines().next().unwrap().replace("127.0.0.1:50051", address);
     assert!(!sh(&first, folder.path(), &[&grpcurl], "").status.success());
 }
@@ -189,24 +192,20 @@ fn the_commands_with_tokens_work() {
     let folder = TempDir::new().unwrap();
     let program = Path::new(PROGRAM).parent().unwrap();
     let run = |script: &str| sh(script, folder.path(), &[&grpcurl, program], "");
-    let block = |text: &str| {
-        let found = blocks().into_iter().find(|(_, block)| block.contains(text));
-        found.expect("the README shows it").1
-    };
     let works = |script: &str| {
         let output = run(script);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}\n{errors}");
     };
-    works(block("sessiond token new"));
+    works(block(ACCESS, "sessiond token new"));
     works("ls -l ci.token | grep -q ^-rw-------");
     let entries = folder.path().join("tokens.toml");
-    let shown = fs::read_to_string(&entries).unwrap() + block("[[token]]");
+    let shown = fs::read_to_string(&entries).unwrap() + block(ACCESS, "[[token]]");
     fs::write(&entries, shown).unwrap();
     let entries = entries.display().to_string();
     let tokens = ["--listen", "127.0.0.1:0", "--token-hashes", &entries];
     let server = Server::start_with(folder.path(), &tokens);
-    let calls = block("-rpc-header").replace("127.0.0.1:50051", &server.address);
+    let calls = block(ACCESS, "-rpc-header").replace("127.0.0.1:50051", &server.address);
     works(&calls);
     the_commands_to_try_work(folder.path(), &tokens);
     // Without its token each of the same commands is refused.
@@ -228,19 +227,16 @@ fn the_commands_with_a_policy_work_and_keep_tenants_apart() {
         let output = sh(script, folder.path(), &[&grpcurl, program], "");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let block = |text: &str| {
-        let found = blocks().into_iter().find(|(_, block)| block.contains(text));
-        found.expect("the README shows it").1
-    };
     let path = |name| folder.path().join(name).display().to_string();
-    fs::write(path("policy.toml"), block("[[rule]]")).unwrap();
-    for script in ["sessiond policy check", "--out shop.token"].map(block) {
+    fs::write(path("policy.toml"), block(ACCESS, "[[rule]]")).unwrap();
+    for script in ["sessiond policy check", "--out shop.token"].map(|text| block(ACCESS, text)) {
         assert_eq!(run(script), (true, String::new()), "{script}");
     }
     let [tokens, policy] = ["tokens.toml", "policy.toml"].map(path);
     let flags = ["--listen", "127.0.0.1:0", "--token-hashes", &tokens, "--policy", &policy];
     let server = Server::start_with(folder.path(), &flags);
-    let calls = block("--token-file shop.token").replace("127.0.0.1:50051", &server.address);
+    let calls =
+        block(ACCESS, "--token-file shop.token").replace("127.0.0.1:50051", &server.address);
     let calls: Vec<_> = calls.lines().collect();
     assert_eq!(calls.len(), 4, "two for each tenant");
     for call in &calls {
@@ -254,11 +250,11 @@ fn the_commands_with_a_policy_work_and_keep_tenants_apart() {
 }
 
 #[test]
-fn the_first_conversation_answers_what_the_readme_shows() {
+fn the_tutorial_answers_what_it_shows() {
     let Some(grpcurl) = grpcurl() else { return };
     let folder = TempDir::new().unwrap();
     let server = Server::start(folder.path());
-    let blocks = blocks();
+    let blocks = blocks(TUTORIAL);
     let mut executed = 0;
     for pair in blocks.windows(2) {
         let [("sh", script), ("json", shown)] = pair else { continue };
@@ -271,7 +267,7 @@ fn the_first_conversation_answers_what_the_readme_shows() {
         assert!(same(&shown, &found), "{script}\nshown: {shown:#}\nfound: {found:#}");
         executed += 1;
     }
-    assert_eq!(executed, 5, "a conversation of five calls");
+    assert_eq!(executed, 5, "it has five calls");
     // What an error says can be read, not only its message.
     let request = r#"{"app_name": "my_app"}"#;
     let call = "sessiond.v1.SessionService/CreateSession";
@@ -281,19 +277,19 @@ fn the_first_conversation_answers_what_the_readme_shows() {
     assert!(errors.contains(r#""reason": "MISSING_FIELD""#), "{errors}");
     assert!(errors.contains(r#""field": "user_id""#), "{errors}");
     // The second time the append is a replay, as the text says.
-    let append = blocks.iter().find(|(_, text)| text.contains("EventService/AppendEvent")).unwrap();
-    let script = append.1.replace("127.0.0.1:50051", &server.address);
+    let append = block(TUTORIAL, "EventService/AppendEvent");
+    let script = append.replace("127.0.0.1:50051", &server.address);
     let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["replayed"], Value::Bool(true));
     // The client goes on with the same session.
     let programs = Path::new(PROGRAM).parent().unwrap();
-    let client = blocks.iter().find(|(_, text)| text.starts_with("sessiond session get")).unwrap();
-    let output = sh(client.1, folder.path(), &[programs], &server.address);
+    let client = block(TUTORIAL, "sessiond session get");
+    let output = sh(client, folder.path(), &[programs], &server.address);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("And tomorrow?"));
     for line in ["list", "describe sessiond.v1.EventService"] {
-        assert!(README.contains(line));
+        assert!(TUTORIAL.contains(line));
         let script = format!("grpcurl -plaintext {} {line}", server.address);
         let output = sh(&script, folder.path(), &[&grpcurl], &server.address);
         assert!(String::from_utf8_lossy(&output.stdout).contains("sessiond.v1.EventService"));
@@ -307,9 +303,7 @@ fn the_command_lines_work_in_their_order() {
     let file = r#"{"id":"from-a-kit","events":[{"id":"1","author":"user","timestamp":1733043686.5}],"state":{"a":1}}"#;
     fs::write(folder.path().join("one.session.json"), file).unwrap();
     let programs = Path::new(PROGRAM).parent().unwrap();
-    let (_, lines) =
-        blocks().into_iter().find(|(_, text)| text.contains("sessiond session create")).unwrap();
-    for line in lines.lines() {
+    for line in block(CLI, "sessiond session create").lines() {
         if line.starts_with("sessiond watch") {
             // Goes on until it is ended: its first lines are enough.
             let script = format!("{line} | head -n 2");
@@ -336,30 +330,35 @@ fn what_is_for_people_works_in_its_order() {
     let folder = TempDir::new().unwrap();
     let server = Server::start(folder.path());
     let programs = Path::new(PROGRAM).parent().unwrap();
-    let run = |first: &str, shown: &str| {
-        let block = blocks().into_iter().find(|(_, text)| text.starts_with(first));
-        let (_, script) = block.unwrap_or_else(|| panic!("no block begins with {first}"));
+    let run = |script: &str, shown: &str| {
         let output = sh(script, folder.path(), &[programs], &server.address);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}\n{errors}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains(shown), "{script}\n{text}");
     };
-    run("sessiond demo", "State from #3 to #7");
-    // What the first conversation has left by then.
-    let session = "sessiond session create --app my_app --user alice --set app:theme='\"dark\"'";
-    assert!(sh(session, folder.path(), &[programs], &server.address).status.success());
-    run("sessiond export", "\"shared_keys_kept\":");
+    // The README expects the program in the folder of a release build.
+    run(block(README, "sessiond demo"), "Shoes for the rain");
+    let shown = block(README, "State from #3 to #7");
+    run(block(README, "--diff 3..7"), shown);
+    run(block(CLI, "sessiond demo"), shown);
+    let session =
+        "sessiond session create --app my_app --user alice --session s1 --set app:theme='\"dark\"'";
+    run(session, "");
+    run(block(GUIDE, "sessiond session update"), "");
+    run(block(GUIDE, "sessiond state history"), "");
+    run(block(GUIDE, "sessiond export"), "\"shared_keys_kept\":");
+    run(block(GUIDE, "sessiond session delete"), "");
 }
 
 #[test]
-fn every_flag_of_serve_is_in_the_readme() {
+fn every_flag_of_serve_is_in_its_page() {
     let output = Command::new(PROGRAM).args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let flags = help.split_whitespace().filter(|word| word.starts_with("--"));
     let mut count = 0;
     for flag in flags.filter(|flag| !matches!(*flag, "--help" | "--version")) {
-        assert!(README.contains(&format!("`{flag}`")), "{flag} is not in the README");
+        assert!(CONFIGURATION.contains(&format!("`{flag}`")), "{flag} is not in the page");
         count += 1;
     }
     assert!(count >= 10, "the flags were found: {count}");

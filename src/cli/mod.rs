@@ -5,9 +5,10 @@ mod admin;
 mod append;
 mod args;
 mod bearer;
-mod bench;
+pub mod bench;
 mod calls;
 mod connect;
+mod convert;
 mod delta;
 mod demo;
 mod doctor;
@@ -19,11 +20,10 @@ mod health;
 mod hidden;
 mod hints;
 mod import;
-mod lookup;
 mod message;
 mod output;
 mod parse;
-pub(crate) mod progress;
+mod progress;
 mod resume;
 mod session;
 mod show;
@@ -40,11 +40,16 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use connect::{ConnectArgs, Group};
-pub(crate) use failure::{Failure, tell};
+pub use bearer::TokenArgs;
+use connect::Group;
+pub use connect::{ConnectArgs, Server};
+pub use failure::{Failure, tell};
 pub use hints::with_hints;
-pub(crate) use output::print;
+pub use output::print;
+pub use parse::positive;
+pub use progress::Progress;
 pub use suggest::suggest;
+pub use time::parse_seconds;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -147,7 +147,7 @@ impl Loaded {
             SessionRef::Full(key) => return self.session(key),
             SessionRef::Bare(id, sight) => (id, sight),
         };
-        if sight.is_blind() {
+        if sight.sees_nothing() {
             Err(Error::not_found_bare(id))?;
         }
         let keys = self.bare.get(id).ok_or(Refusal::LoadAgain)?;
@@ -163,14 +163,14 @@ impl Loaded {
     }
 
     /// The address that a bare id means, if it means one.
-    pub fn meant_by(&self, id: &SessionId, sight: &Sight) -> Option<&SessionKey> {
+    pub fn meant_by(&self, id: &SessionId, sight: &Visibility) -> Option<&SessionKey> {
         let keys = self.bare.get(id)?.iter();
         let mut live = keys.filter(|key| key.is_seen(sight) && self.live(key).is_some());
         live.next().filter(|_| live.next().is_none() && !self.means_many(id, sight))
     }
 
     /// Whether the group has loaded only some of the sessions with a bare id, because there are many.
-    fn means_many(&self, id: &SessionId, sight: &Sight) -> bool {
+    fn means_many(&self, id: &SessionId, sight: &Visibility) -> bool {
         let few = self.many.get(id).into_iter().flatten();
         few.filter(|key| key.is_seen(sight)).count() >= MANY_SESSIONS
     }

@@ -36,7 +36,7 @@ pub struct Needs<'r> {
 pub enum Address<'r> {
     Session(&'r SessionKey),
     /// A session by its id alone, of those that are seen.
-    Bare(&'r SessionId, &'r Sight),
+    Bare(&'r SessionId, &'r Visibility),
     /// An application or a user.
     Wide(&'r Scope),
 }

@@ -186,14 +186,14 @@ impl Permissions {
 
 /// The sessions that a caller may see, and what it wants to do with one that it names by its id alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct Visibility {
     permissions: Permissions,
     /// Also changes keys of the application.
     app_state: bool,
     right: Right,
 }
 
-impl Sight {
+impl Visibility {
     /// Of a caller that may do everything.
     pub const EVERYTHING: Self =
         Self { permissions: Permissions::Everything, app_state: false, right: Right::Read };
@@ -207,7 +207,7 @@ impl Sight {
     }
 
     /// Whether no session is seen, whoever's it is.
-    pub fn is_blind(&self) -> bool {
+    pub fn sees_nothing(&self) -> bool {
         match &self.permissions {
             Permissions::Everything => false,
             Permissions::Listed(listed) => {

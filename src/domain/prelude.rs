@@ -11,7 +11,7 @@ pub use super::{
     json::Json,
     limits::PAGE_SCANNED,
     page::{EventFilter, EventPage, EventSelection, Rest, narrow},
-    permission::Sight,
+    permission::Visibility,
     precondition::Precondition,
     scope::{Scope, ScopeKind, SessionKey, SessionRef, StateKey},
     session::{Expiration, ForkOrigin, Incarnation, Labels, SessionInfo, State, StateEntry},

@@ -31,7 +31,6 @@ named! {
         TypeMismatch = "TYPE_MISMATCH",
         MissingStateKey = "MISSING_STATE_KEY",
         CursorOfOtherStore = "CURSOR_OF_OTHER_STORE",
-        TooDeep = "TOO_DEEP",
         BeyondLastSequence = "BEYOND_LAST_SEQUENCE",
         StateTooLarge = "STATE_TOO_LARGE",
         AnswerTooLarge = "ANSWER_TOO_LARGE",

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 pub use super::id::StateKey;
 use super::{
     id::{AppName, SessionId, UserId},
-    permission::{Denial, Sight},
+    permission::{Denial, Visibility},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,27 +19,27 @@ pub struct SessionKey {
 pub enum SessionRef {
     Full(SessionKey),
     /// By its id alone, which one live session must have, of those that its caller may see.
-    Bare(SessionId, Sight),
+    Bare(SessionId, Visibility),
 }
 
 impl SessionKey {
     /// Whether a caller sees the session.
-    pub fn is_seen(&self, sight: &Sight) -> bool {
-        sight.sees(&self.app_name, &self.user_id)
+    pub fn is_seen(&self, visibility: &Visibility) -> bool {
+        visibility.sees(&self.app_name, &self.user_id)
     }
 }
 
 impl SessionRef {
     /// By its id alone, for a caller that may see everything.
     pub fn bare(id: SessionId) -> Self {
-        Self::Bare(id, Sight::EVERYTHING)
+        Self::Bare(id, Visibility::EVERYTHING)
     }
 
     /// Requires the rights on the session that a bare id means. Those on one with an address were required before it was read.
     pub fn require(&self, meant: &SessionKey) -> Result<(), Denial> {
         match self {
             Self::Full(_) => Ok(()),
-            Self::Bare(_, sight) => sight.require(&meant.app_name, &meant.user_id),
+            Self::Bare(_, visibility) => visibility.require(&meant.app_name, &meant.user_id),
         }
     }
 }

@@ -16,9 +16,8 @@ use std::sync::Arc;
 use crate::engine::Engine;
 pub use convert::decode::BareIds;
 pub use methods::methods;
-pub use routes::{OPEN_REQUEST_BYTES, Routes, SERVICE_NAMES, names, routes};
+pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, names, routes};
 
-/// Handles the calls of every service.
 #[derive(Clone)]
 struct Handlers {
     engine: Arc<Engine>,

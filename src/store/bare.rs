@@ -14,7 +14,7 @@ pub(super) struct Callers<'r> {
 }
 
 struct Caller<'r> {
-    sight: &'r Sight,
+    sight: &'r Visibility,
     /// At most [`MANY_SESSIONS`], by the time for which they live, longest first. So if one has expired, those left out have as well.
     seen: Vec<(Time, SessionKey)>,
 }
@@ -32,7 +32,7 @@ impl<'r> Callers<'r> {
         let mut by_id: BTreeMap<&SessionId, Self> = BTreeMap::new();
         for needs in needs {
             let Some(Address::Bare(id, sight)) = needs.address else { continue };
-            if sight.is_blind() {
+            if sight.sees_nothing() {
                 continue;
             }
             let new = || Self { lives_until, callers: Vec::new() };
@@ -45,7 +45,7 @@ impl<'r> Callers<'r> {
     }
 
     /// Learns of a session. Returns whether it is one of a caller's few.
-    pub(super) fn offer(&mut self, key: &SessionKey, expires: Option<Time>) -> bool {
+    pub(super) fn consider(&mut self, key: &SessionKey, expires: Option<Time>) -> bool {
         let expires = expires.unwrap_or(Time::LAST);
         let mut is_kept = false;
         for caller in &mut self.callers {
@@ -94,7 +94,7 @@ mod tests {
         store::tests::{at, of_user, one, sight_of},
     };
 
-    fn append(sight: Sight) -> Request {
+    fn append(sight: Visibility) -> Request {
         let session = SessionRef::Bare(SessionId::new("s").unwrap(), sight);
         Request::Append(Append { session, ..one("s", "1", &[]) })
     }
@@ -110,14 +110,15 @@ mod tests {
 
     #[test]
     fn a_caller_keeps_a_few_of_the_sessions_that_it_sees() {
-        let requests = [Sight::EVERYTHING, sight_of("u099"), Sight::EVERYTHING].map(append);
+        let requests =
+            [Visibility::EVERYTHING, sight_of("u099"), Visibility::EVERYTHING].map(append);
         let mut callers = callers(&requests);
         assert_eq!(callers.callers.len(), 2);
         for user in 0..99 {
-            assert_eq!(callers.offer(&key(user), None), user < MANY_SESSIONS as u64);
+            assert_eq!(callers.consider(&key(user), None), user < MANY_SESSIONS as u64);
         }
         assert!(!callers.have_enough(), "one of them has seen nothing yet");
-        assert!(callers.offer(&key(99), None));
+        assert!(callers.consider(&key(99), None));
         let (all, many) = callers.addresses();
         assert_eq!((all.len(), many.len()), (MANY_SESSIONS + 1, MANY_SESSIONS));
         assert!(all.contains(&key(99)) && !many.contains(&key(99)));
@@ -125,13 +126,13 @@ mod tests {
 
     #[test]
     fn sessions_that_end_soon_give_way_to_those_that_live_longer() {
-        let requests = [append(Sight::EVERYTHING)];
+        let requests = [append(Visibility::EVERYTHING)];
         let mut callers = callers(&requests);
         for user in 0..100 {
-            callers.offer(&key(user), Some(at(user.cast_signed())));
+            callers.consider(&key(user), Some(at(user.cast_signed())));
         }
         assert!(!callers.have_enough());
-        assert!(!callers.offer(&key(0), Some(at(0))));
+        assert!(!callers.consider(&key(0), Some(at(0))));
         let longest: Vec<SessionKey> = (92..100).map(key).collect();
         assert_eq!(callers.addresses(), (longest.clone(), longest));
     }

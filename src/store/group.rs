@@ -82,7 +82,7 @@ impl Submission {
 }
 
 /// Counts what became of requests, and answers them.
-fn answer_all(metrics: &WriteMetrics, answered: Vec<(Submission, Result<Answer, Error>)>) {
+fn answer_all(metrics: &WriteMetrics, answered: Decided) {
     for (submission, answer) in &answered {
         count(metrics, &submission.request, answer);
     }
@@ -191,22 +191,68 @@ async fn execute_once<B: Backend>(
         group.iter().map(|submission| needs(&submission.request)).collect();
     let loaded = backend.load(&needed).await;
     drop(needed);
-    if matches!(loaded, Err(Failure::Error(Error::Damaged(..)))) && group.len() > 1 {
-        let together = group.len();
-        return execute_alone(backend, group, together, notifier, metrics).await;
+    match loaded {
+        Ok(()) => {}
+        Err(Failure::Error(Error::Damaged(..))) if group.len() > 1 => {
+            let together = group.len();
+            return execute_alone(backend, group, together, notifier, metrics).await;
+        }
+        Err(Failure::Error(error)) => {
+            refuse(metrics, group.drain(..), &error);
+            return Err(error.into());
+        }
+        Err(again) => return Err(again),
     }
-    if let Err(Failure::Error(error)) = &loaded {
-        refuse(metrics, group.drain(..), error);
-    }
-    loaded?;
     let mut changes = ChangeSet::default();
-    let mut decided: Vec<(Submission, Result<Answer, Error>)> = Vec::with_capacity(group.len());
+    let (decided, panicked) = decide_all(backend.loaded(), group, &mut changes);
+    if let Some(submission) = panicked {
+        backend.roll_back(true).await;
+        return Err(refuse_all(metrics, submission, decided).into());
+    }
+    let committed = commit(backend, &changes, metrics).await;
+    note_commit(began, &decided, &committed);
+    match committed {
+        Err(Failure::Again(cause)) => {
+            group.splice(..0, decided.into_iter().map(|(submission, _)| submission));
+            Err(Failure::Again(cause))
+        }
+        Err(Failure::Error(Error::Damaged(..))) if decided.len() > 1 => {
+            let together = decided.len();
+            group.splice(..0, decided.into_iter().map(|(submission, _)| submission));
+            execute_alone(backend, group, together, notifier, metrics).await
+        }
+        Err(Failure::Error(error)) => {
+            answer_group(metrics, decided, Some(&error));
+            Err(error.into())
+        }
+        Ok(_) => {
+            notifier.wake(&changes);
+            // Before the answers, for the reason that `Submission::answer` tells.
+            drop(changes);
+            backend.loaded().end_group();
+            answer_group(metrics, decided, None);
+            Ok(())
+        }
+    }
+}
+
+/// Requests with their answers, in the order in which they were decided.
+type Decided = Vec<(Submission, Result<Answer, Error>)>;
+
+/// Decides the requests of a group one after the other, and collects their changes. One that has to be loaded again stays in `group` with
+/// those behind it. The second result is the request whose decision panicked, with those behind it still in `group`.
+fn decide_all(
+    loaded: &mut Loaded,
+    group: &mut Vec<Submission>,
+    changes: &mut ChangeSet,
+) -> (Decided, Option<Submission>) {
+    let mut decided = Vec::with_capacity(group.len());
     let mut waiting = std::mem::take(group).into_iter();
+    let mut panicked = None;
     while let Some(submission) = waiting.next() {
-        let decision = catch_unwind(AssertUnwindSafe(|| {
-            let Submission { context, request, .. } = &submission;
-            decide(backend.loaded(), &mut changes, request, context.trace_id)
-        }));
+        let Submission { context, request, .. } = &submission;
+        let decision =
+            catch_unwind(AssertUnwindSafe(|| decide(loaded, changes, request, context.trace_id)));
         let answer = match decision {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Refusal::Error(error))) => Err(error),
@@ -217,62 +263,52 @@ async fn execute_once<B: Backend>(
             // Those behind it wait as well, so that writes take effect in the order in which they came.
             Ok(Err(Refusal::LoadAgain)) => {
                 group.push(submission);
-                group.extend(waiting);
                 break;
             }
             Err(_) => {
-                error!("a decision panicked, rolling back its group");
-                backend.roll_back(true).await;
-                let failure = Error::internal("a decision panicked");
-                refuse(metrics, [submission], &failure);
-                // The fault is not theirs: the same requests may be sent again.
-                let undecided = Error::StoreUnavailable(Cause::new(failure.clone()));
-                refuse(metrics, decided.into_iter().map(|(it, _)| it), &undecided);
-                // Nothing of it happened, so that those behind it can still be executed.
-                group.extend(waiting);
-                return Err(failure.into());
+                panicked = Some(submission);
+                break;
             }
         };
         decided.push((submission, answer));
     }
-    let committed = commit(backend, &changes, metrics).await;
-    if let Some(began) = began {
-        let period = began..spans::now();
-        let flush = committed.as_ref().ok().copied().flatten();
-        let sampled =
-            decided.iter().filter_map(|(submission, _)| submission.context.spans.as_ref());
-        sampled.for_each(|spans| spans.committed(period.clone(), flush));
-    }
-    let committed = match committed {
-        Err(Failure::Again(cause)) => {
-            let again = decided.into_iter().map(|(submission, _)| submission);
-            group.splice(..0, again);
-            return Err(Failure::Again(cause));
-        }
-        Err(Failure::Error(Error::Damaged(..))) if decided.len() > 1 => {
-            let together = decided.len();
-            group.splice(..0, decided.into_iter().map(|(submission, _)| submission));
-            return execute_alone(backend, group, together, notifier, metrics).await;
-        }
-        Err(Failure::Error(error)) => Err(error),
-        Ok(_) => {
-            notifier.wake(&changes);
-            Ok(())
-        }
-    };
-    // Before the answers, for the reason that `Submission::answer` tells.
-    drop(changes);
-    if committed.is_ok() {
-        backend.loaded().end_group();
-    }
+    group.extend(waiting);
+    (decided, panicked)
+}
+
+/// Answers a group that is rolled back because the decision of one request panicked.
+fn refuse_all(metrics: &WriteMetrics, panicked: Submission, decided: Decided) -> Error {
+    error!("a decision panicked, rolling back its group");
+    let failure = Error::internal("a decision panicked");
+    refuse(metrics, [panicked], &failure);
+    // The fault is not theirs: the same requests may be sent again.
+    let undecided = Error::StoreUnavailable(Cause::new(failure.clone()));
+    refuse(metrics, decided.into_iter().map(|(submission, _)| submission), &undecided);
+    failure
+}
+
+/// Answers a group as decided, or with the error of its commit.
+fn answer_group(metrics: &WriteMetrics, mut decided: Decided, error: Option<&Error>) {
     if !decided.is_empty() {
         metrics.group_requests.observe(decided.len() as f64);
     }
-    if let Err(error) = &committed {
+    if let Some(error) = error {
         decided.iter_mut().for_each(|(_, answer)| *answer = Err(error.clone()));
     }
     answer_all(metrics, decided);
-    Ok(committed?)
+}
+
+/// Notes the commit in the spans of the sampled calls of a group.
+fn note_commit(
+    began: Option<time::Instant>,
+    decided: &Decided,
+    committed: &Result<Option<time::Instant>, Failure>,
+) {
+    let Some(began) = began else { return };
+    let period = began..spans::now();
+    let flush = committed.as_ref().ok().copied().flatten();
+    let sampled = decided.iter().filter_map(|(submission, _)| submission.context.spans.as_ref());
+    sampled.for_each(|spans| spans.committed(period.clone(), flush));
 }
 
 /// Executes the first requests of a group one by one, in their order: the damage that one of them has met is not the others'. Another

@@ -10,13 +10,13 @@ mod context;
 mod figures;
 mod gate;
 pub mod group;
+mod layout;
 pub mod memory;
 mod notifier;
 mod open;
 mod order;
 mod past;
 pub mod postgres;
-mod query;
 mod queue;
 mod rows;
 mod search;
@@ -35,6 +35,12 @@ pub use crate::commit::{
     Append, Appended, AppendedEvent, CreateSession, Created, DeleteSession, ForkSession,
     OnExisting, RequestKey, RewindSession, SessionUpdate, StateUpdate, StateUpdated,
 };
+pub(crate) use crate::read::Budget;
+pub use crate::read::{
+    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
+    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
+    UsersQuery, WatchPage, WatchQuery,
+};
 use crate::{
     commit::{Answer, Request},
     domain::{
@@ -49,12 +55,6 @@ pub use context::{CallId, RequestContext};
 pub use gate::{EndInvocation, Gate, LimitOptions, WatchPlace};
 pub use notifier::{Notifier, Subscription};
 pub use open::{StoreOptions, descriptors, migrate, open, public_url, unfinished_bytes};
-pub(crate) use query::Budget;
-pub use query::{
-    ApplicationsQuery, Bases, KeyChange, KeyChangePage, KeyChangeQuery, NamePage, ScopeChange,
-    SessionOrder, SessionPage, SessionQuery, SessionView, SessionsQuery, StateQuery, StateView,
-    UsersQuery, WatchPage, WatchQuery,
-};
 
 /// Keeps sessions, their logs, and the state of applications, users and sessions.
 ///

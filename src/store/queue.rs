@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    const FULL: Error = Error::TooDeep;
+    const FULL: Error = Error::DiskFull;
 
     fn queue<T>(max_items: usize, max_bytes: usize) -> Queue<T> {
         Queue::new(max_items, max_bytes, FULL, Metrics::default().reads.queue_wait)

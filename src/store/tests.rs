@@ -17,7 +17,7 @@ use crate::{
         id::{AppName, Author, Branch, DisplayName, EventId, SessionId, UserId},
         json::Json,
         page::{EventFilter, EventSelection},
-        permission::{Listed, Pattern, Permission, Permissions, Right, Sight, Users},
+        permission::{Listed, Pattern, Permission, Permissions, Right, Users, Visibility},
         precondition::Precondition,
         scope::{Scope, SessionKey, SessionRef, StateKey},
         session::{Labels, State},
@@ -84,13 +84,13 @@ pub(super) fn of_user(user: &str, session: &str) -> SessionKey {
 }
 
 /// The sight of a caller that may do everything with the sessions of one user, or nothing at all if that is ''.
-pub(super) fn sight_of(user: &str) -> Sight {
+pub(super) fn sight_of(user: &str) -> Visibility {
     let users = Users::Only(Arc::new(UserId::new(user).into_iter().collect()));
     let rights = Right::ALL.into_iter().collect();
     let all = Permission { applications: [Pattern::new("*")].into(), users, rights };
     let permissions = if user.is_empty() { Vec::new() } else { vec![all] };
     let listed = Listed { principal: user.to_owned(), permissions };
-    Sight::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
+    Visibility::new(Permissions::Listed(Arc::new(listed)), Right::Write, false)
 }
 
 pub(super) fn creation(user: &str, session: &str) -> CreateSession {

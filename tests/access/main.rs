@@ -9,25 +9,14 @@
 
 mod calls;
 mod cases;
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "../certificates/mod.rs"]
-mod certificates;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod credentials;
 mod generate;
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "../process/harness.rs"]
-mod harness;
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "../jwt/mod.rs"]
-mod jwt;
 mod limits;
 mod markers;
 mod matrix;
-#[path = "../raw/mod.rs"]
-mod raw;
 mod reloads;
 mod setting;
 mod tenants;
 mod twins;
+
+use sessiond_test_support::{certificates, cluster, harness, jwt, raw};

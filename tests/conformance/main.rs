@@ -1,14 +1,9 @@
 //! What every store promises: every case on every store.
 //!
-//! Cases are listed once, here. Stores are listed once, in `tests/backends`, with the cases that they are excluded from and the reasons.
+//! Cases are listed once, here. Stores are listed once, in `sessiond_test_support::backends`, with the cases that they are excluded from and the reasons.
 
 #![allow(clippy::unwrap_used, reason = "a case ends where what it takes for granted does not hold")]
 
-#[path = "../backends/mod.rs"]
-#[allow(dead_code, reason = "order and cost are for the model test")]
-mod backends;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod concurrency;
 mod deadlines;
 mod deltas;
@@ -28,13 +23,14 @@ mod notifications;
 mod pages;
 mod past;
 mod preconditions;
-mod requests;
 mod rewinds;
 mod scoping;
 mod size_limits;
 mod versioning;
 mod watch_pages;
 mod watching;
+
+use sessiond_test_support::{backends, requests};
 
 /// Makes the tests `on::concept::case::store`. A case that is not in the list is dead code, which clippy refuses.
 macro_rules! suite {

@@ -31,7 +31,7 @@ pub const fn code(reason: Reason) -> Code {
         R::SessionExists | R::EventIdReused | R::RequestIdReused => Code::AlreadyExists,
         R::SequenceConflict | R::KeyConflict | R::SessionReplaced => Code::Aborted,
         R::AmbiguousSessionId | R::TypeMismatch | R::MissingStateKey => Code::FailedPrecondition,
-        R::CursorOfOtherStore | R::TooDeep => Code::FailedPrecondition,
+        R::CursorOfOtherStore => Code::FailedPrecondition,
         R::BeyondLastSequence => Code::OutOfRange,
         R::StateTooLarge | R::AnswerTooLarge | R::MessageTooLarge => Code::ResourceExhausted,
         R::Overloaded | R::RateLimited | R::DiskFull => Code::ResourceExhausted,
@@ -68,7 +68,7 @@ macro_rules! reasons {
 reasons! {
     MissingField FieldTooLong BadId BadKey BadValue BadJson NumberNotExact NumberOverflow ValueTooLarge EventTooLarge
     BatchTooLarge BadPageToken BadCursor BadMask BadMessage KeyOutsideScope SessionNotFound SessionExists EventIdReused RequestIdReused
-    SequenceConflict KeyConflict SessionReplaced AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore TooDeep BeyondLastSequence
+    SequenceConflict KeyConflict SessionReplaced AmbiguousSessionId TypeMismatch MissingStateKey CursorOfOtherStore BeyondLastSequence
     StateTooLarge AnswerTooLarge MessageTooLarge Overloaded DiskFull Starting Draining StoreUnavailable FileLost OutcomeUnknown ExpiredInQueue
     Damaged CredentialMissing CredentialInvalid CredentialExpired Internal PermissionDenied RateLimited
 }

@@ -1,4 +1,4 @@
-//! The server from outside: over a real socket, with the generated client, on every store.
+//! The wire: the server from outside, over a real socket, with the generated client. What every store promises is in `tests/conformance`.
 //!
 //! Each test starts a server of its own through `sessiond::server::start`, as the program does, and stops it in the end; what is
 //! still under way then, or a stop that takes too long, fails the test. Every answer that passes through the harness is held to its
@@ -42,8 +42,6 @@ mod partial;
 mod past;
 mod preconditions;
 mod protobuf;
-#[path = "../raw/mod.rs"]
-mod raw;
 mod read;
 mod restarts;
 mod rewinds;
@@ -54,3 +52,5 @@ mod uids;
 mod watches;
 mod watching;
 mod writers;
+
+use sessiond_test_support::raw;

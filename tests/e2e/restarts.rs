@@ -5,10 +5,8 @@ use serde_json::json;
 use sessiond::{
     domain::error::Reason,
     proto::v1::{
-        EventSelection, GetSessionRequest, GetSessionResponse, GetStateRequest, GetStateResponse,
-        ListEventsRequest, ListEventsResponse, ListKeyChangesRequest, ListKeyChangesResponse,
-        ListSessionsRequest, ListSessionsResponse, Session, UpdateSessionRequest,
-        UpdateStateRequest, session::Expiration,
+        GetSessionRequest, ListEventsRequest, Session, UpdateSessionRequest, UpdateStateRequest,
+        session::Expiration,
     },
 };
 
@@ -16,61 +14,12 @@ use crate::{
     harness::Service,
     judge::refused,
     make::{
-        APP, TEXT, app_scope, append, append_all, create, event, get, get_state, key, list_events,
-        plain, rewind, saying, scope, session_scope, set, setting, setting_in, update, user_scope,
+        TEXT, append, append_all, create, event, get, key, list_events, plain, rewind, saying,
+        scope, set, setting, setting_in, update,
     },
     read::{HasState, sequences},
     sessions::labels,
 };
-
-/// Everything that can be read.
-#[derive(Debug, PartialEq)]
-struct Everything {
-    sessions: ListSessionsResponse,
-    moments: Vec<GetSessionResponse>,
-    events: ListEventsResponse,
-    states: Vec<GetStateResponse>,
-    changes: Vec<ListKeyChangesResponse>,
-}
-
-async fn everything(service: &Service) -> Everything {
-    let list = ListSessionsRequest {
-        app_name: APP.into(),
-        include_state: true,
-        json_form: TEXT,
-        ..Default::default()
-    };
-    let all = EventSelection { include_rewound: true, ..Default::default() };
-    let mut moments = Vec::new();
-    for as_of in 0..=7 {
-        let request =
-            GetSessionRequest { events: Some(all), as_of_sequence: Some(as_of), ..get("s1") };
-        moments.push(service.get_session(request).await.unwrap());
-    }
-    let events = ListEventsRequest { selection: Some(all), ..list_events("s1") };
-    let mut states = Vec::new();
-    for of in [app_scope(), user_scope(), session_scope("s1"), scope("other", "", "")] {
-        let request = GetStateRequest { include_versions: true, ..get_state(of) };
-        states.push(service.get_state(request).await.unwrap());
-    }
-    let mut changes = Vec::new();
-    for key in ["n", "user:n", "app:n"] {
-        let request = ListKeyChangesRequest {
-            scope: Some(session_scope("s1")),
-            key: key.into(),
-            json_form: TEXT,
-            ..Default::default()
-        };
-        changes.push(service.list_key_changes(request).await.unwrap());
-    }
-    Everything {
-        sessions: service.list_sessions(list).await.unwrap(),
-        moments,
-        events: service.list_events(events).await.unwrap(),
-        states,
-        changes,
-    }
-}
 
 async fn fill(service: &Service) {
     service
@@ -114,17 +63,6 @@ async fn fill(service: &Service) {
         ..Default::default()
     };
     service.update_session(request).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_as_it_was() {
-    let service = Service::on_sqlite(&[]).await;
-    fill(&service).await;
-    let before = everything(&service).await;
-    assert_eq!((before.sessions.sessions.len(), before.events.events.len()), (2, 7));
-    let service = service.restart().await.restart().await;
-    assert_eq!(everything(&service).await, before);
-    service.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

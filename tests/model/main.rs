@@ -5,12 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where what it takes for granted does not hold")]
 
 mod alone;
-#[path = "../backends/mod.rs"]
-#[allow(dead_code, reason = "exclusions are for cases of the suite")]
-mod backends;
 mod checks;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod fold;
 mod history;
 mod limits;
@@ -20,6 +15,8 @@ mod observe;
 mod requests;
 mod stores;
 mod tables;
+
+use sessiond_test_support::backends;
 
 /// Writes of the longest history.
 const LONGEST: usize = 40;

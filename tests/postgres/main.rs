@@ -2,10 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-#[path = "../certificates/mod.rs"]
-mod certificates;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod clusters;
 mod disk;
 mod engines;
@@ -15,9 +11,6 @@ mod proxied;
 mod proxy;
 mod reads;
 mod replicas;
-#[path = "../conformance/requests.rs"]
-#[allow(dead_code, reason = "the conformance suite uses all of them")]
-mod requests;
 mod silent;
 mod tls;
 mod trouble;
@@ -25,6 +18,7 @@ mod trouble;
 use std::sync::Arc;
 
 use sessiond::store::{Condition, Store};
+use sessiond_test_support::{certificates, cluster, requests};
 use tokio::time::timeout;
 
 use cluster::PATIENCE;

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    harness::PROGRAM,
+    harness::program,
     shell::{Shell, with},
 };
 
@@ -176,7 +176,7 @@ fn a_name_without_its_option_is_told_of_it() {
 }
 
 fn tip_of(arguments: &[&str]) -> Option<String> {
-    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    let output = Command::new(program()).args(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let says = String::from_utf8(output.stderr).unwrap();
     says.lines().find(|line| line.contains("tip")).map(|line| line.trim().to_owned())

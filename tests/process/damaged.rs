@@ -15,13 +15,13 @@ use sessiond::proto::v1::{
 use tempfile::TempDir;
 use tonic::Code;
 
-use crate::harness::{Ended, PROGRAM, Server, append, create, event, key, read, reason, serve};
+use crate::harness::{Ended, Server, append, create, event, key, program, read, reason, serve};
 
 /// Events of the session `s`.
 const EVENTS: usize = 150;
 
 fn sessiond(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).env_remove("SESSIOND_SERVER").output().unwrap()
+    Command::new(program()).args(arguments).env_remove("SESSIOND_SERVER").output().unwrap()
 }
 
 fn lines(output: &Output) -> Vec<Value> {

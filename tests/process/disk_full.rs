@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_types::StatusExt as _;
 
 use crate::harness::{
-    PROGRAM, Server, append, create, event, key, list, read, reason, wait_for_health,
+    Server, append, create, event, key, list, program, read, reason, wait_for_health,
 };
 
 /// A file system of so many MiB, and the process that keeps it mounted.
@@ -52,7 +52,7 @@ impl SmallDisk {
     fn start(&self) -> Server {
         let holder = self.holder.id().to_string();
         let store = format!("sqlite:{}", self.folder.path().join("test.db").display());
-        let enter = ["-U", "-m", "-t", &holder, PROGRAM];
+        let enter = ["-U", "-m", "-t", &holder, program()];
         let serve = ["serve", "--listen", "127.0.0.1:0", "--store", &store];
         let mut command = Command::new("nsenter");
         command.args(enter).args(serve).env_remove("SESSIOND_SERVER");

@@ -163,7 +163,7 @@ async fn a_unix_socket_is_served_replaced_when_stale_and_removed_in_the_end() {
     assert!(socket.exists());
     let server = start();
     assert_eq!(server.address(), listen);
-    let health = std::process::Command::new(crate::harness::PROGRAM)
+    let health = std::process::Command::new(crate::harness::program())
         .args(["health", "--server", &listen])
         .output()
         .unwrap();

@@ -20,7 +20,7 @@ use tonic::{Code, Status, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{
-    harness::{Ended, PATIENCE, PROGRAM, Server, key, reason, replace, serve_on, with_token},
+    harness::{Ended, PATIENCE, Server, key, program, reason, replace, serve_on, with_token},
     jwt::{AUDIENCE, ISSUER, Issuer, now, token_file},
 };
 
@@ -29,8 +29,8 @@ const LEVELS: &str = "trace,h2=trace,hyper=trace,hyper_util=trace,rustls=trace,t
 const LOG: [&str; 5] = ["--log-calls", "--log-format", "json", "--log", LEVELS];
 
 /// Runs the program with something on its standard input.
-fn program(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(PROGRAM)
+fn run(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(program())
         .args(arguments)
         .env_remove("SESSIOND_TOKEN_FILE")
         .stdin(Stdio::piped())
@@ -53,8 +53,8 @@ fn stderr(output: &Output) -> String {
 
 /// A new token, and its entry.
 pub fn token(name: &str, more: &[&str]) -> (String, String) {
-    let token = stdout(&program(&["token", "new"], ""));
-    let entry = program(&[&["token", "hash", name], more].concat(), &token);
+    let token = stdout(&run(&["token", "new"], ""));
+    let entry = run(&[&["token", "hash", name], more].concat(), &token);
     (token.trim().to_owned(), stdout(&entry))
 }
 
@@ -69,7 +69,8 @@ struct Setting {
 impl Setting {
     fn new() -> Self {
         let (token, entry) = token("ci", &[]);
-        let setting = Self { folder: TempDir::new().unwrap(), issuer: Issuer::new(), token, entry };
+        let setting =
+            Self { folder: TempDir::new().unwrap(), issuer: Issuer::default(), token, entry };
         fs::write(setting.tokens(), &setting.entry).unwrap();
         setting
     }
@@ -129,7 +130,8 @@ async fn a_token_identifies_its_holder_and_is_in_no_log() {
     let setting = Setting::new();
     let server = setting.start(&LOG);
     let channel = server.channel().await;
-    let (alice, stranger) = (setting.issuer.token("alice", 600), Issuer::new().token("alice", 600));
+    let (alice, stranger) =
+        (setting.issuer.token("alice", 600), Issuer::default().token("alice", 600));
     call(&channel, Some(&setting.token)).await.unwrap();
     call(&channel, Some(&alice)).await.unwrap();
     // Within the skew of clocks, and beyond it.
@@ -245,7 +247,7 @@ async fn tokens_are_reloaded_and_a_broken_file_changes_nothing() {
     let alice = setting.issuer.token("alice", 600);
     call(&channel, Some(&alice)).await.unwrap();
     replace(&setting.tokens(), "s3cret-broken");
-    let other = Issuer::new();
+    let other = Issuer::default();
     other.publish(&setting.folder.path().join("keys.json"));
     until(&channel, &alice, Some("CREDENTIAL_INVALID")).await;
     call(&channel, Some(&other.token("alice", 600))).await.unwrap();
@@ -292,7 +294,7 @@ fn the_command_line_sends_the_token_of_a_file() {
     let server = setting.start(&LOG);
     let list = |token: Option<&Path>| {
         let arguments = ["session", "list", "--app", "app", "--server", server.address()];
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(arguments).env_remove("SESSIOND_TOKEN_FILE");
         if let Some(path) = token {
             command.arg("--token-file").arg(path);
@@ -306,7 +308,7 @@ fn the_command_line_sends_the_token_of_a_file() {
     for token in [format!("{}\n", setting.token), setting.issuer.token("alice", 600)] {
         let path = token_file(folder, "token", &token);
         stdout(&list(Some(&path)));
-        let by_environment = Command::new(PROGRAM)
+        let by_environment = Command::new(program())
             .args(["app", "list", "--server", server.address()])
             .env("SESSIOND_TOKEN_FILE", &path)
             .output();
@@ -328,7 +330,7 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     let path = token_file(setting.folder.path(), "token", &setting.token);
     // It would wait for a server that a failed test has ended.
     let mut watch = Command::new("timeout")
-        .args([&PATIENCE.as_secs().to_string(), PROGRAM])
+        .args([&PATIENCE.as_secs().to_string(), program()])
         .args(["watch", "--app", "app", "--user", "ada", "--output", "json", "--no-heartbeats"])
         .args(["--start", "now", "--server", server.address(), "--token-file"])
         .arg(&path)
@@ -344,7 +346,7 @@ async fn a_watch_of_the_command_line_goes_on_with_the_token_that_replaced_its_ow
     let set = |value: &str| {
         let set = ["state", "set", "--app", "app", "--user", "ada", "--set", value];
         let call = ["--server", server.address(), "--token-file"];
-        stdout(&program(&[&set[..], &call, &[path.to_str().unwrap()]].concat(), ""));
+        stdout(&run(&[&set[..], &call, &[path.to_str().unwrap()]].concat(), ""));
     };
     says("caught_up");
     set("user:n=1");
@@ -369,7 +371,7 @@ fn a_process_at_a_unix_socket_is_its_user() {
     let listen = format!("unix:{}", folder.path().join("s").display());
     let flags = [&["--unix-peers", "--listen", &listen][..], &LOG].concat();
     let server = Server::start_with(folder.path(), &flags);
-    stdout(&program(&["app", "list", "--server", server.address()], ""));
+    stdout(&run(&["app", "list", "--server", server.address()], ""));
     let Ended { log, .. } = server.stop();
     let user = format!("uid:{}", rustix::process::getuid().as_raw());
     assert_eq!(principals(&log), names(&[("ListApplications", &user, "OK")]));
@@ -382,7 +384,7 @@ fn a_doctor_tells_whether_the_credential_is_accepted() {
     let examine = |more: &[&str]| {
         let arguments =
             ["doctor", "--server", server.address(), "--store", "memory:", "-o", "json"];
-        let output = program(&[&arguments, more].concat(), "");
+        let output = run(&[&arguments, more].concat(), "");
         let printed = String::from_utf8(output.stdout).unwrap();
         let found = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let found = found.filter(|found| found["check"] == "credential").collect::<Vec<_>>();

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{interval, timeout};
 use tonic::transport::Channel;
 
-use crate::harness::{PATIENCE, PROGRAM, Server, create, event};
+use crate::harness::{PATIENCE, Server, create, event, program};
 
 /// Bytes of the database and its log.
 fn bytes(folder: &Path) -> u64 {
@@ -27,7 +27,7 @@ async fn bench_leaves_nothing_large_behind() {
     let server = Server::start(folder.path());
     let bench = ["bench", "append", "--in-flight", "4", "--count", "500", "--warmup", "0"];
     let large = ["--body-bytes", "20000", "--server", server.address()];
-    let output = Command::new(PROGRAM).args(bench).args(large).output().unwrap();
+    let output = Command::new(program()).args(bench).args(large).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let shrunk = timeout(PATIENCE, async {
         let mut looks = interval(Duration::from_millis(100));
@@ -137,7 +137,8 @@ async fn nothing_tells_of_a_user_whose_sessions_and_keys_are_deleted() {
     assert!(server.stop().status.success());
 
     let path = folder.path().join("test.db");
-    let output = Command::new(PROGRAM).args(["compact", path.to_str().unwrap()]).output().unwrap();
+    let output =
+        Command::new(program()).args(["compact", path.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     for entry in fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();

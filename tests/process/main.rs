@@ -8,10 +8,6 @@
 )]
 
 mod admin;
-#[path = "../certificates/mod.rs"]
-mod certificates;
-#[path = "../cluster/mod.rs"]
-mod cluster;
 mod commands;
 mod crash;
 mod damaged;
@@ -21,12 +17,9 @@ mod drain;
 mod every_call;
 mod file_lost;
 mod files;
-mod harness;
 mod hidden;
 mod identity;
 mod imports;
-#[path = "../jwt/mod.rs"]
-mod jwt;
 mod leftovers;
 mod limits;
 mod metrics;
@@ -36,7 +29,6 @@ mod mutual_tls;
 mod newcomer;
 mod omitted;
 mod policy;
-mod pty;
 mod ready;
 mod refuse;
 mod replicas;
@@ -45,3 +37,5 @@ mod store_files;
 mod terminal;
 mod tls;
 mod traces;
+
+use sessiond_test_support::{certificates, cluster, harness, jwt, pty};

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::{
     certificates::Authority,
-    harness::{PROGRAM, Server, serve_on},
+    harness::{Server, program, serve_on},
     jwt::{AUDIENCE, ISSUER, Issuer},
 };
 
@@ -27,7 +27,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// A command with the widest umask that there is.
 fn open_handed(arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", "umask 000; exec \"$0\" \"$@\"", PROGRAM]).args(arguments);
+    command.args(["-c", "umask 000; exec \"$0\" \"$@\"", program()]).args(arguments);
     command
 }
 
@@ -111,7 +111,7 @@ impl Guarded {
         let authority = Authority::new(folder.path(), "authority");
         let (certificate, key) = authority.issue("localhost", &["localhost"]);
         let keys = folder.path().join("keys");
-        Issuer::new().publish(&keys);
+        Issuer::default().publish(&keys);
         let content = |flag| match flag {
             "--tls-key" => key.clone(),
             "--tls-cert" | "--tls-client-ca" => certificate.clone(),
@@ -152,7 +152,7 @@ impl Guarded {
 
     /// The same, as a doctor finds it.
     fn found(&self) -> Vec<(String, String)> {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(["doctor", "--store", "memory:", "--server", "127.0.0.1:1", "-o", "json"]);
         let named =
             self.flags.chunks(2).filter(|it| !it[0].starts_with("--jwt-") || it[0] == "--jwt-keys");

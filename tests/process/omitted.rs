@@ -10,14 +10,14 @@ use sessiond::proto::v1::{
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
-use crate::harness::{PROGRAM, Server, append, create, event};
+use crate::harness::{Server, append, create, event, program};
 
 /// The files of an export.
 fn export_to(server: &Server, arguments: &[&str]) -> Vec<Value> {
     let folder = TempDir::new().unwrap();
     let out = folder.path().to_str().unwrap();
     let to = ["export", "--app", "app", "--out", out, "--server", server.address()];
-    let output = Command::new(PROGRAM).args([&to[..], arguments].concat()).output().unwrap();
+    let output = Command::new(program()).args([&to[..], arguments].concat()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut files: Vec<_> = fs::read_dir(out).unwrap().map(|it| it.unwrap().path()).collect();
     files.sort();

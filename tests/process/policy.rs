@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::harness::PROGRAM;
+use crate::harness::program;
 
 const POLICY: &str = r#"
 [[rule]]
@@ -30,7 +30,7 @@ rights = ["admin", "write_app_state"]
 
 /// The exit code, what is printed, and what is said on standard error.
 fn check(file: &Path, arguments: &[&str]) -> (Option<i32>, Vec<Value>, String) {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     let output = command.args(["policy", "check"]).arg(file).args(arguments).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let lines = printed.lines().map(|line| serde_json::from_str(line).unwrap());

@@ -4,7 +4,7 @@ use std::{net::TcpListener, process::Command};
 
 use tempfile::TempDir;
 
-use crate::harness::{Ended, PROGRAM, Server, append, create, event, read, serve, serve_on};
+use crate::harness::{Ended, Server, append, create, event, program, read, serve, serve_on};
 
 /// Runs a command that must not become a server; its sentence.
 fn refused(command: &mut Command) -> String {
@@ -73,7 +73,7 @@ fn an_address_or_a_store_that_is_none() {
     assert!(sentence.contains("host.invalid"), "{sentence}");
     let sentence = refused(serve(folder.path()).args(["--store", "mysql://localhost/x"]));
     assert!(sentence.contains("sqlite:") && sentence.contains("memory:"), "{sentence}");
-    let usage = Command::new(PROGRAM).args(["serve", "--listen", "nonsense"]).output().unwrap();
+    let usage = Command::new(program()).args(["serve", "--listen", "nonsense"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
 }
 

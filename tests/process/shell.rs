@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{PROGRAM, Server};
+use crate::harness::{Server, program};
 
 /// A server with the commands that talk to it.
 pub struct Shell {
@@ -48,7 +48,7 @@ impl Shell {
 
     /// A command that is not yet running.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command
             .args(arguments)
             .env("SESSIOND_SERVER", self.server.address())

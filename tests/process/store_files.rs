@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::harness::{Ended, PROGRAM, Server, append, create, event, read, serve};
+use crate::harness::{Ended, Server, append, create, event, program, read, serve};
 
 /// The user `nobody`, in whose name permissions count also where tests run as root.
 const NOBODY: u32 = 65534;
@@ -117,10 +117,10 @@ async fn a_damaged_file_is_refused_or_answers_with_a_status_and_never_with_wrong
 /// A folder that everybody may enter, with the program in it, since `nobody` may not enter everybody's.
 fn open_to_all(folder: &Path) -> std::path::PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    let program = folder.join("sessiond");
-    fs::copy(PROGRAM, &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    program
+    let copy = folder.join("sessiond");
+    fs::copy(program(), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    copy
 }
 
 fn as_nobody(program: &Path, store: &Path) -> Command {
@@ -172,7 +172,8 @@ async fn a_full_disk_refuses_writes_with_a_status_and_loses_nothing() {
     // A limit of 600 blocks of 512 or 1024 bytes on every file stands for a disk that is full; without the signal that comes
     // with it, writing beyond it is an error like any other.
     let script = format!(
-        "trap '' XFSZ; ulimit -f 600; exec {PROGRAM} serve --listen 127.0.0.1:0 --store sqlite:{}",
+        "trap '' XFSZ; ulimit -f 600; exec {} serve --listen 127.0.0.1:0 --store sqlite:{}",
+        program(),
         folder.path().join("test.db").display()
     );
     let server = Server::run(Command::new("sh").args(["-c", &script]))

@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    harness::PROGRAM,
+    harness::program,
     pty::Terminal,
     shell::{Shell, with},
 };
@@ -180,7 +180,7 @@ fn verify_shows_its_progress_on_a_terminal() {
     shell.run(&["import", "long.json"]);
     let folder = shell.stop();
     let verify = || {
-        let mut verify = Command::new(PROGRAM);
+        let mut verify = Command::new(program());
         verify.args(["verify", "test.db"]).current_dir(folder.path());
         verify
     };
@@ -238,7 +238,7 @@ fn ids_cannot_control_the_terminal() {
 fn a_server_on_a_terminal_shows_what_to_try() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = format!("sqlite:{}", folder.path().join("x.db").display());
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     let command = command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
     let mut terminal = Terminal::run(command, 200);
     terminal.wait_for("/CreateSession");
@@ -286,7 +286,7 @@ fn completions_name_commands_and_flags() {
     for (shell, mark) in
         [("bash", "complete -F"), ("zsh", "#compdef sessiond"), ("fish", "complete -c sessiond")]
     {
-        let output = Command::new(PROGRAM).args(["completions", shell]).output().unwrap();
+        let output = Command::new(program()).args(["completions", shell]).output().unwrap();
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains(mark), "{shell}");

@@ -22,7 +22,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
 use crate::{
     certificates::{Authority, Pair},
-    harness::{Ended, PATIENCE, PROGRAM, Server, append, create, event, last_sequence},
+    harness::{Ended, PATIENCE, Server, append, create, event, last_sequence, program},
 };
 
 pub const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
@@ -72,7 +72,7 @@ impl Files {
 
     /// Asks a server for its health, trusting an authority.
     fn ask(&self, server: &str, authority: &Path, more: &[String]) -> Output {
-        Command::new(PROGRAM)
+        Command::new(program())
             .args(["health", "--server", server, "--tls-ca"])
             .arg(authority)
             .args(more)
@@ -119,7 +119,7 @@ fn a_client_refuses_a_server_that_it_cannot_trust() {
     let server = files.serve_local(&[]);
     files.assert_answers(&server, &[]);
     // Nothing says that this machine trusts the authority.
-    let output = Command::new(PROGRAM).args(["health", "--server", server.address()]).output();
+    let output = Command::new(program()).args(["health", "--server", server.address()]).output();
     assert_eq!(output.unwrap().status.code(), Some(3));
     server.stop();
 }
@@ -157,7 +157,7 @@ async fn plain_text_and_tls_do_not_mix() {
     let server = files.serve_local(&[]);
     let plain = server.address().replace("https://", "http://");
     let arguments = ["session", "list", "--app", "a", "--server", &plain];
-    let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+    let output = Command::new(program()).args(arguments).output().unwrap();
     let said = text(&output);
     assert!(output.status.code() == Some(3) && said.contains("https://HOST:PORT"), "{said}");
     files.assert_answers(&server, &[]);
@@ -252,7 +252,7 @@ fn files_that_cannot_be_used_are_named() {
         fs::write(files.path(broken), "nothing").unwrap();
         let flags = files.flags("server");
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", "memory:"];
-        let output = Command::new(PROGRAM).args(arguments).args(&flags).output().unwrap();
+        let output = Command::new(program()).args(arguments).args(&flags).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(
             text(&output).contains(says) && text(&output).contains(broken),
@@ -263,8 +263,8 @@ fn files_that_cannot_be_used_are_named() {
     files.write("server", &pair);
     let flags = files.flags("server");
     let arguments = ["serve", "--listen", "unix:socket", "--store", "memory:"];
-    let output = Command::new(PROGRAM).args(arguments).args(&flags).output().unwrap();
+    let output = Command::new(program()).args(arguments).args(&flags).output().unwrap();
     assert!(text(&output).contains("TCP"), "{}", text(&output));
-    let output = Command::new(PROGRAM).args(["serve"]).args(&flags[..2]).output().unwrap();
+    let output = Command::new(program()).args(["serve"]).args(&flags[..2]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "a key belongs to it");
 }

@@ -31,7 +31,7 @@ use tonic::{
 use crate::{
     certificates::Authority,
     cluster::{Database, shared_server},
-    harness::{PROGRAM, Server, create, event, key, read, serve, serve_on},
+    harness::{Server, create, event, key, program, read, serve, serve_on},
 };
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -309,7 +309,7 @@ async fn an_export_and_an_import_keep_the_traces_of_events() {
     let mut sessions = SessionServiceClient::new(channel);
     sessions.rewind_session(traced(rewind, "01")).await.unwrap();
     let run = |server: &Server, arguments: &[&str]| {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(program());
         command.args(arguments).args(["--server", server.address()]);
         let output = command.current_dir(folders[0].path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

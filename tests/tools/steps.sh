@@ -1,20 +1,25 @@
 # shellcheck shell=bash
-# Steps of a check: each runs under a headline, and the summary lists how they ended and what the failed ones said. Sourced by
-# tests/run.
+# Steps of a check: each runs under a headline and ends with its outcome and duration. The summary lists them with what the failed ones
+# said, also after Ctrl-C. Sourced by tests/run.
 
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
+trap interrupted INT TERM
 
 summary=()
 complaints=()
 passed=0
 failed=0
+# The step that runs, and when it began.
+running=
+started=0
 
 # step NAME COMMAND...: runs COMMAND and records its outcome and duration. Exit code 77 means skipped.
 step() {
-  local name=$1 started=$SECONDS status outcome reason='' printer
+  local status outcome reason='' printer
+  running=$1 started=$SECONDS
   shift
-  printf '\n== %s\n' "$name"
+  printf '\n== %s\n' "$running"
   rm -f "$tmp/reason" "$tmp/counts" "$tmp/output"
   mkfifo "$tmp/output" || return
   tee "$tmp/step.log" <"$tmp/output" &
@@ -36,8 +41,25 @@ step() {
   fi
   passed=$((passed + step_passed))
   failed=$((failed + step_failed))
-  summary+=("$(printf '%-7s %5ds  %s%s' "$outcome" $((SECONDS - started)) "$name" "$reason")")
-  [[ $outcome != FAILED ]] || complaints+=("$(printf '\n-- %s\n' "$name"; complaint "$tmp/step.log")")
+  record "$outcome" "$reason"
+  [[ $outcome != FAILED ]] || complaints+=("$(printf '\n-- %s\n' "$running"; complaint "$tmp/step.log")")
+  running=
+}
+
+# record OUTCOME REASON: prints how the running step ended, and keeps it for the summary.
+record() {
+  local line
+  line=$(printf '%-7s %5ds  %s%s' "$1" $((SECONDS - started)) "$running" "$2")
+  summary+=("$line")
+  printf -- '-- %s\n' "$line"
+}
+
+# Ends the run as a signal does, after the summary.
+interrupted() {
+  trap '' INT TERM
+  [[ -z $running ]] || record stopped ''
+  summarize
+  exit 130
 }
 
 # complaint LOG: the lines that name failures, and the last ones, in the order of the log.
@@ -49,11 +71,13 @@ complaint() {
   ' "$1" "$1"
 }
 
-# summarize: how the steps ended, and what the failed ones said.
+# summarize: how the steps ended, and what the failed ones said. The last line has the counts.
 summarize() {
   printf '\n== summary\n'
-  printf '%s\n' "${summary[@]}"
-  [[ ${#complaints[@]} == 0 ]] || printf '%s\n' "${complaints[@]}"
+  ((${#summary[@]} == 0)) || printf '%s\n' "${summary[@]}"
+  ((${#complaints[@]} == 0)) || printf '%s\n' "${complaints[@]}"
+  printf 'in %d s, with %s left on the disk\n\n' "$SECONDS" "$(df -Ph . | awk 'NR == 2 { print $4 }')"
+  printf '%d passed, %d failed\n' "$passed" "$failed"
 }
 
 # skip REASON: ends a step that has nothing to do.

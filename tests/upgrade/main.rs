@@ -1,20 +1,18 @@
-//! The file that this version writes is opened and read to what was put in, and one that no release wrote is refused.
+//! The file that this version writes is opened and read to what was put in, also through the queries of docs/storage.md, and one that
+//! no release wrote is refused.
 //!
 //! The first release keeps the file of its version in `tests/fixtures`. A release that changes the tables of the SQLite store migrates it
 //! and reads the same from it.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where what it takes for granted does not hold")]
 
+mod document;
 mod requests;
 
-use std::{
-    fs,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, ops::RangeInclusive, path::Path, sync::Arc};
 
 use requests::*;
+use rusqlite::Connection;
 use sessiond::{
     commit::{Append, CreateSession, ForkSession, RequestKey, RewindSession},
     domain::{
@@ -34,17 +32,14 @@ use sessiond::{
     },
 };
 
-/// Events of the session `long`: more than one step of every index but that of ids.
+/// Events of the session `long`: more than the list indexes follow at once.
 const LONG: u64 = 1030;
 
-/// Events of the session `longer`: more than one step of the index of ids, all of whose parts are in it.
+/// Events of the session `longer`: many snapshots.
 const LONGER: u64 = 5130;
 
-/// The file that this version writes.
-const CURRENT: &str = "sqlite-v9.db";
-
-/// A file of a build before the first release.
-const UNRELEASED: &str = "sqlite-v8.db";
+/// The application id of files that builds before the first release made.
+const UNRELEASED: i32 = 0x7365_7364;
 
 /// The trace of the event `4` of the session `cart`.
 const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
@@ -53,23 +48,21 @@ const TRACE: Option<TraceId> = TraceId::new(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e
 async fn a_file_from_before_the_first_release_is_refused_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.db");
-    fs::copy(fixture(UNRELEASED), &path).unwrap();
+    let made = format!(
+        "PRAGMA application_id = {UNRELEASED}; PRAGMA user_version = 8; CREATE TABLE t (x)"
+    );
+    Connection::open(&path).unwrap().execute_batch(&made).unwrap();
     let path = path.canonicalize().unwrap();
-    let refused = OpenError::Older { path: path.clone(), version: 8 };
-    assert_eq!(sqlite::dry_run(&path), Err(refused));
+    let before = fs::read(&path).unwrap();
+    assert_eq!(sqlite::dry_run(&path), Err(OpenError::OtherLayout(path.clone())));
     for error in [
         sqlite::migrate_file(&path).unwrap_err(),
         sqlite::compact(&path).unwrap_err(),
         verify::verify(&path, &mut Unheard).unwrap_err(),
         try_open(&path, &TestClock::at(500)).await.err().unwrap(),
     ] {
-        let says = format!(
-            "The database '{}' has version 8, which was never released, and this sessiond reads versions 9 to 9. \
-             Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`).",
-            path.display()
-        );
-        assert_eq!(error.to_string(), says);
-        assert!(fs::read(&path).unwrap() == fs::read(fixture(UNRELEASED)).unwrap(), "{error}");
+        assert_eq!(error, OpenError::OtherLayout(path.clone()));
+        assert!(fs::read(&path).unwrap() == before, "{error}");
     }
     let mut left: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -89,29 +82,23 @@ fn assert_sound(path: &Path) {
     assert_eq!(verify::verify(path, &mut Unheard).unwrap().findings, 0);
 }
 
-/// The fixture, and a file that is made now. Also writes the fixture where it is missing.
 #[tokio::test]
 async fn a_file_of_this_version_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let [made, kept] = ["made.db", "kept.db"].map(|name| folder.path().join(name));
+    let path = folder.path().join("made.db");
     let clock = TestClock::at(100);
-    let store = open(&made, &clock).await;
+    let store = open(&path, &clock).await;
     fill(&store, &clock).await;
     store.close().await;
-    if !fixture(CURRENT).exists() {
-        fs::copy(&made, fixture(CURRENT)).unwrap();
-    }
-    fs::copy(fixture(CURRENT), &kept).unwrap();
-    for path in [made, kept] {
-        assert_sound(&path);
-        clock.set(500);
-        let store = open(&path, &clock).await;
-        assert_eq!(store.id(), StoreId(*b"fixture of tests"));
-        check(&store, &clock).await;
-        check_ids(&store, "longer").await;
-        store.close().await;
-        assert_sound(&path);
-    }
+    assert_sound(&path);
+    document::check(&path);
+    clock.set(500);
+    let store = open(&path, &clock).await;
+    assert_eq!(store.id(), StoreId(*b"fixture of tests"));
+    check(&store, &clock).await;
+    check_ids(&store, "longer").await;
+    store.close().await;
+    assert_sound(&path);
 }
 
 async fn fill(store: &dyn Store, clock: &TestClock) {
@@ -320,10 +307,6 @@ async fn check_replays(store: &dyn Store) {
     }
     let updated = store.update_state(&call, visits(&[("user:visits", "9")])).await.unwrap();
     assert!(updated.replayed);
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 async fn open(path: &Path, clock: &Arc<TestClock>) -> SqliteStore {

@@ -1,40 +1,35 @@
-"""Compares appends and reads through sessiond with ADK's own services on SQLite, in one run.
+"""Measures one session service through ADK's interface, and prints a JSON object for each measurement.
 
-    python benchmarks/compare.py --program ../../target/release/sessiond
+    python benchmarks/compare.py SECONDS sqlite:PATH | HOST:PORT
 
-The fixture is one session of 1,000 events per caller. The benchmark measures single calls of `append_event` (an event
-with 1 KiB of text and three state changes) and `get_session` (the newest 20 events), by 1 and by 16 concurrent callers.
-The server runs with its defaults: SQLite, every append durable. ADK's services use SQLite's defaults, which are durable
-as well, and write one transaction per append.
+The first is ADK's `DatabaseSessionService` on a file in WAL mode with `synchronous=FULL`, the second a sessiond. An
+append changes two keys of the session and one of its user and has 1 KiB of text; a session for each caller. A read
+returns the newest 20 of 200 events. `benches/run` calls it.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
-import re
-import statistics
-import subprocess
+import json
+import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions import DatabaseSessionService
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
 from google.adk.sessions.session import Session
-from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from sessiond_adk import SessiondSessionService
 
-APP, USER = "bench", "user"
+APP = "bench"
+CALLERS = (1, 16)
 NEWEST = GetSessionConfig(num_recent_events=20)
-OURS = "sessiond"
+
+Call = Callable[[], Awaitable[object]]
 
 
 def event(number: int) -> Event:
@@ -47,48 +42,17 @@ def event(number: int) -> Event:
     )
 
 
-def progress(text: str) -> None:
-    """Shows what is being done, on standard error: a run takes minutes, and the table comes last."""
-    if sys.stderr.isatty():
-        # In the place of the last line.
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-    else:
-        print(text, file=sys.stderr, flush=True)
+def open_service(target: str) -> SessiondSessionService | DatabaseSessionService:
+    """The service at a target."""
+    path = target.removeprefix("sqlite:")
+    if path == target:
+        return SessiondSessionService(target, timeout=60)
+    with sqlite3.connect(path) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+    return DatabaseSessionService(f"sqlite+aiosqlite:///{path}")
 
 
-async def create_fixture(name: str, service: BaseSessionService, callers: int, events: int) -> list[Session]:
-    """Creates a session with events for each caller."""
-    # One user per caller: ADK's services lock the row of the user.
-    sessions = [
-        await service.create_session(app_name=APP, user_id=f"{USER}-{i}", session_id=f"s{i}") for i in range(callers)
-    ]
-
-    async def append(session: Session) -> None:
-        for number in range(events):
-            await service.append_event(session, event(number))
-
-    for number, session in enumerate(sessions, 1):
-        await append(session)
-        progress(f"fixture of {name}: {number} of {callers} sessions of {events} events")
-    return sessions
-
-
-async def measure(callers: list[Callable[[], Awaitable[object]]], seconds: float) -> tuple[float, float]:
-    """Runs every caller in a loop. Returns calls per second, and the median latency in milliseconds."""
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def loop(call: Callable[[], Awaitable[object]]) -> None:
-        while (began := time.perf_counter()) < end:
-            await call()
-            latencies.append(time.perf_counter() - began)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(loop(call) for call in callers))
-    return len(latencies) / (time.perf_counter() - began), statistics.median(latencies) * 1000
-
-
-def appender(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
+def appender(service: BaseSessionService, session: Session) -> Call:
     """An append from the caller's session object, whose list of events is kept empty."""
 
     async def call() -> object:
@@ -99,7 +63,7 @@ def appender(service: BaseSessionService, session: Session) -> Callable[[], Awai
     return call
 
 
-def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaitable[object]]:
+def reader(service: BaseSessionService, session: Session) -> Call:
     """A read of the newest events."""
 
     async def call() -> object:
@@ -111,73 +75,36 @@ def reader(service: BaseSessionService, session: Session) -> Callable[[], Awaita
     return call
 
 
-Row = tuple[str, int, dict[str, tuple[float, float]]]
+async def measure(workload: str, callers: list[Call], seconds: float) -> None:
+    """Runs every caller in a loop, and prints the result."""
+    latencies: list[float] = []
+    began = time.perf_counter()
+
+    async def loop(call: Call) -> None:
+        while (sent := time.perf_counter()) < began + seconds:
+            await call()
+            latencies.append(time.perf_counter() - sent)
+
+    await asyncio.gather(*(loop(call) for call in callers))
+    per_second = len(latencies) / (time.perf_counter() - began)
+    latencies.sort()
+    p50, p99 = (int(latencies[int((len(latencies) - 1) * q)] * 1e6) for q in (0.5, 0.99))
+    row = {"workload": workload, "in_flight": len(callers), "per_second": per_second}
+    print(json.dumps(row | {"p50_micros": p50, "p99_micros": p99}), flush=True)
 
 
-async def run(services: dict[str, BaseSessionService], max_callers: int, events: int, seconds: float) -> list[Row]:
-    """Runs all measurements. The services alternate within a row, so that other load affects all of them."""
-    sessions = {name: await create_fixture(name, service, max_callers, events) for name, service in services.items()}
-    rows: list[Row] = []
-    for what, make in (("get_session", reader), ("append_event", appender)):
-        for callers in (1, max_callers):
-            row: dict[str, tuple[float, float]] = {}
-            for name, service in services.items():
-                progress(f"{what} by {callers} callers: {name}, {seconds * 1.1:.0f} s")
-                calls = [make(service, session) for session in sessions[name][:callers]]
-                await measure(calls, seconds / 10)
-                row[name] = await measure(calls, seconds)
-            rows.append((what, callers, row))
-    return rows
-
-
-def show(rows: list[Row], names: list[str]) -> None:
-    """Prints a Markdown table."""
-    if sys.stderr.isatty():
-        progress("")
-    others = [name for name in names if name != OURS]
-    print(f"| | callers | {' | '.join(names)} | {' | '.join(f'ratio to {name}' for name in others)} |")
-    print("|---" * (2 + len(names) + len(others)) + "|")
-    for what, callers, row in rows:
-        cells = [f"{row[name][0]:,.0f}/s, p50 {row[name][1]:.2f} ms" for name in names]
-        ratios = [f"{row[OURS][0] / row[name][0]:.1f}x" for name in others]
-        print(f"| `{what}` | {callers} | {' | '.join(cells)} | {' | '.join(ratios)} |")
-
-
-async def compare(address: str, folder: Path, callers: int, events: int, seconds: float) -> None:
-    """Runs against a server at `address`, with the files of ADK's services in `folder`."""
-    async with (
-        SessiondSessionService(address, timeout=60) as ours,
-        DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk.db'}") as database,
-    ):
-        services: dict[str, BaseSessionService] = {
-            OURS: ours,
-            "DatabaseSessionService": database,
-            "SqliteSessionService": SqliteSessionService(str(folder / "adk-sqlite.db")),
-        }
-        show(await run(services, callers, events, seconds), list(services))
-
-
-def main() -> None:
-    """Starts a server, runs the comparison, and stops the server."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--program", required=True, type=Path, help="the sessiond binary")
-    parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--events", type=int, default=1000, help="events of each session, at least 20")
-    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-        command = [arguments.program.resolve(), "serve", "--listen", "127.0.0.1:0", "--store", "sqlite:sessiond.db"]
-        server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            assert server.stdout is not None
-            found = re.search(r"listen(?:s|ing) on (\S+)", server.stdout.readline())
-            assert found is not None, "the server did not start"
-            numbers = (arguments.callers, arguments.events, arguments.seconds)
-            asyncio.run(compare(found.group(1), Path(folder), *numbers))
-        finally:
-            server.terminate()
-            server.wait()
+async def main(seconds: float, target: str) -> None:
+    """Runs all workloads on one service."""
+    async with open_service(target) as service:
+        sessions = [await service.create_session(app_name=APP, user_id=f"user-{i}") for i in range(CALLERS[-1])]
+        for callers in CALLERS:
+            await measure("append", [appender(service, session) for session in sessions[:callers]], seconds)
+        session = await service.create_session(app_name=APP, user_id="reader")
+        for number in range(200):
+            await service.append_event(session, event(number))
+        for callers in CALLERS:
+            await measure("read", [reader(service, session)] * callers, seconds)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main(float(sys.argv[1]), sys.argv[2]))

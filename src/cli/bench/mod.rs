@@ -1,33 +1,29 @@
 //! `sessiond bench`: throughput and latency of a running server.
+//!
+//! The crate `sessiond-bench` measures other loads with the parts that are public here.
 
 mod fixture;
-mod flood;
 mod load;
-mod memory;
-mod open_loop;
-mod overload;
 mod table;
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc};
 
 use clap::{Args, ValueEnum, value_parser};
+use serde::Serialize;
 use tokio::{signal, task::JoinSet};
 use uuid::Uuid;
 
-use self::{
+use self::table::{HEADINGS, Row};
+pub use self::{
     fixture::{Fixture, KEYS, connect},
-    flood::{Flood, FloodArgs},
-    load::{Call, Round},
-    open_loop::{LATEST, Rate},
-    overload::{Best, OverloadArgs},
-    table::{HEADINGS, Row, Setting},
+    load::{Call, Results, Round, instant},
+    table::Setting,
 };
 use super::{
     connect::ConnectArgs,
     failure::{Failure, tell},
     output, parse,
     progress::Progress,
-    time,
 };
 
 #[derive(Debug, Args)]
@@ -36,72 +32,52 @@ use super::{
   sessiond bench append --in-flight 1,16,64,256 --seconds 20
   sessiond bench hot --in-flight 1,64
   sessiond bench stream --streams 1,16 --outstanding 32 --json
-  sessiond bench length --events 100,1000000 --count 1000
-  sessiond bench sessions --sessions 100,100000
-  sessiond bench spread --active 10000 --existing 100000
-  sessiond bench overload --in-flight 16,64,256 --pid 4711
-  sessiond bench flood --token-file modest --flood-token-file flooding
 
 Each run works in an application of its own and removes it at the end. The
 client competes with the server for CPU time if both run on one machine.")]
 pub struct BenchArgs {
     #[command(flatten)]
-    connect: ConnectArgs,
+    load: LoadArgs,
     /// Workloads to measure; by default append, stream and read.
     #[arg(value_enum, value_name = "WORKLOAD", hide_default_value = true, default_values_t = [Workload::Append, Workload::Stream, Workload::Read])]
     workloads: Vec<Workload>,
-    /// Duration of a measurement.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
-    seconds: u64,
-    /// Calls of a measurement, instead of its duration.
-    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..))]
-    count: Option<u64>,
-    /// Duration of the warm-up before each measurement.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
-    warmup: u64,
-    /// append, hot, spread, read, overload: calls in flight.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64", value_parser = parse::positive)]
-    in_flight: Vec<usize>,
     /// stream: concurrent streams.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "16", value_parser = parse::positive)]
     streams: Vec<usize>,
     /// stream: unanswered requests of each stream.
     #[arg(long, value_name = "N", default_value = "32", value_parser = parse::positive)]
     outstanding: usize,
-    /// length: events in the session.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100,100000")]
-    events: Vec<usize>,
-    /// sessions: sessions in the application.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "100,10000", value_parser = parse::positive)]
-    sessions: Vec<usize>,
-    /// spread: sessions in the application.
-    #[arg(long, value_name = "N", default_value = "100000", value_parser = parse::positive)]
-    existing: usize,
-    /// spread: sessions that are appended to, evenly distributed among the existing ones.
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::positive)]
-    active: usize,
+}
+
+/// Arguments of every benchmark.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
     #[command(flatten)]
-    overload: OverloadArgs,
-    #[command(flatten)]
-    flood: FloodArgs,
-    /// overload, flood: deadline of a call in seconds, such as 0.5.
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = time::parse_seconds)]
-    deadline: Duration,
-    /// overload, flood: calls in flight at most. Calls beyond are not begun, and counted.
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = parse::positive)]
-    max_in_flight: usize,
+    pub connect: ConnectArgs,
+    /// Duration of a measurement.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
+    pub seconds: u64,
+    /// Calls of a measurement, instead of its duration.
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Duration of the load before each measurement.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    pub warmup: u64,
+    /// Calls in flight.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64", value_parser = parse::positive)]
+    pub in_flight: Vec<usize>,
     /// Bytes of an event's body.
     #[arg(long, value_name = "N", default_value_t = 1024)]
-    body_bytes: usize,
+    pub body_bytes: usize,
     /// HTTP/2 connections that all calls share.
     #[arg(long, value_name = "N", default_value = "4", value_parser = parse::positive)]
-    connections: usize,
+    pub connections: usize,
     /// Application to work in; by default a new one.
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
     /// Keep the sessions of the benchmark.
     #[arg(long)]
-    keep: bool,
+    pub keep: bool,
     /// Print a JSON object per measurement instead of a table.
     #[arg(long)]
     json: bool,
@@ -116,161 +92,96 @@ enum Workload {
     Append,
     /// AppendEvent: all writers append to the same session.
     Hot,
-    /// AppendEvent: appends go round many active sessions among many more existing ones.
-    Spread,
     /// AppendEventStream: as append, with many unanswered requests per stream.
     Stream,
     /// GetSession: 20 keys of each scope, the newest 20 of 10,000 events.
     Read,
-    /// Appends and reads, one at a time, in a short and in a long session.
-    Length,
-    /// Appends, reads and lists, one at a time, among few and among many sessions.
-    Sessions,
-    /// AppendEvent: the best throughput, then many times as many calls as that.
-    Overload,
-    /// AppendEvent: a caller of few appends alone, and beside another that floods the server.
-    Flood,
 }
 
-pub async fn run(args: BenchArgs) -> Result<(), Failure> {
-    let servers = connect(args.connections, &args.connect).await?;
-    #[expect(clippy::disallowed_methods, reason = "the client's one place that makes an id")]
-    let app = args.app.clone().unwrap_or_else(|| format!("bench-{}", Uuid::now_v7()));
-    let fixture = Fixture::new(servers, app, args.body_bytes);
-    let mut bench = Bench { args: &args, fixture, begun: false, failed: false };
-    let measure_all = async {
-        for workload in &args.workloads {
-            bench.measure(*workload).await?;
+pub async fn run(
+    BenchArgs { load, workloads, streams, outstanding }: BenchArgs,
+) -> Result<(), Failure> {
+    Bench::run(&load, async |bench| {
+        for workload in workloads {
+            match workload {
+                Workload::Append => bench.appends("append", usize::MAX).await?,
+                Workload::Hot => bench.appends("hot", 1).await?,
+                Workload::Stream => bench.streams(&streams, outstanding).await?,
+                Workload::Read => bench.reads().await?,
+            }
         }
         Ok(())
-    };
-    let measured = tokio::select! {
-        measured = measure_all => measured,
-        Ok(()) = signal::ctrl_c() => {
-            tell("note: interrupted, removing the fixture");
-            Err(Failure::Failed("interrupted".to_owned()))
-        }
-    };
-    let removed = if args.keep { Ok(()) } else { bench.fixture.remove().await };
-    measured.and(removed)?;
-    if bench.failed { Err(Failure::Reported) } else { Ok(()) }
+    })
+    .await
 }
 
-struct Bench<'a> {
-    args: &'a BenchArgs,
-    fixture: Fixture,
+/// Measurements in an application of their own.
+pub struct Bench<'a> {
+    pub args: &'a LoadArgs,
+    pub fixture: Fixture,
     /// The table has its headings.
     begun: bool,
     /// Some call failed.
     failed: bool,
 }
 
-impl Bench<'_> {
-    async fn measure(&mut self, workload: Workload) -> Result<(), Failure> {
-        let args = self.args;
-        let at = |in_flight| Setting { in_flight, ..Setting::default() };
-        match workload {
-            Workload::Append | Workload::Hot => {
-                for &in_flight in &args.in_flight {
-                    let hot = workload == Workload::Hot;
-                    let (name, sessions) = if hot { ("hot", 1) } else { ("append", in_flight) };
-                    let group = format!("{name}-{in_flight}");
-                    let keys = self.fixture.sessions(&group, 0..sessions, 1).await?;
-                    self.run(name, at(in_flight), self.fixture.appends(&keys)).await?;
-                }
+impl<'a> Bench<'a> {
+    /// Connects, measures, and removes what the measurements have made, also when they are interrupted.
+    pub async fn run(
+        args: &'a LoadArgs,
+        measure: impl AsyncFnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let servers = connect(args.connections, &args.connect).await?;
+        #[expect(clippy::disallowed_methods, reason = "the client's one place that makes an id")]
+        let app = args.app.clone().unwrap_or_else(|| format!("bench-{}", Uuid::now_v7()));
+        let fixture = Fixture::new(servers, app, args.body_bytes);
+        let mut bench = Self { args, fixture, begun: false, failed: false };
+        let measured = tokio::select! {
+            measured = measure(&mut bench) => measured,
+            Ok(()) = signal::ctrl_c() => {
+                tell("note: interrupted, removing the fixture");
+                Err(Failure::Failed("interrupted".to_owned()))
             }
-            Workload::Spread => {
-                let (existing, active) = (args.existing, args.active.min(args.existing));
-                tell(&format!("note: creating {existing} sessions"));
-                let keys = self.fixture.sessions("spread", 0..existing, 1).await?;
-                let active_keys = keys.iter().step_by(existing / active).take(active);
-                let calls = self.fixture.appends(active_keys);
-                for &in_flight in &args.in_flight {
-                    let (sessions, active) = (Some(existing), Some(active));
-                    let setting = Setting { sessions, active, ..at(in_flight) };
-                    self.run("spread", setting, calls.clone()).await?;
-                }
-            }
-            Workload::Stream => {
-                for &streams in &args.streams {
-                    let name = format!("stream-{streams}");
-                    let keys = self.fixture.sessions(&name, 0..streams, 1).await?;
-                    let setting = Setting { streams: Some(streams), ..at(args.outstanding) };
-                    self.run("stream", setting, self.fixture.appends(&keys)).await?;
-                }
-            }
-            Workload::Read => {
-                let keys = self.fixture.sessions("read", 0..1, KEYS).await?;
-                self.fixture.fill(&keys[0], READ_EVENTS).await?;
-                for &in_flight in &args.in_flight {
-                    let calls = vec![self.fixture.read(&keys[0])];
-                    self.run("read", at(in_flight), calls).await?;
-                }
-            }
-            Workload::Length => {
-                for &events in &args.events {
-                    let name = format!("length-{events}");
-                    let keys = self.fixture.sessions(&name, 0..1, KEYS).await?;
-                    tell(&format!("note: appending {events} events to a session"));
-                    self.fixture.fill(&keys[0], events).await?;
-                    let setting = Setting { events: Some(events), ..at(1) };
-                    self.run("append", setting, self.fixture.appends(&keys)).await?;
-                    self.run("read", setting, vec![self.fixture.read(&keys[0])]).await?;
-                }
-            }
-            Workload::Sessions => {
-                let mut numbers = args.sessions.clone();
-                numbers.sort_unstable();
-                let mut created = 0;
-                for sessions in numbers {
-                    tell(&format!("note: creating {sessions} sessions"));
-                    self.fixture.sessions("among", created..sessions, 1).await?;
-                    created = sessions;
-                    let key = self.fixture.key("among", 0);
-                    let setting = Setting { sessions: Some(sessions), ..at(1) };
-                    self.run("append", setting, self.fixture.appends([&key])).await?;
-                    self.run("read", setting, vec![self.fixture.read(&key)]).await?;
-                    self.run("list", setting, vec![self.fixture.list()]).await?;
-                }
-            }
-            Workload::Overload => {
-                let mut memory = args.overload.memory().await;
-                let sessions = args.in_flight.iter().copied().max().unwrap_or(1);
-                let keys = self.fixture.sessions("overload", 0..sessions, 1).await?;
-                let calls = self.fixture.appends(&keys);
-                let mut best = Best::default();
-                for &in_flight in &args.in_flight {
-                    let per_second = self.run("append", at(in_flight), calls.clone()).await?;
-                    if per_second > best.per_second {
-                        best = Best { per_second, in_flight };
-                    }
-                }
-                memory.read_best().await;
-                let rate = self.rate(best.per_second * args.overload.factor);
-                let servers = self.fixture.servers();
-                let report = overload::measure(servers, &calls, rate, best, &memory).await;
-                self.print(&report, report.text())?;
-            }
-            Workload::Flood => {
-                let flood = Flood {
-                    connect: args.flood.connect(&args.connect),
-                    connections: args.connections,
-                    app: format!("{}-flood", self.fixture.app()),
-                    body_bytes: args.body_bytes,
-                    rate: self.rate(args.flood.flood_rate as f64),
-                    keep: args.keep,
-                };
-                let slow = Rate { latest: None, ..self.rate(args.flood.modest_rate as f64) };
-                let report = flood::measure(&mut self.fixture, flood, slow, args.warmup).await?;
-                self.print(&report, report.text())?;
-            }
+        };
+        let removed = if args.keep { Ok(()) } else { bench.fixture.remove().await };
+        measured.and(removed)?;
+        if bench.failed { Err(Failure::Reported) } else { Ok(()) }
+    }
+
+    /// Appends to as many sessions as there are writers, or to fewer.
+    async fn appends(&mut self, name: &'static str, sessions: usize) -> Result<(), Failure> {
+        for &in_flight in &self.args.in_flight {
+            let group = format!("{name}-{in_flight}");
+            let keys = self.fixture.sessions(&group, 0..sessions.min(in_flight), 1).await?;
+            let calls = self.fixture.appends(&keys);
+            self.measure(name, Setting { in_flight, ..Setting::default() }, calls).await?;
+        }
+        Ok(())
+    }
+
+    async fn streams(&mut self, numbers: &[usize], in_flight: usize) -> Result<(), Failure> {
+        for &streams in numbers {
+            let name = format!("stream-{streams}");
+            let keys = self.fixture.sessions(&name, 0..streams, 1).await?;
+            let setting = Setting { in_flight, streams: Some(streams), ..Setting::default() };
+            self.measure("stream", setting, self.fixture.appends(&keys)).await?;
+        }
+        Ok(())
+    }
+
+    async fn reads(&mut self) -> Result<(), Failure> {
+        let keys = self.fixture.sessions("read", 0..1, KEYS).await?;
+        self.fixture.fill(&keys[0], READ_EVENTS).await?;
+        for &in_flight in &self.args.in_flight {
+            let calls = vec![self.fixture.read(&keys[0])];
+            self.measure("read", Setting { in_flight, ..Setting::default() }, calls).await?;
         }
         Ok(())
     }
 
     /// Warms up, measures and reports. The workers go through the calls together, or each sends its own over a stream. Returns the
     /// calls that succeeded in a second.
-    async fn run(
+    pub async fn measure(
         &mut self,
         workload: &'static str,
         setting: Setting,
@@ -302,13 +213,9 @@ impl Bench<'_> {
         self.args.json || self.args.connect.output == Some(output::Format::Json)
     }
 
-    fn print(&self, report: &impl serde::Serialize, text: String) -> Result<(), Failure> {
+    /// Prints a report for programs or as text.
+    pub fn print(&self, report: &impl Serialize, text: String) -> Result<(), Failure> {
         if self.prints_json() { output::print(report) } else { output::print_text(&text) }
-    }
-
-    fn rate(&self, per_second: f64) -> Rate {
-        let BenchArgs { seconds, deadline, max_in_flight, .. } = *self.args;
-        Rate { per_second, seconds, deadline, max_in_flight, latest: Some(LATEST) }
     }
 
     async fn round(&self, setting: Setting, calls: &Arc<[Call]>, round: Round) -> Arc<Round> {

@@ -1,9 +1,8 @@
 //! Whether two texts are the same value, and a hash that tells.
 //!
-//! A number with a point or an exponent is the double nearest to it, any other an integer of any size, and the two are compared
-//! exactly: `1` is `1.0`, and `9007199254740993` is not `9007199254740992.0`.
+//! Numbers are compared as decimals, exactly: `1` is `1.0` and `10e-1`, and `9007199254740993` is not `9007199254740992.0`.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -40,13 +39,10 @@ fn token_bytes(text: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Below this doubles without a fraction are integers of 64 bits.
-const EXACT_BELOW: f64 = (1_u64 << 62) as f64;
-
 #[derive(PartialEq)]
 enum Node<'a> {
     Literal(&'a str),
-    Number(Number<'a>),
+    Number(Cow<'a, str>),
     String(Cow<'a, str>),
     Array(Vec<Node<'a>>),
     Object(BTreeMap<Cow<'a, str>, Node<'a>>),
@@ -55,7 +51,7 @@ enum Node<'a> {
 fn node<'a>(reader: &mut Reader<'a>) -> Node<'a> {
     match reader.head() {
         Head::Literal(text) => Node::Literal(text),
-        Head::Number(text) => Node::Number(Number::read(text)),
+        Head::Number(text) => Node::Number(normal(text)),
         Head::String(text) => Node::String(text.decode()),
         Head::Array => {
             let mut items = Vec::new();
@@ -74,91 +70,36 @@ fn node<'a>(reader: &mut Reader<'a>) -> Node<'a> {
     }
 }
 
-/// A number by its value. A double without a fraction is the same number as the integer.
-enum Number<'a> {
-    /// The digits.
-    Integer(&'a str),
-    Double(f64),
-}
+/// Zeros that are written out at the end of a whole number: those of the largest double.
+const ZEROS: i64 = 308;
 
-impl<'a> Number<'a> {
-    fn read(text: &'a str) -> Number<'a> {
-        match text {
-            "-0" => Number::Integer("0"),
-            _ if is_integer(text) => Number::Integer(text),
-            // A valid number always parses.
-            _ => Number::Double(text.parse().unwrap_or(f64::NAN)),
-        }
+/// The one way to write a number: a whole one as its digits, any other as the digits that count and an exponent.
+fn normal(text: &str) -> Cow<'_, str> {
+    if is_integer(text) {
+        return if text == "-0" { "0" } else { text }.into();
     }
-}
-
-impl PartialEq for Number<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Integer(a), Self::Integer(b)) => a == b,
-            (Self::Double(a), Self::Double(b)) => a == b,
-            (Self::Integer(digits), Self::Double(double))
-            | (Self::Double(double), Self::Integer(digits)) => {
-                double.fract() == 0.0 && whole_digits(*double) == *digits
-            }
-        }
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = [whole, fraction].concat();
+    let digits = all.trim_end_matches('0');
+    let dropped = all.len() - digits.len();
+    // Only a number that is next to nothing has an exponent beyond this.
+    let exponent = exponent.parse().unwrap_or(i64::MIN);
+    let exponent = exponent.saturating_add(dropped as i64 - fraction.len() as i64);
+    match digits.trim_start_matches('0') {
+        "" => "0".into(),
+        digits => match usize::try_from(exponent) {
+            Ok(zeros) if exponent <= ZEROS => [sign, digits, &"0".repeat(zeros)].concat().into(),
+            _ => format!("{sign}{digits}e{exponent}").into(),
+        },
     }
-}
-
-/// Nine decimal digits: large numbers are made of such limbs, from the lowest on.
-const LIMB: u64 = 1_000_000_000;
-
-/// The powers of two up to that of the largest double's mantissa, 70 kB. Numbers like `1e308` fill a message with little text, so their
-/// digits are multiplied, which takes an eighth of the time of dividing.
-static POWERS: LazyLock<Vec<Vec<u32>>> = LazyLock::new(|| {
-    let doubled = |power: &Vec<u32>| Some(product(power, 2));
-    std::iter::successors(Some(vec![1]), doubled).take(972).collect()
-});
-
-/// A product without zeros above it; `by` is below 2^53.
-fn product(limbs: &[u32], by: u64) -> Vec<u32> {
-    let (high, low) = (by / LIMB, by % LIMB);
-    let mut product = Vec::with_capacity(limbs.len() + 2);
-    let (mut carry, mut before) = (0, 0);
-    for limb in limbs.iter().copied().chain([0, 0]).map(u64::from) {
-        let sum = limb * low + before * high + carry;
-        product.push((sum % LIMB) as u32);
-        (carry, before) = (sum / LIMB, limb);
-    }
-    while product.pop_if(|limb| *limb == 0).is_some() {}
-    product
-}
-
-/// The digits of a double without a fraction. The formatter would find one digit at a time, and takes a hundred times as long for three
-/// hundred of them.
-fn whole_digits(double: f64) -> String {
-    const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
-    // Also turns -0 into 0.
-    if double.abs() < EXACT_BELOW {
-        return (double as i64).to_string();
-    }
-    let bits = double.abs().to_bits();
-    let mantissa = (bits & ((1 << MANTISSA_BITS) - 1)) | (1 << MANTISSA_BITS);
-    // From 2^62 on the exponent is larger than that of the mantissa as an integer.
-    let shift = (bits >> MANTISSA_BITS) as usize - 1075;
-    let limbs = product(&POWERS[shift], mantissa);
-    let mut text = vec![b'0'; 9 * limbs.len()];
-    for (mut limb, digits) in limbs.into_iter().zip(text.rchunks_mut(9)) {
-        for digit in digits.iter_mut().rev() {
-            *digit += (limb % 10) as u8;
-            limb /= 10;
-        }
-    }
-    let text = String::from_utf8(text).unwrap_or_default();
-    let sign = if double < 0.0 { "-" } else { "" };
-    [sign, text.trim_start_matches('0')].concat()
 }
 
 /// Seeds, so that values of different kinds with the same bytes have different hashes.
 mod kind {
     pub(super) const LITERAL: u64 = 1;
-    pub(super) const INTEGER: u64 = 2;
-    pub(super) const FRACTION: u64 = 3;
+    pub(super) const NUMBER: u64 = 2;
     pub(super) const STRING: u64 = 4;
     pub(super) const ITEM: u64 = 5;
     pub(super) const ARRAY: u64 = 6;
@@ -180,13 +121,7 @@ pub fn fingerprint(json: &Json) -> u128 {
 fn next_fingerprint(reader: &mut Reader<'_>) -> u128 {
     match reader.head() {
         Head::Literal(text) => hash(text, kind::LITERAL),
-        Head::Number(text) => match Number::read(text) {
-            Number::Integer(digits) => hash(digits, kind::INTEGER),
-            Number::Double(double) if double.fract() == 0.0 => {
-                hash(whole_digits(double), kind::INTEGER)
-            }
-            Number::Double(double) => hash(double.to_bits().to_le_bytes(), kind::FRACTION),
-        },
+        Head::Number(text) => hash(&*normal(text), kind::NUMBER),
         Head::String(text) => hash(&*text.decode(), kind::STRING),
         Head::Array => {
             // Each item is mixed into what came before it, so that order counts.

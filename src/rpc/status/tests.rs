@@ -101,7 +101,6 @@ fn rows() -> Vec<Row> {
         (mismatch, Code::FailedPrecondition, "TYPE_MISMATCH", &[("key", "n"), ("type", "string"), ("wanted", "number")]),
         (missing, Code::FailedPrecondition, "MISSING_STATE_KEY", &[("keys", r#"["a","b"]"#)]),
         (Error::CursorOfOtherStore, Code::FailedPrecondition, "CURSOR_OF_OTHER_STORE", &[]),
-        (Error::TooDeep, Code::FailedPrecondition, "TOO_DEEP", &[]),
         (beyond, Code::OutOfRange, "BEYOND_LAST_SEQUENCE", &[("asked", "9"), ("last_sequence", "4")]),
         (Error::StateTooLarge(ScopeKind::User), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "user"), ("limit", "1048576")]),
         (Error::InvocationTooLarge(7), Code::ResourceExhausted, "STATE_TOO_LARGE", &[("scope", "invocation"), ("limit", "7")]),

@@ -98,7 +98,7 @@ impl Guarded for Append {
         // Without a policy the keys need not be looked at.
         let app_state = *permissions != Permissions::Everything
             && change_app_state(events.flat_map(|event| event.delta.keys()));
-        let sight = Sight::new(permissions.clone(), Right::Write, app_state);
+        let sight = Visibility::new(permissions.clone(), Right::Write, app_state);
         narrow(&mut self.session, sight)
     }
 }
@@ -123,7 +123,7 @@ impl Guarded for StateUpdate {
 
 impl Guarded for SessionQuery {
     fn guard(&mut self, permissions: &Permissions) -> Result<(), Denial> {
-        narrow(&mut self.session, Sight::new(permissions.clone(), Right::Read, false))
+        narrow(&mut self.session, Visibility::new(permissions.clone(), Right::Read, false))
     }
 }
 
@@ -154,7 +154,7 @@ fn read(permissions: &Permissions, scope: &Scope) -> Result<(), Denial> {
 }
 
 /// Requires the rights on a session that is named, and of a bare id limits the sessions among which the store looks it up.
-fn narrow(session: &mut SessionRef, sight: Sight) -> Result<(), Denial> {
+fn narrow(session: &mut SessionRef, sight: Visibility) -> Result<(), Denial> {
     match session {
         SessionRef::Full(key) => sight.require(&key.app_name, &key.user_id),
         SessionRef::Bare(_, sees) => {

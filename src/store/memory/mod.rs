@@ -28,6 +28,7 @@ use crate::{
         token::StoreId,
     },
     metrics::Metrics,
+    read::{NamesRead, Read, SessionRead, finish},
 };
 
 /// Sessions and state for as long as the process lives.
@@ -58,6 +59,15 @@ impl MemoryStore {
         }
         world.now = self.clock.now();
         Ok(world)
+    }
+
+    fn read<Q: Read>(&self, mut query: Q) -> Result<Q::Answer, Error> {
+        let world = self.open()?;
+        loop {
+            if let Some(answer) = finish(query.step(&*world))? {
+                return Ok(answer);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
@@ -94,34 +104,34 @@ impl Store for MemoryStore {
     }
 
     async fn read_session(&self, query: SessionQuery) -> Result<SessionView, Error> {
-        self.open()?.read_session(&query)
+        self.read(SessionRead::from(query))
     }
 
     async fn list_sessions(&self, query: SessionsQuery) -> Result<SessionPage, Error> {
-        Ok(self.open()?.list_sessions(&query))
+        self.read(query)
     }
 
     async fn list_applications(
         &self,
         query: ApplicationsQuery,
     ) -> Result<NamePage<AppName>, Error> {
-        Ok(self.open()?.list_applications(&query))
+        self.read(NamesRead::from(query))
     }
 
     async fn list_users(&self, query: UsersQuery) -> Result<NamePage<UserId>, Error> {
-        Ok(self.open()?.list_users(&query))
+        self.read(NamesRead::from(query))
     }
 
     async fn read_state(&self, query: StateQuery) -> Result<StateView, Error> {
-        self.open()?.read_state(query)
+        self.read(query)
     }
 
     async fn list_key_changes(&self, query: KeyChangeQuery) -> Result<KeyChangePage, Error> {
-        self.open()?.list_key_changes(&query)
+        self.read(query)
     }
 
     async fn read_changes(&self, query: WatchQuery) -> Result<WatchPage, Error> {
-        self.open()?.read_changes(&query)
+        self.read(query)
     }
 
     async fn close(&self) {

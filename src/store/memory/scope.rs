@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{commit::ScopeLogRow, domain::prelude::*};
+use crate::{commit::ScopeLogRow, domain::prelude::*, read::Past};
 
 /// One scope: every change of every key, from which its state at any version is read.
 ///
@@ -41,7 +41,7 @@ impl ScopeRecord {
 
     /// A key's value and the version that wrote it.
     pub fn get(&self, name: &str) -> Option<(&Json, Version)> {
-        value_at(self.changes(name), Version::MAX)
+        value_at(self.keys.get(name)?, Version::MAX)
     }
 
     /// Every key that had a value at a version, by name.
@@ -52,9 +52,18 @@ impl ScopeRecord {
         })
     }
 
-    /// The changes of a key, oldest first.
-    pub fn changes(&self, name: &str) -> &[(Version, Option<Json>)] {
-        self.keys.get(name).map_or(&[], Vec::as_slice)
+    /// Every key that was set up to a version, by name, as it was then.
+    pub fn past(&self, at: Version) -> Past {
+        let last = |(name, changes): (&Box<str>, &Vec<(Version, Option<Json>)>)| {
+            let (version, value) = last_up_to(changes, at)?;
+            Some((name.clone(), (value.clone(), *version)))
+        };
+        self.keys.iter().filter_map(last).collect()
+    }
+
+    /// The version that changed or removed a key last.
+    pub fn newest(&self, name: &str) -> Option<Version> {
+        Some(self.keys.get(name)?.last()?.0)
     }
 
     /// The row of a version of an application or a user.
@@ -64,7 +73,13 @@ impl ScopeRecord {
 }
 
 fn value_at(changes: &[(Version, Option<Json>)], at: Version) -> Option<(&Json, Version)> {
-    let seen = changes.partition_point(|(version, _)| *version <= at);
-    let (version, value) = changes[..seen].last()?;
+    let (version, value) = last_up_to(changes, at)?;
     Some((value.as_ref()?, *version))
+}
+
+fn last_up_to(
+    changes: &[(Version, Option<Json>)],
+    at: Version,
+) -> Option<&(Version, Option<Json>)> {
+    changes[..changes.partition_point(|(version, _)| *version <= at)].last()
 }

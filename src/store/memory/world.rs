@@ -9,7 +9,7 @@ use super::scope::ScopeRecord;
 use crate::{
     commit::{
         Address, ChangeSet, CopiedEvents, Emptied, EventRow, FORK_LEASE_SECS, Loaded, Needs,
-        PastState, SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState, only_live,
+        PastState, SWEPT_SESSIONS, ScopeChange, ScopeKey, ScopeState, SessionState,
     },
     domain::prelude::*,
     store::group::{Backend, Failure},
@@ -49,34 +49,10 @@ pub struct Log {
 }
 
 impl World {
-    /// The live session at an address. Errors: [`Error::SessionNotFound`].
-    pub fn live(&self, key: &SessionKey) -> Result<&SessionInfo, Error> {
-        let session = self.sessions.get(key).filter(|info| !info.expired(self.now));
-        session.ok_or_else(|| Error::not_found(key))
-    }
-
-    /// The live session that is meant. Errors: [`Error::SessionNotFound`], [`Error::AmbiguousSessionId`].
-    pub fn find(&self, session: &SessionRef) -> Result<&SessionInfo, Error> {
-        let (id, sight) = match session {
-            SessionRef::Full(key) => return self.live(key),
-            SessionRef::Bare(id, sight) => (id, sight),
-        };
-        let seen = self.with_id(id).filter(|key| key.is_seen(sight));
-        only_live(id, seen.filter_map(|key| self.live(key).ok()))
-    }
-
     /// Every address with a session id.
     pub fn with_id(&self, id: &SessionId) -> impl Iterator<Item = &SessionKey> {
         let first = (id.clone(), before_all(AppName::from_stored(""), None));
         self.bare.range(first..).take_while(move |(it, _)| it == id).map(|(_, key)| key)
-    }
-
-    /// The live session that a scope is, if it is one. Errors: [`Error::SessionNotFound`].
-    pub fn session_of(&self, scope: &Scope) -> Result<Option<&SessionInfo>, Error> {
-        match scope {
-            Scope::Session(key) => self.live(key).map(Some),
-            Scope::User(..) | Scope::Application(_) => Ok(None),
-        }
     }
 
     pub fn log(&self, incarnation: Incarnation) -> &Log {
@@ -133,11 +109,6 @@ impl Log {
     pub fn between(&self, after: Sequence, up_to: Sequence) -> &[EventRow] {
         let place = |sequence| usize::try_from(sequence).unwrap_or(usize::MAX);
         self.events.get(place(after)..place(up_to)).unwrap_or_default()
-    }
-
-    /// The events that a read shows as of one of them.
-    pub fn visible(&self, as_of: Sequence) -> Visible {
-        Visible::new(&self.markers, as_of)
     }
 }
 

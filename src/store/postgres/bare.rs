@@ -65,12 +65,12 @@ pub(super) async fn look_up(
         drop(look_up);
         for row in rows {
             let key = address(&row)?;
-            let expires = match row.try_get::<_, Option<i64>>(3)? {
+            let expires = match row.try_get::<Option<i64>>(3)? {
                 Some(_) => Some(time(&row, 3)?),
                 None => None,
             };
             if let Some(callers) = by_id.get_mut(&key.session_id) {
-                callers.offer(&key, expires);
+                callers.consider(&key, expires);
             }
             let new = || (0, key.clone());
             let (rows, last) = pieces.entry(key.session_id.clone()).or_insert_with(new);

@@ -6,7 +6,7 @@ use super::{
     columns::Columns, connect::connection::Connection, node::Node, prelude::*, row::number,
     schema::WIDE,
 };
-use crate::store::{group::Failure, rows::EVENT_BYTES};
+use crate::store::rows::EVENT_BYTES;
 
 /// Rows of a log that one statement reads at most.
 pub(super) const PIECE_ROWS: usize = 256;
@@ -71,7 +71,7 @@ pub(super) async fn rows(
     columns: &str,
     versions: &[Version],
     max_bytes: Option<usize>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>> {
     let (Some(&first), Some(&last)) = (versions.first(), versions.last()) else {
         return Ok(Vec::new());
     };
@@ -101,11 +101,11 @@ pub(super) async fn rows(
     if !among.is_empty() {
         select = select.numbers(versions.iter().copied());
     }
-    Ok(until_missing(select.all(connection).await?, versions)?)
+    until_missing(select.all(connection).await?, versions)
 }
 
 /// Rows up to the first that is not there. One at least has to be: the others may have been too many bytes.
-fn until_missing(mut rows: Vec<Row>, versions: &[Version]) -> Result<Vec<Row>, Error> {
+fn until_missing(mut rows: Vec<Row>, versions: &[Version]) -> Result<Vec<Row>> {
     let mut found = 0;
     for (row, version) in rows.iter().zip(versions) {
         if number(row, 0)? != *version {
@@ -114,7 +114,7 @@ fn until_missing(mut rows: Vec<Row>, versions: &[Version]) -> Result<Vec<Row>, E
         found += 1;
     }
     if let (0, Some(missing)) = (found, versions.first()) {
-        return Err(Error::damaged(Damage::Log, format!("position {missing} is missing")));
+        return Err(Error::damaged(Damage::Log, format!("position {missing} is missing")).into());
     }
     rows.truncate(found);
     Ok(rows)

@@ -1,9 +1,8 @@
 //! Why a database cannot be opened: whole sentences that say what to do.
 
-use super::{
-    connect::{address::AddressError, error::Unanswered},
-    prelude::*,
-};
+use tokio_postgres::error::SqlState;
+
+use super::{connect::address::AddressError, prelude::*};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -12,13 +11,9 @@ pub enum OpenError {
     )]
     Newer { version: i32, newest: i32 },
     #[error(
-        "The database has version {version}, from a build before the first release, and cannot be migrated. Use another database or schema; `sessiond export` of that build saves its sessions."
+        "The tables of the database are not this build's: their table 'meta' is another program's, or of a build that was not released. Use another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`. `sessiond export` of the build that made them saves its sessions."
     )]
-    Unreleased { version: i32 },
-    #[error(
-        "The database has a table 'meta' that sessiond did not make. Choose another database, or give the role a schema of its own by `ALTER ROLE … SET search_path`."
-    )]
-    Foreign,
+    OtherLayout,
     #[error(
         "The migration of the database to version {version} failed ({cause}), and the database is unchanged. Use the earlier sessiond, and report this."
     )]
@@ -31,6 +26,10 @@ pub enum OpenError {
         "A thread of the store cannot be started ({0}). Raise the limits of threads and of open files."
     )]
     Threads(String),
+    #[error(
+        "The server of the database has no TLS. Turn it on there, or add sslmode=disable to the URL if you trust the network in between."
+    )]
+    NoTls,
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The driver's message has no password.
@@ -38,14 +37,16 @@ pub enum OpenError {
     Failed(String),
 }
 
-impl From<Unanswered> for OpenError {
-    fn from(error: Unanswered) -> Self {
-        Self::Failed(Cause::new(error).0)
-    }
-}
-
-impl From<tokio_postgres::Error> for OpenError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Failed(Cause::new(error).0)
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        if fault.code() == Some(&SqlState::UNDEFINED_COLUMN) {
+            return Self::OtherLayout;
+        }
+        let cause = Cause::new(fault).0;
+        // The driver has no other sign of it.
+        match cause.contains("server does not support TLS") {
+            true => Self::NoTls,
+            false => Self::Failed(cause),
+        }
     }
 }

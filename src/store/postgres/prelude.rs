@@ -1,8 +1,9 @@
-//! Names that most files of this folder use. `Result<T>` is the driver's, `Result<T, Error>` the domain's.
+//! Names that most files of this folder use. `Result<T>` is this store's, `Result<T, Error>` the domain's.
 
-pub(super) use tokio_postgres::{Row, types::Type};
+pub(super) use tokio_postgres::types::Type;
 
+pub(super) use super::{connect::error::Fault, row::Row};
 pub(super) use crate::domain::{error::Damage, prelude::*};
 
-/// The driver's result.
-pub(super) type Result<T, E = tokio_postgres::Error> = std::result::Result<T, E>;
+/// The result of what asks the database.
+pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;

@@ -1,9 +1,9 @@
 //! Columns and rows as the domain's types.
 
-use std::{error::Error as StdError, sync::Arc};
+use std::{borrow::Cow, time::SystemTime};
 
 use serde::de::DeserializeOwned;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, accepts, private::BytesMut, to_sql_checked};
+use tokio_postgres::types::FromSql;
 
 use super::prelude::*;
 use crate::store::rows::FINGERPRINT;
@@ -15,79 +15,148 @@ pub(super) const SESSION_COLUMNS: &str = "app_name, user_id, session_id, incarna
     expire_secs, expire_nanos, created_app_version, created_user_version, \
     display_name, labels, fork_session, fork_sequence";
 
-/// Types that are kept as their text.
-macro_rules! texts {
-    ($owned:ty: $($type:ident),*) => {$(
-        impl<'a> FromSql<'a> for $type {
-            fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-                Ok(Self::from_stored(<$owned>::from(<&str>::from_sql(of, raw)?)))
+/// A row that the database answered.
+pub(super) struct Row(tokio_postgres::Row);
+
+impl Row {
+    pub(super) fn try_get<'r, T: Column<'r>>(&'r self, at: usize) -> Result<T> {
+        Ok(T::of(self.0.try_get(at)?))
+    }
+}
+
+pub(super) fn rows(rows: Vec<tokio_postgres::Row>) -> Vec<Row> {
+    rows.into_iter().map(Row).collect()
+}
+
+/// A value that is read from a column.
+pub(super) trait Column<'r> {
+    /// What the driver makes of the column.
+    type Sql: FromSql<'r>;
+
+    fn of(sql: Self::Sql) -> Self;
+}
+
+/// Types as the driver has them.
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl<'r> Column<'r> for $type {
+            type Sql = Self;
+
+            fn of(sql: Self) -> Self {
+                sql
             }
-
-            accepts!(TEXT);
-        }
-
-        impl ToSql for $type {
-            fn to_sql(
-                &self,
-                of: &Type,
-                out: &mut BytesMut,
-            ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-                self.as_str().to_sql(of, out)
-            }
-
-            accepts!(TEXT);
-            to_sql_checked!();
         }
     )*};
 }
 
-impl ToSql for Json {
-    fn to_sql(
-        &self,
-        of: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        self.as_str().to_sql(of, out)
-    }
+plain!(bool, i32, i64, &'r str, &'r [u8], String, SystemTime);
 
-    accepts!(TEXT);
-    to_sql_checked!();
+/// Types that are kept as their text.
+macro_rules! texts {
+    ($($type:ident),*) => {$(
+        impl<'r> Column<'r> for $type {
+            type Sql = &'r str;
+
+            fn of(text: &'r str) -> Self {
+                Self::from_stored(text)
+            }
+        }
+
+        impl<'a> Text<'a> for &'a $type {
+            fn text(self) -> Option<Cow<'a, str>> {
+                Some(self.as_str().into())
+            }
+        }
+    )*};
+}
+
+texts!(AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
+
+impl<'r, T: Column<'r>> Column<'r> for Option<T> {
+    type Sql = Option<T::Sql>;
+
+    fn of(sql: Self::Sql) -> Self {
+        sql.map(T::of)
+    }
+}
+
+impl<'r, T: Column<'r>> Column<'r> for Vec<T> {
+    type Sql = Vec<T::Sql>;
+
+    fn of(sql: Self::Sql) -> Self {
+        sql.into_iter().map(T::of).collect()
+    }
 }
 
 /// A key's value, perhaps a damaged one.
 pub(super) struct Value(pub(super) Json);
 
-impl<'a> FromSql<'a> for Value {
-    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
-        Ok(Self(Json::stored_or_damaged(<&str>::from_sql(of, raw)?)))
-    }
+impl<'r> Column<'r> for Value {
+    type Sql = &'r str;
 
-    accepts!(TEXT);
+    fn of(text: &'r str) -> Self {
+        Self(Json::stored_or_damaged(text))
+    }
+}
+
+/// A value that is written as its text.
+pub(super) trait Text<'a> {
+    fn text(self) -> Option<Cow<'a, str>>;
+}
+
+impl<'a> Text<'a> for &'a Json {
+    fn text(self) -> Option<Cow<'a, str>> {
+        Some(self.as_str().into())
+    }
+}
+
+impl<'a> Text<'a> for &'a str {
+    fn text(self) -> Option<Cow<'a, str>> {
+        Some(self.into())
+    }
+}
+
+impl<'a> Text<'a> for String {
+    fn text(self) -> Option<Cow<'a, str>> {
+        Some(self.into())
+    }
+}
+
+impl<'a, T: Text<'a>> Text<'a> for Option<T> {
+    fn text(self) -> Option<Cow<'a, str>> {
+        self.and_then(T::text)
+    }
+}
+
+impl<'a, T> Text<'a> for &'a Option<T>
+where
+    &'a T: Text<'a>,
+{
+    fn text(self) -> Option<Cow<'a, str>> {
+        self.as_ref().text()
+    }
 }
 
 /// A key's value, perhaps a damaged one.
 pub(super) fn value(row: &Row, at: usize) -> Result<Json> {
-    Ok(row.try_get::<_, Value>(at)?.0)
+    Ok(row.try_get::<Value>(at)?.0)
 }
 
 /// A column of an object, if it has a value.
-fn object(row: &Row, at: usize) -> Result<Option<Json>, Error> {
-    let Some(text) = row.try_get::<_, Option<&str>>(at)? else { return Ok(None) };
-    let json = Json::stored_object(text);
-    json.map(Some)
-        .ok_or_else(|| Error::damaged(Damage::Row, "the text is not what was written: JSON"))
+fn object(row: &Row, at: usize) -> Result<Option<Json>> {
+    let Some(text) = row.try_get::<Option<&str>>(at)? else { return Ok(None) };
+    let no_json = || Error::damaged(Damage::Row, "the text is not what was written: JSON");
+    Ok(Some(Json::stored_object(text).ok_or_else(no_json)?))
 }
-
-texts!(Arc<str>: AppName, Author, Branch, DisplayName, EventId, InvocationId, RequestId, SessionId, UserId);
 
 /// A column of a sequence, a version or a size.
 pub(super) fn number(row: &Row, at: usize) -> Result<u64> {
-    Ok(row.try_get::<_, i64>(at)?.cast_unsigned())
+    Ok(row.try_get::<i64>(at)?.cast_unsigned())
 }
 
 /// Two columns of a time.
 pub(super) fn time(row: &Row, at: usize) -> Result<Time> {
-    Ok(Time::from_stored(row.try_get(at)?, row.try_get::<_, i32>(at + 1)?.cast_unsigned()))
+    Ok(Time::from_stored(row.try_get(at)?, row.try_get::<i32>(at + 1)?.cast_unsigned()))
 }
 
 /// An address, in the first columns.
@@ -105,33 +174,33 @@ pub(super) fn nanos(time: Time) -> i32 {
 }
 
 /// A column of JSON that this program wrote; without a value it is empty.
-fn parsed<T: DeserializeOwned + Default>(row: &Row, at: usize) -> Result<T, Error> {
-    let Some(text) = row.try_get::<_, Option<&str>>(at)? else { return Ok(T::default()) };
-    serde_json::from_str(text).map_err(|error| Error::damaged(Damage::Row, error))
+fn parsed<T: DeserializeOwned + Default>(row: &Row, at: usize) -> Result<T> {
+    let Some(text) = row.try_get::<Option<&str>>(at)? else { return Ok(T::default()) };
+    Ok(serde_json::from_str(text).map_err(|error| Error::damaged(Damage::Row, error))?)
 }
 
 /// The changes of a row of a log, whose first columns are its version and these.
 pub(super) fn logged(row: &Row, of: ScopeKind) -> Result<Changes, Error> {
     let version = number(row, 0)?;
-    changes(row, 1).map_err(|error| error.in_row(Damage::in_log(of), version))
+    changes(row, 1).map_err(|fault| Error::from(fault).in_row(Damage::in_log(of), version))
 }
 
 /// Two columns of changes: the keys that were removed, and those that were set.
-fn changes(row: &Row, at: usize) -> Result<Changes, Error> {
+fn changes(row: &Row, at: usize) -> Result<Changes> {
     let removed: Vec<String> = parsed(row, at)?;
     let remove = removed.into_iter().map(StateKey::from_stored).collect();
     Ok(Changes { remove, set: object(row, at + 1)? })
 }
 
 pub(super) fn fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Error> {
-    let bytes = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(at)?);
+    let bytes = <[u8; 16]>::try_from(row.try_get::<&[u8]>(at)?);
     let bytes = bytes.map_err(|error| Error::damaged(Damage::Row, error))?;
     Ok(Fingerprint(u128::from_le_bytes(bytes)))
 }
 
 /// A column of 16 bytes, if it has a value.
-fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>, Error> {
-    let Some(bytes) = row.try_get::<_, Option<&[u8]>>(at)? else { return Ok(None) };
+fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>> {
+    let Some(bytes) = row.try_get::<Option<&[u8]>>(at)? else { return Ok(None) };
     let bytes = bytes.try_into().map_err(|error| Error::damaged(Damage::Row, error))?;
     Ok(TraceId::from_bytes(bytes))
 }
@@ -139,10 +208,11 @@ fn trace_id(row: &Row, at: usize) -> Result<Option<TraceId>, Error> {
 /// The event of `EVENT_COLUMNS`, which begin at a column.
 pub(super) fn event(row: &Row, at: usize, rewound: bool) -> Result<Event, Error> {
     let sequence = number(row, at)?;
-    whole_event(row, at, sequence, rewound).map_err(|error| error.in_row(Damage::Event, sequence))
+    let event = whole_event(row, at, sequence, rewound);
+    event.map_err(|fault| Error::from(fault).in_row(Damage::Event, sequence))
 }
 
-fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Result<Event, Error> {
+fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Result<Event> {
     Ok(Event {
         sequence,
         event_id: row.try_get(at + 1)?,
@@ -152,7 +222,7 @@ fn whole_event(row: &Row, at: usize, sequence: Sequence, rewound: bool) -> Resul
         event_time: time(row, at + 5)?,
         commit_time: time(row, at + 7)?,
         versions: ScopeVersions { application: number(row, at + 9)?, user: number(row, at + 10)? },
-        rewind_to: row.try_get::<_, Option<i64>>(at + 11)?.map(i64::cast_unsigned),
+        rewind_to: row.try_get::<Option<i64>>(at + 11)?.map(i64::cast_unsigned),
         rewound,
         changes: changes(row, at + 12)?,
         body: object(row, at + 14)?,
@@ -168,8 +238,7 @@ pub(super) fn event_fingerprint(row: &Row, at: usize) -> Result<Fingerprint, Err
 /// Whether the event of `EVENT_COLUMNS` passes a filter, rewinds aside.
 pub(super) fn passes(row: &Row, filter: &EventFilter) -> Result<bool> {
     let EventFilter { after_time, include_rewound: _, author, invocation_id } = filter;
-    let has =
-        |at, wanted| Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<&str>>(at)? == wanted);
+    let has = |at, wanted| Ok::<_, Fault>(row.try_get::<Option<&str>>(at)? == wanted);
     Ok((author.is_none() || has(3, author.as_ref().map(Author::as_str))?)
         && (invocation_id.is_none() || has(2, invocation_id.as_ref().map(InvocationId::as_str))?)
         && match after_time {
@@ -203,7 +272,7 @@ pub(super) fn session(row: &Row, at: usize) -> Result<Found, Error> {
         user_id: row.try_get(at + 1)?,
         session_id: row.try_get(at + 2)?,
     };
-    let expires = row.try_get::<_, Option<i64>>(at + 14)?.is_some();
+    let expires = row.try_get::<Option<i64>>(at + 14)?.is_some();
     let source: Option<SessionId> = row.try_get(at + 20)?;
     let forked_from = source.map(|session_id| {
         let key = SessionKey { session_id, ..key.clone() };

@@ -15,7 +15,6 @@ use super::{
         address::{Address, AddressError},
         clock::DatabaseClock,
         connection::Connection,
-        error::Unanswered,
     },
     notify::outbox::Outbox,
     options::{PostgresOptions, PostgresSettings},
@@ -60,7 +59,7 @@ impl Shared {
     }
 
     /// Connects to the database, in no more time than its address gives.
-    pub(super) async fn connect(&self) -> Result<Connection, Unanswered> {
+    pub(super) async fn connect(&self) -> Result<Connection> {
         self.connect_with(None).await
     }
 
@@ -69,20 +68,17 @@ impl Shared {
     pub(super) async fn connect_listening(
         &self,
         notifications: mpsc::Sender<String>,
-    ) -> Result<Connection, Unanswered> {
+    ) -> Result<Connection> {
         self.connect_with(Some(notifications)).await
     }
 
-    async fn connect_with(
-        &self,
-        sender: Option<mpsc::Sender<String>>,
-    ) -> Result<Connection, Unanswered> {
+    async fn connect_with(&self, sender: Option<mpsc::Sender<String>>) -> Result<Connection> {
         let PostgresSettings { statement_timeout, unnamed_statements, .. } = &self.options.settings;
         let metrics = self.options.metrics.postgres().clone();
         let connected = async {
             let client = self.address.connect(sender).await?;
             let millis = statement_timeout.as_millis();
-            Ok(Connection::new(client, millis, *unnamed_statements, metrics.clone()).await?)
+            Connection::new(client, millis, *unnamed_statements, metrics.clone()).await
         };
         let connected = timeout(self.address.connecting(), connected).await;
         let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));

@@ -9,17 +9,10 @@ use super::{
     row::{Value, logged, number},
     schema::WIDE,
 };
-use crate::store::{
-    group::Failure,
-    past::{Past, fold, require_own},
-};
+use crate::store::past::{Past, fold, require_own};
 
 /// A node's keys as of a version, which its log has reached.
-pub(super) async fn past(
-    connection: &Connection,
-    node: &Node,
-    at: Version,
-) -> Result<Past, Failure> {
+pub(super) async fn past(connection: &Connection, node: &Node, at: Version) -> Result<Past> {
     let (mut past, mut from) = snapshot_before(connection, node, at).await?;
     let version = if node.incarnation == WIDE { "version" } else { "sequence" };
     let columns = format!("{version}, removed, set_json");
@@ -38,7 +31,7 @@ pub(super) async fn snapshot_before(
     connection: &Connection,
     node: &Node,
     at: Version,
-) -> Result<(Past, Version), Failure> {
+) -> Result<(Past, Version)> {
     let sql = "SELECT version, key_names, key_values, key_versions FROM snapshot
         WHERE app_name = $1 AND user_id = $2 AND incarnation = $3 AND version <= $4
         ORDER BY version DESC LIMIT 1";

@@ -122,7 +122,7 @@ async fn connect(shared: &Shared) -> Result<Connection, OpenError> {
         }
     };
     let encoding = connection.one("SHOW server_encoding", &[]).await?;
-    match encoding.map(|row| row.try_get::<_, String>(0)).transpose()? {
+    match encoding.map(|row| row.try_get::<String>(0)).transpose()? {
         Some(encoding) if encoding != "UTF8" => Err(OpenError::Encoding(encoding)),
         _ => Ok(connection),
     }

@@ -5,10 +5,9 @@ use std::{fs, path::Path};
 use rusqlite::ffi::SQLITE_IOERR_GETTEMPPATH;
 
 use super::{
-    connection::{Tables, connect},
-    file::{OpenError, file_version, whole_path},
+    file::{OpenError, whole_path},
     lock::lock,
-    schema::SCHEMA_VERSION,
+    migrate::open_checker,
 };
 use crate::files::FileMode;
 
@@ -23,13 +22,7 @@ pub fn compact(path: &Path) -> Result<(u64, u64), OpenError> {
     let of = |error: rusqlite::Error| OpenError::of(&path, &error);
     let bytes = || fs::metadata(&path).map(|found| found.len());
     let before = bytes().map_err(|error| OpenError::failed(&path, error))?;
-    let connection = connect(&path).map_err(of)?;
-    match file_version(&path, &connection)? {
-        Some(SCHEMA_VERSION) => {}
-        Some(version) => return Err(OpenError::NotMigrated { path, version }),
-        None => return Ok((before, before)),
-    }
-    let tables = Tables::checker(connection).map_err(of)?;
+    let Some(tables) = open_checker(&path)? else { return Ok((before, before)) };
     let rewrite = "PRAGMA secure_delete = ON; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);";
     tables.0.execute_batch(rewrite).map_err(|error| match error.sqlite_error() {
         Some(failure) if failure.extended_code == SQLITE_IOERR_GETTEMPPATH => {

@@ -1,4 +1,4 @@
-//! The file: its options, its whole path and its version, and why it can be refused.
+//! The file: its options, its whole path, and why it can be refused.
 
 use std::{
     fmt,
@@ -9,14 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB};
+use rusqlite::ErrorCode;
 use tracing::error;
 
-use super::{
-    connection::is_disk_full,
-    prelude::*,
-    schema::{APPLICATION_ID, FIRST_RELEASED, SCHEMA_VERSION},
-};
+use super::{connection::is_disk_full, prelude::*, schema::SCHEMA_VERSION};
 use crate::{
     files::{FileMode, create_new, is_link},
     metrics::Metrics,
@@ -109,16 +105,16 @@ pub enum OpenError {
         "The database '{path}' has version {version}, but this sessiond reads versions up to {SCHEMA_VERSION}. Use a newer sessiond."
     )]
     Newer { path: PathBuf, version: i32 },
-    /// The file has a version that was never released.
+    /// No migration leads from its tables to those of this build.
     #[error(
-        "The database '{path}' has version {version}, which was never released, and this sessiond reads versions {FIRST_RELEASED} to {SCHEMA_VERSION}. Export its sessions with the sessiond that made it (`sessiond export`), and import them into a new file (`sessiond import`)."
+        "The database '{0}' has other tables than this sessiond: a build that was not released made it. Export its sessions with that sessiond (`sessiond export`), and import them into a new file (`sessiond import`)."
     )]
-    Older { path: PathBuf, version: i32 },
+    OtherLayout(PathBuf),
     /// Of work on a file that does not migrate it.
     #[error(
-        "The database '{path}' has version {version}, but this command needs version {SCHEMA_VERSION}. Start `sessiond serve` on it once to migrate it."
+        "The database '{0}' has an older version than this command needs. Start `sessiond serve` on it once to migrate it."
     )]
-    NotMigrated { path: PathBuf, version: i32 },
+    NotMigrated(PathBuf),
     #[error(
         "The database has to be migrated, and '{0}' already holds a copy from an earlier migration. Move that file to another folder, then start again."
     )]
@@ -226,24 +222,4 @@ pub(super) fn create_like(database: &Metadata, path: &Path) -> io::Result<File> 
     drop(fchown(&file, Some(database.uid()), Some(database.gid())));
     file.set_permissions(database.permissions())?;
     Ok(file)
-}
-
-/// The version of a file; `None`: it is empty. Errors: it is not to be opened by this program.
-pub(super) fn file_version(path: &Path, connection: &Connection) -> Result<Option<i32>, OpenError> {
-    let of = |error: rusqlite::Error| OpenError::of(path, &error);
-    let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i32>(0)).map_err(of);
-    let application = number("PRAGMA application_id")?;
-    let version = number("PRAGMA user_version")?;
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    let path = path.to_path_buf();
-    if connection.is_readonly(MAIN_DB).map_err(of)? {
-        return Err(OpenError::ReadOnly(path));
-    }
-    match (application, version) {
-        (0, 0) if tables == 0 => Ok(None),
-        (APPLICATION_ID, FIRST_RELEASED..=SCHEMA_VERSION) => Ok(Some(version)),
-        (APPLICATION_ID, ..FIRST_RELEASED) => Err(OpenError::Older { path, version }),
-        (APPLICATION_ID, _) => Err(OpenError::Newer { path, version }),
-        _ => Err(OpenError::Foreign(path)),
-    }
 }

@@ -18,9 +18,8 @@ use tokio::sync::watch;
 use tracing::error;
 
 use super::{
-    connection::connect,
+    connection::{connect, driver},
     file::{OpenError, beside, create_like, refuse_links},
-    folder::FolderEvents,
     prelude::*,
 };
 use crate::{
@@ -35,7 +34,6 @@ pub(super) struct FileLock {
     /// What the file allows at present.
     pub(super) condition: watch::Sender<Condition>,
     identity: Identity,
-    events: FolderEvents,
     wal_path: PathBuf,
     /// Of the WAL, once it is open.
     wal: OnceLock<Identity>,
@@ -51,9 +49,9 @@ type Identity = (u64, u64);
 
 impl FileLock {
     /// Opens a connection to the locked file, and to no other that has come in its place.
-    pub(super) fn connect(&self) -> Result<Connection, Error> {
-        let connection = connect(&self.path)?;
-        self.check_now()?;
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let connection = connect(&self.path).map_err(driver)?;
+        self.check()?;
         Ok(connection)
     }
 
@@ -84,35 +82,21 @@ impl FileLock {
         }
     }
 
-    /// Whether the database and its WAL are in their places. Looks at them only if a name in their folder was removed or moved, or after
-    /// a while, because asking for events costs a commit less than looking. Errors: [`Error::FileLost`], from the first time on, whatever
-    /// is put in their places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
-    pub(super) fn check(&self) -> Result<(), Error> {
-        self.events.look_if_any(|| self.look());
-        if self.is_lost() { Err(Error::FileLost) } else { Ok(()) }
-    }
-
-    /// The same, but always looks: notices also what makes no event in the folder, such as a move of a folder above it.
-    pub(super) fn check_now(&self) -> Result<(), Error> {
-        self.look();
-        self.check()
-    }
-
-    /// Looks whether the database and its WAL are in their places. Returns whether it could tell.
-    fn look(&self) -> bool {
-        let database = is_gone(&self.path, self.identity);
-        let wal = self.wal.get().map_or(Some(false), |wal| is_gone(&self.wal_path, *wal));
-        let is_lost = [database, wal].contains(&Some(true));
+    /// Whether the database and its WAL are in their places. Errors: [`Error::FileLost`], from the first time on, whatever is put in their
+    /// places later. What has been committed since would be missing there. The same after [`Self::set_flush_failed`].
+    pub(super) fn check(&self) -> Result<()> {
+        let gone = is_gone(&self.path, self.identity)
+            || self.wal.get().is_some_and(|wal| is_gone(&self.wal_path, *wal));
         let lose = |condition: &mut Condition| {
             std::mem::replace(condition, Condition::FileLost) != Condition::FileLost
         };
-        if is_lost && self.condition.send_if_modified(lose) {
+        if gone && self.condition.send_if_modified(lose) {
             error!(
                 path = %self.path.display(),
                 "the database file or its WAL was removed or replaced: nothing more is committed; export what is needed, then restart"
             );
         }
-        is_lost || database.and(wal).is_some()
+        if self.is_lost() { Err(Error::FileLost) } else { Ok(()) }
     }
 }
 
@@ -129,13 +113,12 @@ fn identity(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Whether the file at a path was removed or replaced. `None`: it cannot be looked at.
-fn is_gone(path: &Path, opened: Identity) -> Option<bool> {
+/// Whether the file at a path was removed or replaced. A file that cannot be looked at for another reason is not gone.
+fn is_gone(path: &Path, opened: Identity) -> bool {
     match identity(path) {
-        Ok(found) => Some(found != opened),
+        Ok(found) => found != opened,
         Err(error) => {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-                .then_some(true)
         }
     }
 }
@@ -145,8 +128,6 @@ fn is_gone(path: &Path, opened: Identity) -> Option<bool> {
 pub(super) fn lock(path: &Path, mode: FileMode) -> Result<FileLock, OpenError> {
     refuse_links(path)?;
     let name = beside(path, "-lock");
-    // Before the files are opened, so that no change of theirs is missed.
-    let events = FolderEvents::of(path.parent().unwrap_or(path));
     // The open that follows tells what is wrong, and makes it beside a new database.
     drop(fs::metadata(path).and_then(|database| create_like(&database, &name)));
     let mut beside_it = open(&name, mode)?;
@@ -170,7 +151,6 @@ pub(super) fn lock(path: &Path, mode: FileMode) -> Result<FileLock, OpenError> {
         path: path.into(),
         condition: watch::Sender::new(Condition::Ready),
         identity: (found.dev(), found.ino()),
-        events,
         wal_path: beside(path, "-wal"),
         wal: OnceLock::new(),
         flush_failed: Arc::default(),

@@ -1,7 +1,8 @@
 //! Opening a file. Numbered migrations make one of an earlier version a file of this version, after a copy of it was made.
 //!
-//! A release that changes the tables raises `SCHEMA_VERSION`, adds a step to [`MIGRATIONS`], and migrates the file of the version before
-//! in `tests/fixtures`, which it keeps.
+//! A file has a version and the hash of its tables and views. A release that changes them raises `SCHEMA_VERSION`, adds a step to
+//! [`MIGRATIONS`] with the hash that the release before wrote, and keeps a file of that release in `tests/fixtures`. A file with another
+//! hash is refused, because a build between two releases made it.
 
 use std::{
     fs::{self, File},
@@ -9,25 +10,28 @@ use std::{
     path::Path,
 };
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, TransactionBehavior};
 use tracing::{error, info, warn};
 
 use super::{
     connection::{Tables, connect, is_disk_full},
     disk::is_full,
-    file::{OpenError, beside, create_like, file_version, whole_path},
+    file::{OpenError, beside, create_like, whole_path},
     lock::lock,
     prelude::*,
-    schema,
+    schema::{self, APPLICATION_ID, LAYOUT, SCHEMA_VERSION, UNRELEASED_ID},
 };
 use crate::files::FileMode;
 
 /// One step, from a version to the next.
+#[derive(Clone, Copy)]
 pub(super) struct Migration {
     pub(super) from: i32,
+    /// The hash of the tables and views of that version.
+    pub(super) layout: &'static str,
     /// What it changes, in a few words for the log.
     pub(super) title: &'static str,
-    pub(super) apply: fn(&Connection) -> Result<()>,
+    pub(super) apply: fn(&Connection) -> rusqlite::Result<()>,
 }
 
 /// Every step since the first released version, in order.
@@ -36,19 +40,71 @@ pub(super) const MIGRATIONS: &[Migration] = &[];
 /// Migrates a locked file, or makes the tables in a new one, which gets this identity. Returns the writer's connection and the identity
 /// of the file.
 pub(super) fn open(path: &Path, new_id: StoreId) -> Result<(Tables, StoreId), OpenError> {
+    open_with(path, new_id, MIGRATIONS)
+}
+
+pub(super) fn open_with(
+    path: &Path,
+    new_id: StoreId,
+    migrations: &[Migration],
+) -> Result<(Tables, StoreId), OpenError> {
     let of = |error: rusqlite::Error| OpenError::of(path, &error);
     let mut connection = connect(path).map_err(of)?;
-    let version = file_version(path, &connection)?;
-    match version {
-        Some(version) => migrate(path, &mut connection, version, MIGRATIONS)?,
+    let steps = pending(path, &connection, migrations)?;
+    match steps {
+        Some(steps) => migrate(path, &mut connection, steps)?,
         None => schema::set_up_file(&connection).map_err(of)?,
     }
     let tables = Tables::writer(connection).map_err(of)?;
-    if version.is_none() {
+    if steps.is_none() {
         schema::create(&tables.0, new_id).map_err(of)?;
     }
     let id = tables.0.query_row("SELECT store_id FROM meta", (), |row| row.get(0)).map_err(of)?;
     Ok((tables, StoreId(id)))
+}
+
+/// A connection for work on a whole file of this version; `None`: the file is empty.
+pub(super) fn open_checker(path: &Path) -> Result<Option<Tables>, OpenError> {
+    let of = |error: rusqlite::Error| OpenError::of(path, &error);
+    let connection = connect(path).map_err(of)?;
+    match pending(path, &connection, MIGRATIONS)? {
+        Some([]) => Tables::checker(connection).map(Some).map_err(of),
+        Some(_) => Err(OpenError::NotMigrated(path.into())),
+        None => Ok(None),
+    }
+}
+
+/// The steps that a file needs; `None`: it is empty. Errors: it is not to be opened by this program.
+fn pending<'m>(
+    path: &Path,
+    connection: &Connection,
+    migrations: &'m [Migration],
+) -> Result<Option<&'m [Migration]>, OpenError> {
+    let of = |error: rusqlite::Error| OpenError::of(path, &error);
+    let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i32>(0)).map_err(of);
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    if connection.is_readonly(MAIN_DB).map_err(of)? {
+        return Err(OpenError::ReadOnly(path.into()));
+    }
+    match application {
+        0 if version == 0 && tables == 0 => return Ok(None),
+        APPLICATION_ID if version > SCHEMA_VERSION => {
+            return Err(OpenError::Newer { path: path.into(), version });
+        }
+        APPLICATION_ID => {}
+        UNRELEASED_ID => return Err(OpenError::OtherLayout(path.into())),
+        _ => return Err(OpenError::Foreign(path.into())),
+    }
+    let layout = connection.query_row("SELECT layout FROM meta", (), |row| row.get::<_, String>(0));
+    let layout = layout.map_err(of)?;
+    let first = migrations.iter().position(|step| step.from == version && step.layout == layout);
+    match first {
+        Some(first) => Ok(Some(&migrations[first..])),
+        None if version == SCHEMA_VERSION && layout == *LAYOUT => Ok(Some(&[])),
+        None => Err(OpenError::OtherLayout(path.into())),
+    }
 }
 
 /// The steps that opening a file would apply, as titles. They are tried and rolled back; the file stays as it is.
@@ -58,22 +114,16 @@ pub fn dry_run(path: &Path) -> Result<Vec<&'static str>, OpenError> {
 
 /// Migrates a file that no server has open. Returns the steps that were applied, as titles.
 pub fn migrate_file(path: &Path) -> Result<Vec<&'static str>, OpenError> {
-    with_pending(path, MIGRATIONS, |path, connection, from| {
-        migrate(path, connection, from, MIGRATIONS)
-    })
+    with_pending(path, MIGRATIONS, migrate)
 }
 
-/// Applies the steps that a file needs, in one transaction. The caller has locked the file.
+/// Applies steps to a file of the version before them, in one transaction. The caller has locked the file.
 pub(super) fn migrate(
     path: &Path,
     connection: &mut Connection,
-    from: i32,
-    migrations: &[Migration],
+    steps: &[Migration],
 ) -> Result<(), OpenError> {
-    let steps = pending(from, migrations);
-    if steps.is_empty() {
-        return Ok(());
-    }
+    let [Migration { from, .. }, ..] = steps else { return Ok(()) };
     let copy = beside(path, &format!(".v{from}.bak"));
     if copy.exists() {
         return Err(OpenError::CopyExists(copy));
@@ -89,11 +139,10 @@ pub(super) fn migrate(
     if let Err(error) = fs::rename(&unnamed, &copy).and_then(|()| flush_folder(&copy)) {
         warn!(%error, copy = %unnamed.display(), "the copy from before the migration keeps this name");
     }
-    let to = from + i32::try_from(steps.len()).unwrap_or(0);
     for Migration { from, title, .. } in steps {
         info!(from, title, "applied a migration");
     }
-    info!(from, to, copy = %copy.display(), "the database was migrated");
+    info!(from, copy = %copy.display(), "the database was migrated");
     Ok(())
 }
 
@@ -101,16 +150,14 @@ pub(super) fn try_out(
     path: &Path,
     migrations: &[Migration],
 ) -> Result<Vec<&'static str>, OpenError> {
-    with_pending(path, migrations, |path, connection, from| {
-        apply(path, connection, pending(from, migrations), false)
-    })
+    with_pending(path, migrations, |path, connection, steps| apply(path, connection, steps, false))
 }
 
-/// Locks a file, which may be missing or empty, and does `work` on it, from its version on. Returns its pending steps, as titles.
+/// Locks a file, which may be missing or empty, and does `work` with its pending steps. Returns their titles.
 fn with_pending(
     path: &Path,
     migrations: &[Migration],
-    work: impl FnOnce(&Path, &mut Connection, i32) -> Result<(), OpenError>,
+    work: impl FnOnce(&Path, &mut Connection, &[Migration]) -> Result<(), OpenError>,
 ) -> Result<Vec<&'static str>, OpenError> {
     let path = whole_path(path)?;
     if !path.exists() {
@@ -118,15 +165,9 @@ fn with_pending(
     }
     let _lock = lock(&path, FileMode::default())?;
     let mut connection = connect(&path).map_err(|error| OpenError::of(&path, &error))?;
-    let Some(from) = file_version(&path, &connection)? else { return Ok(Vec::new()) };
-    work(&path, &mut connection, from)?;
-    Ok(pending(from, migrations).iter().map(|step| step.title).collect())
-}
-
-/// The steps that a file of a version needs.
-fn pending(version: i32, migrations: &[Migration]) -> &[Migration] {
-    let at = migrations.iter().position(|step| step.from == version);
-    at.map_or(&[], |at| &migrations[at..])
+    let Some(steps) = pending(&path, &connection, migrations)? else { return Ok(Vec::new()) };
+    work(&path, &mut connection, steps)?;
+    Ok(steps.iter().map(|step| step.title).collect())
 }
 
 /// Applies steps in one transaction. Without `commits` it is rolled back.
@@ -146,6 +187,7 @@ fn apply(
             (step.apply)(&transaction)?;
             transaction.pragma_update(None, "user_version", step.from + 1)?;
         }
+        transaction.execute("UPDATE meta SET layout = ?1", [&*LAYOUT])?;
         if commits { transaction.commit() } else { transaction.rollback() }
     };
     all().map_err(|error| {

@@ -7,21 +7,17 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use hashbrown::HashMap;
 use rusqlite::ErrorCode;
 use tracing::{error, info, warn};
 
 use super::{
     checkpoint::Checkpoints,
-    connection::Tables,
+    connection::{Tables, driver},
     disk::Disk,
     file::{Crash, CrashPoint, SqliteOptions},
-    keys::KnownIds,
     leftovers::Leftovers,
     listed::UNLISTED_EVENTS,
-    log::Unindexed,
     prelude::*,
-    prepared::WriterTables,
 };
 use crate::{
     commit::{ChangeSet, Loaded, Needs, Request},
@@ -39,16 +35,12 @@ pub(super) struct Writer {
     options: SqliteOptions,
     queue: Arc<Queue<Submission>>,
     notifier: Arc<Notifier>,
-    pub(super) tables: WriterTables,
+    pub(super) tables: Tables,
     checkpoints: Checkpoints,
     disk: Disk,
     pub(super) leftovers: Leftovers,
     /// A cache: the process has the file for itself, so what was loaded stays true.
     pub(super) loaded: Loaded,
-    /// Event ids of the sessions in `loaded`, as far as they were needed.
-    pub(super) known: HashMap<Incarnation, KnownIds>,
-    /// Unindexed rows of the logs in `loaded`, as far as they were needed.
-    pub(super) unindexed: HashMap<NodeId, Unindexed>,
     /// Events that the list indexes do not follow yet.
     pub(super) unlisted: u64,
     /// Bytes that came into the cache since it was empty.
@@ -81,9 +73,7 @@ impl Writer {
             options,
             queue,
             notifier,
-            tables: tables.into(),
-            known: HashMap::new(),
-            unindexed: HashMap::new(),
+            tables,
             unlisted: 0,
             grown: 0,
             next_id: 0,
@@ -171,9 +161,9 @@ impl Writer {
         }
     }
 
-    fn reconnect(&mut self) -> Result<(), Error> {
+    fn reconnect(&mut self) -> Result<()> {
         if self.broken {
-            self.tables = Tables::writer(self.disk.file.connect()?)?.into();
+            self.tables = Tables::writer(self.disk.file.connect()?).map_err(driver)?;
             self.forget()?;
             self.broken = false;
         }
@@ -192,12 +182,11 @@ impl Writer {
 
     fn forget(&mut self) -> Result<()> {
         let meta = "SELECT next_id, version_floor FROM meta";
+        let meta = self.tables.one(meta, (), |row| row.all())?;
         (self.next_id, self.version_floor) =
-            self.tables.0.query_row(meta, (), |row| row.try_into())?;
+            meta.ok_or_else(|| Error::damaged(Damage::Row, "table meta has no row"))?;
         self.loaded = Loaded::new(self.options.clock.now(), self.next_id);
         self.loaded.version_floor = self.version_floor;
-        self.known.clear();
-        self.unindexed.clear();
         // If the events cannot be read, an attempt to follow them says so soon.
         self.unlisted = self.tables.unlisted().unwrap_or(UNLISTED_EVENTS);
         self.grown = 0;
@@ -244,11 +233,8 @@ impl Backend for Writer {
     }
 
     async fn load(&mut self, needs: &[Needs<'_>]) -> Result<(), Failure> {
-        match needs.iter().any(|it| it.sweep) {
-            true => self.disk.file.check_now()?,
-            false => self.disk.file.check()?,
-        }
-        self.tables.execute("BEGIN IMMEDIATE", ()).map_err(Error::from)?;
+        self.disk.file.check()?;
+        self.tables.run("BEGIN IMMEDIATE", ())?;
         self.loaded.now = self.options.clock.now();
         let loaded = self.load_bare(needs);
         let loaded = loaded.and_then(|()| needs.iter().try_for_each(|it| self.load_needs(it)));
@@ -263,17 +249,17 @@ impl Backend for Writer {
         if self.next_id != self.loaded.next_id {
             self.next_id = self.loaded.next_id;
             let next_id = "UPDATE meta SET next_id = ?1";
-            self.tables.run(next_id, [self.next_id]).map_err(Error::from)?;
+            self.tables.run(next_id, [self.next_id])?;
         }
         if self.version_floor != self.loaded.version_floor {
             self.version_floor = self.loaded.version_floor;
             let floor = "UPDATE meta SET version_floor = ?1";
-            self.tables.run(floor, [self.version_floor]).map_err(Error::from)?;
+            self.tables.run(floor, [self.version_floor])?;
         }
         self.commits += 1;
         self.abort_at(CrashPoint::BeforeCommit);
         let flush_began = spans::now();
-        let flushed = self.tables.execute("COMMIT", ());
+        let flushed = self.tables.prepare("COMMIT").and_then(|mut it| it.execute(()));
         self.flush.observe(flush_began.elapsed().as_secs_f64());
         if let Err(error) = flushed {
             // Without space, or without the lock, nothing has reached the WAL; after any other failure it may hold the commit.
@@ -284,7 +270,7 @@ impl Backend for Writer {
             );
             let error = match self.broken {
                 true => Error::OutcomeUnknown(Cause::new(error)),
-                false => error.into(),
+                false => driver(error),
             };
             return Err(error.into());
         }
@@ -298,7 +284,7 @@ impl Backend for Writer {
         // SQLite rolls back by itself after some errors.
         let rolled_back = match self.tables.0.is_autocommit() {
             true => Ok(()),
-            false => self.tables.0.execute_batch("ROLLBACK"),
+            false => self.tables.run("ROLLBACK", ()).map(drop),
         };
         let forgotten = rolled_back.and_then(|()| if changed { self.forget() } else { Ok(()) });
         if let Err(error) = forgotten {

@@ -157,9 +157,6 @@ impl Styled {
                 format!("{plain}00e-2")
             }
             (_, 5) if number.is_i64() && plain.len() < 15 => format!("{plain}.000E+0"),
-            (double, _) if number.is_f64() && double.fract() == 0.0 && style == 5 => {
-                format!("{double:.0}")
-            }
             _ => plain,
         };
         self.text.push_str(&text);

@@ -16,7 +16,7 @@ pub(in super::super) const DATABASE_TIME: &str = "SELECT clock_timestamp()";
 /// The answer to [`DATABASE_TIME`].
 pub(in super::super) fn database_time(row: &Row) -> Result<Time> {
     // A clock before 1970 is not set.
-    let since = row.try_get::<_, SystemTime>(0)?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = row.try_get::<SystemTime>(0)?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let secs = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     Ok(Time::from_stored(secs, since.subsec_nanos()))
 }

@@ -9,15 +9,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    task::JoinHandle,
-    time::{error::Elapsed, timeout},
-};
+use tokio::{task::JoinHandle, time::timeout};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement, types::ToSql};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    super::prelude::*,
+    super::{prelude::*, row::rows},
     error::{is_lost, kind},
 };
 use crate::metrics::{PostgresMetrics, SqlError};
@@ -93,28 +90,33 @@ impl Connection {
     }
 
     /// Waits for answers. A connection that stays silent for longer than `limit` is lost.
-    pub(in super::super) async fn within<T>(
+    pub(in super::super) async fn within<T, E>(
         &self,
         limit: Duration,
-        answers: impl Future<Output = T>,
-    ) -> Result<T, Elapsed> {
-        timeout(limit, answers).await.inspect_err(|_| {
+        answers: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E>
+    where
+        E: From<Fault>,
+    {
+        timeout(limit, answers).await.unwrap_or_else(|elapsed| {
             self.metrics.error(SqlError::ConnectionLost).inc();
             self.lost.store(true, Ordering::Relaxed);
             // It would wait for the answers, and keep the socket open.
             self.driver.abort();
+            Err(Fault::from(elapsed).into())
         })
     }
 
     /// Notes whether an error says that the connection is lost.
-    fn checked<T>(&self, answer: Result<T>) -> Result<T> {
+    fn checked<T>(&self, answer: Result<T, tokio_postgres::Error>) -> Result<T> {
         self.metrics.statements.inc();
-        answer.inspect_err(|error| {
+        let answer = answer.inspect_err(|error| {
             self.metrics.error(kind(error)).inc();
             if is_lost(error) {
                 self.lost.store(true, Ordering::Relaxed);
             }
-        })
+        });
+        Ok(answer?)
     }
 
     /// Prepares statements that will be sent one behind the other without waiting: preparing one in between would change their order.
@@ -169,10 +171,11 @@ impl Connection {
         sql: &str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>> {
-        self.checked(match self.statement(sql, &types(parameters)).await? {
+        let answer = match self.statement(sql, &types(parameters)).await? {
             None => self.client.query_typed(sql, parameters).await,
             Some(statement) => self.client.query(&statement, &values(parameters)).await,
-        })
+        };
+        self.checked(answer).map(rows)
     }
 
     /// The first row of a query.
@@ -182,32 +185,6 @@ impl Connection {
         parameters: Parameters<'_>,
     ) -> Result<Option<Row>> {
         Ok(self.all(sql, parameters).await?.into_iter().next())
-    }
-
-    /// Every prepared statement with its plan, line by line.
-    #[cfg(test)]
-    pub(in super::super) async fn plans(&self) -> Vec<(String, Vec<String>)> {
-        let prepared = self.prepared.as_ref().unwrap().lock().unwrap().clone();
-        let mut plans = Vec::new();
-        for (sql, statement) in prepared {
-            let types: Vec<_> = statement.params().iter().map(Type::name).collect();
-            let list = |open: &str, of: Vec<&str>, close: &str| match of.is_empty() {
-                true => String::new(),
-                false => format!("{open}{}{close}", of.join(", ")),
-            };
-            let nulls = list("(", vec!["NULL"; types.len()], ")");
-            let explain = format!(
-                "PREPARE explained {} AS {sql}; EXPLAIN EXECUTE explained{nulls}; DEALLOCATE explained",
-                list("(", types, ")")
-            );
-            let answers = self.client.simple_query(&explain).await.unwrap();
-            let lines = answers.iter().filter_map(|answer| match answer {
-                SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            });
-            plans.push((sql.into(), lines.collect()));
-        }
-        plans
     }
 
     /// Executes SQL without parameters, some statements at once.
@@ -236,3 +213,6 @@ fn types(parameters: Parameters<'_>) -> Vec<Type> {
 fn values<'a>(parameters: Parameters<'a>) -> Vec<&'a (dyn ToSql + Sync)> {
     parameters.iter().map(|(value, _)| *value).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! The driver's errors as the domain's. Nothing of the driver leaves the store: its message is kept as the cause, for the log.
+//! The faults of this store, and what they are to the domain. Nothing of the driver leaves the store: its message is kept as the cause,
+//! for the log.
 
 use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
@@ -6,28 +7,44 @@ use tokio_postgres::error::SqlState;
 use super::super::prelude::*;
 use crate::{metrics::SqlError, store::group::Failure};
 
-/// Why the database gave no answer.
+/// Why the database gave no answer, or none that can be used.
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum Unanswered {
+pub(in super::super) enum Fault {
     /// It stayed silent for longer than it may.
     #[error("the database does not answer")]
     Elapsed(#[from] Elapsed),
     #[error(transparent)]
-    Failed(#[from] tokio_postgres::Error),
+    Driver(#[from] tokio_postgres::Error),
+    #[error(transparent)]
+    Domain(#[from] Error),
 }
 
-impl Unanswered {
-    /// Whether another attempt to connect may succeed.
+impl Fault {
+    /// Whether the connection cannot be used any more, or leads to a server that does not write.
     pub(in super::super) fn is_lost(&self) -> bool {
         match self {
             Self::Elapsed(_) => true,
-            Self::Failed(error) => is_lost(error),
+            Self::Driver(error) => is_lost(error),
+            Self::Domain(_) => false,
+        }
+    }
+
+    /// The database's own code of an error.
+    pub(in super::super) fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Driver(error) => error.code(),
+            Self::Elapsed(_) | Self::Domain(_) => None,
         }
     }
 }
 
-impl From<tokio_postgres::Error> for Error {
-    fn from(error: tokio_postgres::Error) -> Self {
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let error = match fault {
+            Fault::Domain(error) => return error,
+            Fault::Elapsed(elapsed) => return Self::StoreUnavailable(Cause::new(elapsed)),
+            Fault::Driver(error) => error,
+        };
         let Some(code) = error.code() else {
             // A value that is not what this program writes, or a connection that failed.
             return match is_lost(&error) {
@@ -47,37 +64,25 @@ impl From<tokio_postgres::Error> for Error {
     }
 }
 
-impl From<tokio_postgres::Error> for Failure {
-    fn from(error: tokio_postgres::Error) -> Self {
-        // Before its commit is sent, a transaction ends with its connection.
-        match is_contention(&error) || is_lost(&error) {
-            true => Self::Again(Cause::new(error)),
-            false => Self::Error(error.into()),
-        }
-    }
-}
-
-/// Of a read, which is not decided again.
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Again(cause) => Self::StoreUnavailable(cause),
-            Failure::Error(error) => error,
+/// Of a transaction whose commit was not sent: it ends with its connection.
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault.is_lost() || fault.code().is_some_and(is_contention) {
+            true => Self::Again(Cause::new(fault)),
+            false => Self::Error(fault.into()),
         }
     }
 }
 
 /// Whether another transaction was in the way, so that the same transaction may succeed now: a serialization failure, a deadlock, or a
 /// row that was not there when it was looked for.
-fn is_contention(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| {
-        [
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::UNIQUE_VIOLATION,
-        ]
-        .contains(code)
-    })
+fn is_contention(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::UNIQUE_VIOLATION,
+    ]
+    .contains(code)
 }
 
 /// As metrics tell errors apart.
@@ -93,8 +98,7 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> SqlError {
     }
 }
 
-/// Whether the connection cannot be used any more, or leads to a server that does not write.
-pub(in super::super) fn is_lost(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => {
             matches!(&code.code()[..2], "08" | "57") && *code != SqlState::QUERY_CANCELED

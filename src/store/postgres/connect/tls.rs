@@ -1,4 +1,4 @@
-//! TLS to the database: `sslmode`, `sslrootcert`, `sslcert` and `sslkey` of its URL, as libpq has them.
+//! TLS to the database: `sslmode`, `sslrootcert`, `sslcert` and `sslkey` of its URL, with libpq's names.
 //!
 //! Certificates are verified by rustls. Unlike libpq it needs the server's name among the certificate's alternative names, and it takes
 //! no certificate of version 1 and no authority's certificate as that of a server.
@@ -20,26 +20,23 @@ use rustls::{
         CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature,
         verify_tls13_signature,
     },
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
-use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::pem;
 
-/// The parameters of the URL that this file reads.
-pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
-
 /// What servers of PostgreSQL 17 ask for if TLS begins at once, and older ones ignore.
 const ALPN: &[u8] = b"postgresql";
+
+/// `sslrootcert` for the authorities of this machine.
+const SYSTEM: &str = "system";
 
 /// `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Disable,
-    /// TLS if it can be had.
-    Prefer,
     Require,
     /// The certificate is from an authority of `sslrootcert`.
     VerifyCa,
@@ -47,33 +44,31 @@ pub(super) enum Mode {
     VerifyFull,
 }
 
+/// How far a connection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// A Unix socket, which has no TLS.
+    Socket,
+    Loopback,
+    Network,
+}
+
 /// The parameters as they were given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parameters {
     mode: Option<Mode>,
-    root: Option<Root>,
+    root: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-}
-
-/// `sslrootcert`.
-#[derive(Clone, Debug)]
-enum Root {
-    System,
-    File(PathBuf),
 }
 
 /// Why the parameters cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    #[error(
-        "'{0}' is not an sslmode. Use disable, allow, prefer, require, verify-ca or verify-full."
-    )]
+    #[error("Unknown sslmode '{0}'. Use disable, require, verify-ca or verify-full.")]
     UnknownMode(String),
-    #[error(
-        "sslmode={0} needs the certificate of an authority. Add sslrootcert=FILE, or sslrootcert=system for those of this machine."
-    )]
-    NoRoot(&'static str),
+    #[error("sslmode=verify-ca needs the certificate of an authority. Add sslrootcert=FILE.")]
+    NoRoot,
     #[error(
         "sslrootcert=system needs sslmode=verify-full: everybody gets a certificate of these authorities."
     )]
@@ -93,43 +88,42 @@ pub enum TlsError {
 }
 
 impl Parameters {
-    pub(super) fn disabled() -> Self {
-        Self { mode: Some(Mode::Disable), ..Self::default() }
-    }
-
-    /// Takes one of [`PARAMETERS`].
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), TlsError> {
+    /// Takes a parameter of the URL. Returns whether it is one of TLS.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, TlsError> {
         match name {
             "sslmode" => self.mode = Some(mode(value)?),
-            "sslrootcert" if value == "system" => self.root = Some(Root::System),
-            "sslrootcert" => self.root = Some(Root::File(value.into())),
+            "sslrootcert" => self.root = Some(value.into()),
             "sslcert" => self.certificate = Some(value.into()),
             "sslkey" => self.key = Some(value.into()),
-            _ => {}
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
-    pub(super) fn mode(&self) -> Mode {
-        match (self.mode, &self.root) {
-            (Some(mode), _) => mode,
-            (None, Some(Root::System)) => Mode::VerifyFull,
-            (None, _) => Mode::Prefer,
+    /// The mode of a connection. A network is never trusted unasked.
+    pub(super) fn mode(&self, reach: Reach) -> Mode {
+        match (reach, self.mode, &self.root) {
+            (Reach::Socket, ..) | (Reach::Loopback, None, None) => Mode::Disable,
+            (_, mode, _) => mode.unwrap_or(Mode::VerifyFull),
         }
     }
 
-    pub(super) fn connector(&self) -> Result<MakeRustlsConnect, TlsError> {
+    pub(super) fn connector(&self, mode: Mode) -> Result<MakeRustlsConnect, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(unexpected)?
             .dangerous()
-            .with_custom_certificate_verifier(self.verifier(&provider)?);
-        let mut config = match self.identity()? {
-            Some((chain, key)) => builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| file_error("sslcert", self.certificate.as_deref(), error))?,
-            None => builder.with_no_client_auth(),
+            .with_custom_certificate_verifier(self.verifier(mode, provider)?);
+        let mut config = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) if mode != Mode::Disable => {
+                let chain = read("sslcert", certificate, pem::certificates)?;
+                let key = read("sslkey", key, pem::private_key)?;
+                let config = builder.with_client_auth_cert(chain, key);
+                config.map_err(|error| file_error("sslcert", certificate, error))?
+            }
+            (Some(_), None) | (None, Some(_)) => return Err(TlsError::HalfIdentity),
+            _ => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![ALPN.into()];
         Ok(MakeRustlsConnect::new(config))
@@ -137,53 +131,28 @@ impl Parameters {
 
     fn verifier(
         &self,
-        provider: &Arc<CryptoProvider>,
+        mode: Mode,
+        provider: Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-        let mode = self.mode();
-        let chain =
-            |roots| ChainVerifier { roots, algorithms: provider.signature_verification_algorithms };
-        let roots = match (&self.root, mode) {
-            (_, Mode::Disable) => return Ok(Arc::new(chain(None))),
-            (None, Mode::VerifyCa) => return Err(TlsError::NoRoot("verify-ca")),
-            (None, Mode::VerifyFull) => return Err(TlsError::NoRoot("verify-full")),
-            (None, Mode::Prefer | Mode::Require) => return Ok(Arc::new(chain(None))),
-            (Some(Root::System), Mode::VerifyFull) => system_roots()?,
-            (Some(Root::System), _) => return Err(TlsError::WeakSystem),
-            (Some(Root::File(path)), _) => roots_of(path)?,
+        let file = self.root.as_deref().filter(|root| *root != Path::new(SYSTEM));
+        let roots = match (mode, &self.root, file) {
+            (Mode::Disable, ..) | (Mode::Require, None, _) => None,
+            (Mode::VerifyCa, None, _) => return Err(TlsError::NoRoot),
+            // libpq verifies whenever it has the authority's certificate.
+            (_, _, Some(path)) => Some(roots_of(path)?),
+            (Mode::VerifyFull, _, None) => Some(system_roots()?),
+            (Mode::Require | Mode::VerifyCa, Some(_), None) => return Err(TlsError::WeakSystem),
         };
-        if mode == Mode::VerifyFull {
-            let provider = Arc::clone(provider);
-            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
-            return Ok(verifier.build().map_err(unexpected)?);
-        }
-        // libpq verifies whenever it has the authority's certificate.
-        Ok(Arc::new(chain(Some(roots))))
-    }
-
-    /// The certificate that the server may ask for, with its key.
-    fn identity(
-        &self,
-    ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
-        let (certificate, key) = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) if self.mode() != Mode::Disable => (certificate, key),
-            (Some(_), None) | (None, Some(_)) => return Err(TlsError::HalfIdentity),
-            _ => return Ok(None),
-        };
-        let chain = certificates("sslcert", certificate)?;
-        let failed = |error: &dyn fmt::Display| file_error("sslkey", Some(key), error);
-        let read = fs::read(key).map_err(|error| failed(&error))?;
-        let key = pem::private_key(&read).map_err(|cause| failed(&cause))?;
-        Ok(Some((chain, key)))
-    }
-}
-
-impl Mode {
-    /// What the driver has to know of it.
-    pub(super) fn driver(self) -> SslMode {
-        match self {
-            Self::Disable => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
+        match (mode, roots) {
+            (Mode::VerifyFull, Some(roots)) => {
+                let verifier =
+                    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+                Ok(verifier.build().map_err(unexpected)?)
+            }
+            (_, roots) => {
+                let algorithms = provider.signature_verification_algorithms;
+                Ok(Arc::new(ChainVerifier { roots, algorithms }))
+            }
         }
     }
 }
@@ -191,8 +160,6 @@ impl Mode {
 fn mode(text: &str) -> Result<Mode, TlsError> {
     match text {
         "disable" => Ok(Mode::Disable),
-        // libpq begins without TLS. Whoever takes either can have the better one.
-        "allow" | "prefer" => Ok(Mode::Prefer),
         "require" => Ok(Mode::Require),
         "verify-ca" => Ok(Mode::VerifyCa),
         "verify-full" => Ok(Mode::VerifyFull),
@@ -204,25 +171,24 @@ fn unexpected(error: impl fmt::Display) -> TlsError {
     TlsError::Unexpected(error.to_string())
 }
 
-fn file_error(parameter: &'static str, path: Option<&Path>, error: impl fmt::Display) -> TlsError {
-    let path = path.map(Path::to_owned).unwrap_or_default();
-    TlsError::File { parameter, path, cause: error.to_string() }
+fn file_error(parameter: &'static str, path: &Path, error: impl fmt::Display) -> TlsError {
+    TlsError::File { parameter, path: path.to_owned(), cause: error.to_string() }
 }
 
-fn certificates(
+/// What a PEM file holds.
+fn read<T>(
     parameter: &'static str,
     path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |error: &dyn fmt::Display| file_error(parameter, Some(path), error);
-    let read = fs::read(path).map_err(|error| failed(&error))?;
-    pem::certificates(&read).map_err(|cause| failed(&cause))
+    parse: fn(&[u8]) -> Result<T, &'static str>,
+) -> Result<T, TlsError> {
+    let pem = fs::read(path).map_err(|error| file_error(parameter, path, error))?;
+    parse(&pem).map_err(|cause| file_error(parameter, path, cause))
 }
 
 fn roots_of(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("sslrootcert", path)? {
-        let added = roots.add(certificate);
-        added.map_err(|error| file_error("sslrootcert", Some(path), error))?;
+    for certificate in read("sslrootcert", path, pem::certificates)? {
+        roots.add(certificate).map_err(|error| file_error("sslrootcert", path, error))?;
     }
     Ok(roots)
 }
@@ -231,8 +197,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // A machine may have certificates that rustls does not know how to read. The others are good.
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added > 0 {
+    if roots.add_parsable_certificates(found.certs).0 > 0 {
         return Ok(roots);
     }
     let causes: Vec<_> = found.errors.iter().map(ToString::to_string).collect();

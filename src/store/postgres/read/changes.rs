@@ -121,7 +121,7 @@ impl Reader<'_> {
             let found = rows(self.connection, node, columns, &wanted, Some(PIECE_BYTES)).await?;
             let mut changed = Vec::with_capacity(found.len());
             for row in &found {
-                let source = row.try_get::<_, Option<i64>>(5)?;
+                let source = row.try_get::<Option<i64>>(5)?;
                 let is_own = source.is_some_and(|it| Some(Incarnation(it.cast_unsigned())) == own);
                 let results =
                     if is_own { Vec::new() } else { row::logged(row, kind)?.results().collect() };

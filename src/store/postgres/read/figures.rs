@@ -40,7 +40,7 @@ pub(super) async fn read(reader: &Reader<'_>) -> Result<Figures, Error> {
     let parameters =
         [(&secs as _, Type::INT8), (&nanos as _, Type::INT4), (&COUNTED_SESSIONS as _, Type::INT8)];
     let expired = connection.one(EXPIRED, &parameters).await?;
-    let number = |row: Option<Row>| row.map_or(Ok(0), |row| row.try_get::<_, i64>(0));
+    let number = |row: Option<Row>| row.map_or(Ok(0), |row| row.try_get::<i64>(0));
     Ok(Figures { bytes: number(bytes)?, expired_sessions: number(expired)? })
 }
 

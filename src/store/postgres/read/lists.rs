@@ -113,12 +113,11 @@ impl Reader<'_> {
         let users = std::iter::once("").chain(users);
         let sql =
             "SELECT user_id, state_bytes FROM scope WHERE app_name = $1 AND user_id = ANY($2)";
-        let rows =
-            Columns::new(sql).value(Type::TEXT, app).texts(users).all(self.connection).await?;
+        let rows = Columns::new(sql).text(app).texts(users).all(self.connection).await?;
         let mut wide = BTreeMap::new();
         for row in rows {
             let bytes = usize::try_from(number(&row, 1)?).unwrap_or(usize::MAX);
-            wide.insert(row.try_get::<_, String>(0)?, bytes);
+            wide.insert(row.try_get::<String>(0)?, bytes);
         }
         let wide = |user: &str| wide.get(user).copied().unwrap_or(0);
         let (mut piece, mut bytes) = (0, 0);
@@ -156,10 +155,10 @@ impl Reader<'_> {
         // Of one user all have the same user id.
         let user = query.user_id.as_ref().map_or(user, UserId::as_str);
         let select = Columns::new(select_behind(query))
-            .value(Type::TEXT, &query.app_name)
+            .text(&query.app_name)
             .time(time)
-            .value(Type::TEXT, user)
-            .value(Type::TEXT, session)
+            .text(user)
+            .text(session)
             .number(max_rows as u64);
         let steady = self.connection.batch(STEADY);
         Ok(try_join(steady, select.all(self.connection)).await?.1)

@@ -121,7 +121,7 @@ impl Reader<'_> {
             let [app, user, session] = &names.after;
             let mut select = Columns::new(names.select_behind());
             for after in [app, user, session] {
-                select = select.value(Type::TEXT, after);
+                select = select.text(after.as_str());
             }
             let rows = select.number(PIECE_ROWS as u64).time(now).all(self.connection).await?;
             for row in &rows {

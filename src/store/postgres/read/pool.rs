@@ -176,7 +176,6 @@ impl Pool {
         let reader = Reader::new(connection);
         let answers = try_join(self.begin(&reader), work(&reader, query));
         let read = connection.within(self.shared.limit(), answers).await;
-        let read = read.unwrap_or_else(|elapsed| Err(Error::StoreUnavailable(Cause::new(elapsed))));
         let is_lost = read.is_err() && connection.is_closed();
         Ok((read.map(|((), value)| value), is_lost))
     }

@@ -26,7 +26,7 @@ impl Reader<'_> {
     async fn live_session(&self, session: &SessionRef) -> Result<Found, Error> {
         match session {
             SessionRef::Full(key) => self.live(key).await,
-            SessionRef::Bare(id, sight) if sight.is_blind() => Err(Error::not_found_bare(id)),
+            SessionRef::Bare(id, sight) if sight.sees_nothing() => Err(Error::not_found_bare(id)),
             SessionRef::Bare(id, sight) => {
                 only_live(id, self.live_with(id, sight).await?.into_iter())
             }
@@ -46,7 +46,7 @@ impl Reader<'_> {
     }
 
     /// The live sessions with an id that a caller sees, two at most: they are enough to see that it is ambiguous.
-    async fn live_with(&self, id: &SessionId, sight: &Sight) -> Result<Vec<Found>, Error> {
+    async fn live_with(&self, id: &SessionId, sight: &Visibility) -> Result<Vec<Found>, Error> {
         let now = self.now().await;
         let sql = format!(
             "SELECT {SESSION_COLUMNS} FROM session_name JOIN session USING (app_name, user_id, session_id)
@@ -57,8 +57,8 @@ impl Reader<'_> {
         let mut limit = if sight.is_everything() { 2 } else { FIRST_ROWS };
         let (mut live, mut after) = (Vec::new(), (String::new(), String::new()));
         loop {
-            let select = Columns::new(sql.clone()).value(Type::TEXT, id).time(now);
-            let select = select.value(Type::TEXT, &after.0).value(Type::TEXT, &after.1);
+            let select = Columns::new(sql.clone()).text(id).time(now);
+            let select = select.text(after.0.as_str()).text(after.1.as_str());
             let rows = select.number(limit).all(self.connection).await?;
             for row in &rows {
                 let found = row::session(row, 0)?;

@@ -52,18 +52,14 @@ impl Reader<'_> {
     ) -> Result<(ScopeVersions, Bases), Error> {
         let sql = "SELECT 0, version, base FROM scope WHERE app_name = $1 AND user_id = ''
             UNION ALL SELECT 1, version, base FROM scope WHERE app_name = $1 AND user_id = $2";
-        let rows = Columns::new(sql)
-            .value(Type::TEXT, app)
-            .value(Type::TEXT, user)
-            .all(self.connection)
-            .await?;
+        let rows = Columns::new(sql).text(app).text(user).all(self.connection).await?;
         let mut versions = ScopeVersions::default();
         let nothing = Bases::of(0, 0);
         let mut bases = ScopeVersions { application: nothing, user: nothing };
         for row in rows {
             let version = number(&row, 1)?;
             let base = Bases::of(version, number(&row, 2)?);
-            match row.try_get::<_, i32>(0)? {
+            match row.try_get::<i32>(0)? {
                 0 => (versions.application, bases.application) = (version, base),
                 _ => (versions.user, bases.user) = (version, base),
             }
@@ -178,5 +174,5 @@ pub(super) fn visible(session: &Node) -> [Node; ScopeKind::ALL.len()] {
 
 /// The place of a row's node or key in the list that was asked for.
 fn place(row: &Row) -> Result<usize, Error> {
-    Ok(usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX))
+    Ok(usize::try_from(row.try_get::<i64>(0)? - 1).unwrap_or(usize::MAX))
 }

@@ -73,11 +73,11 @@ async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
     let creations = users.map(|user| Request::Create(crate::store::tests::creation(&user, "main")));
     commit(&fixture, writer, creations.collect()).await;
     let id = SessionId::new("main").unwrap();
-    let bare = |sight: Sight, event: &str| {
+    let bare = |sight: Visibility, event: &str| {
         let session = SessionRef::Bare(SessionId::new("main").unwrap(), sight);
         Request::Append(Append { session, ..one("main", event, &[]) })
     };
-    let sights = [Sight::EVERYTHING, sight_of("zoe"), sight_of("u007"), sight_of("nobody")];
+    let sights = [Visibility::EVERYTHING, sight_of("zoe"), sight_of("u007"), sight_of("nobody")];
     let requests: Vec<Request> = sights.into_iter().map(|sight| bare(sight, "1")).collect();
     let needs: Vec<_> = requests.iter().map(needs).collect();
     writer.load(&needs).await.unwrap();
@@ -94,13 +94,13 @@ async fn callers_that_see_different_sessions_of_an_id_share_a_group() {
     let expire = "UPDATE session SET expire_secs = 50, expire_nanos = 0 WHERE user_id < 'u599'";
     connection.batch(expire).await.unwrap();
     fixture.set_clock(49);
-    let answer = commit_one(&fixture, writer, bare(Sight::EVERYTHING, "2")).await;
+    let answer = commit_one(&fixture, writer, bare(Visibility::EVERYTHING, "2")).await;
     assert_eq!(answer.unwrap_err(), ambiguous);
     fixture.set_clock(50);
-    let answer = commit_one(&fixture, writer, bare(Sight::EVERYTHING, "2")).await;
+    let answer = commit_one(&fixture, writer, bare(Visibility::EVERYTHING, "2")).await;
     assert_eq!(answer.unwrap_err(), ambiguous, "two of them live");
     let delete = Request::Delete(crate::store::tests::of_user("u599", "main").into());
-    let answers = commit(&fixture, writer, vec![delete, bare(Sight::EVERYTHING, "3")]).await;
+    let answers = commit(&fixture, writer, vec![delete, bare(Visibility::EVERYTHING, "3")]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 

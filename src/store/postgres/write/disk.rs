@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
-use super::super::{connect::error::Unanswered, prelude::*, shared::Shared};
+use super::super::{prelude::*, shared::Shared};
 use crate::store::{
     Condition,
     group::{Submission, refuse_without_space},
@@ -67,7 +67,7 @@ pub(in super::super) async fn find_space(shared: Arc<Shared>) {
     }
 }
 
-async fn take_space(shared: &Shared) -> Result<(), Unanswered> {
+async fn take_space(shared: &Shared) -> Result<()> {
     let connection = shared.connect().await?;
-    Ok(connection.within(shared.limit(), connection.batch(TAKE_SPACE)).await??)
+    connection.within(shared.limit(), connection.batch(TAKE_SPACE)).await
 }

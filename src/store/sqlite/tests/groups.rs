@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     commit::SessionUpdate,
     domain::{
-        permission::{Listed, Permissions, Right, Sight},
+        permission::{Listed, Permissions, Right, Visibility},
         session::Expiration,
     },
 };
@@ -84,7 +84,7 @@ fn a_bare_id_of_a_caller_without_rights_is_not_looked_up() {
     let nothing = Listed { principal: "jwt:nobody".to_owned(), permissions: Vec::new() };
     let nothing = Permissions::Listed(Arc::new(nothing));
     let with = |permissions, id: &str| {
-        let sight = Sight::new(permissions, Right::Write, false);
+        let sight = Visibility::new(permissions, Right::Write, false);
         let session = SessionRef::Bare(SessionId::new("s").unwrap(), sight);
         Request::Append(Append { session, ..one("s", id, &[]) })
     };
@@ -106,7 +106,7 @@ fn many_of_one_id(direct: &DirectWriter) {
     execute(&mut direct.writer(), requests.collect());
 }
 
-fn by_id(sight: &Sight, event_id: &str) -> Request {
+fn by_id(sight: &Visibility, event_id: &str) -> Request {
     let session = SessionRef::Bare(SessionId::new("main").unwrap(), sight.clone());
     Request::Append(Append { session, ..one("main", event_id, &[]) })
 }
@@ -117,7 +117,7 @@ fn an_id_that_means_many_sessions_loads_a_few_of_them() {
     many_of_one_id(&direct);
     let id = SessionId::new("main").unwrap();
     let callers = [
-        (Sight::EVERYTHING, Err(Error::AmbiguousSessionId(id.clone()))),
+        (Visibility::EVERYTHING, Err(Error::AmbiguousSessionId(id.clone()))),
         (sight_of("zoe"), Ok(1)),
         (sight_of("u007"), Ok(1)),
         (sight_of("nobody"), Err(Error::not_found_bare(&id))),
@@ -145,7 +145,7 @@ fn an_id_that_means_many_sessions_is_looked_up_again_when_the_few_are_gone() {
     many_of_one_id(&direct);
     let mut writer = direct.writer();
     let gone = |user: u64| Request::Delete(of_user(&format!("u{user:03}"), "main").into());
-    let ask = || by_id(&Sight::EVERYTHING, "1");
+    let ask = || by_id(&Visibility::EVERYTHING, "1");
     let requests = (0..150).map(gone).chain([ask()]).chain((150..300).map(gone)).chain([ask()]);
     let (answers, groups) = execute(&mut writer, requests.collect());
     let ambiguous = Error::AmbiguousSessionId(SessionId::new("main").unwrap());
@@ -172,7 +172,7 @@ fn expired_sessions_of_an_id_are_not_loaded() {
     execute(&mut direct.writer(), (0..300).map(update).collect());
     clock.set(100);
     let mut writer = direct.writer();
-    assert_eq!(sequence(&execute_one(&mut writer, by_id(&Sight::EVERYTHING, "1"))), Ok(1));
+    assert_eq!(sequence(&execute_one(&mut writer, by_id(&Visibility::EVERYTHING, "1"))), Ok(1));
     assert_eq!(writer.loaded.sessions.len(), 1);
 }
 

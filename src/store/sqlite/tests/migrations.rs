@@ -8,14 +8,15 @@ use std::{
 };
 
 use super::{
-    migrate::{MIGRATIONS, Migration, migrate, try_out},
-    schema::{FIRST_RELEASED, SCHEMA_VERSION},
+    migrate::{MIGRATIONS, Migration, migrate, open_with, try_out},
+    schema::{LAYOUT, SCHEMA_VERSION},
     *,
 };
 
 const STEPS: &[Migration] = &[
     Migration {
         from: SCHEMA_VERSION,
+        layout: "",
         title: "add a table",
         apply: |connection| {
             connection.execute_batch("CREATE TABLE added (x); INSERT INTO added VALUES (1)")
@@ -23,6 +24,7 @@ const STEPS: &[Migration] = &[
     },
     Migration {
         from: SCHEMA_VERSION + 1,
+        layout: "",
         title: "add a column",
         apply: |connection| connection.execute_batch("ALTER TABLE added ADD COLUMN y DEFAULT 2"),
     },
@@ -86,23 +88,23 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn the_steps_lead_from_the_first_release_to_this_version() {
     let from: Vec<i32> = MIGRATIONS.iter().map(|step| step.from).collect();
-    assert_eq!(from, (FIRST_RELEASED..SCHEMA_VERSION).collect::<Vec<_>>());
+    assert_eq!(from, (1..SCHEMA_VERSION).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn all_steps_are_applied_after_a_copy() {
     let (fixture, path) = filled().await;
     let mut connection = fixture.tables();
-    migrate(&path, &mut connection, SCHEMA_VERSION, STEPS).unwrap();
+    migrate(&path, &mut connection, STEPS).unwrap();
     assert_eq!(version(&path), SCHEMA_VERSION + 2);
     let added: (i64, i64) = connection
         .query_row("SELECT x, y FROM added", (), |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!(added, (1, 2));
     drop(connection);
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v1.bak"]);
     // The copy is a store as it was.
-    let copy = fixture.folder.path().join("test.db.v9.bak");
+    let copy = fixture.folder.path().join("test.db.v1.bak");
     assert_eq!(version(&copy), SCHEMA_VERSION);
     let store = open(SqliteOptions::new(&copy, StoreId([8; 16]))).await.unwrap();
     assert_eq!(store.id(), NEW_ID);
@@ -114,6 +116,45 @@ async fn all_steps_are_applied_after_a_copy() {
         refused,
         OpenError::Newer { path: path.canonicalize().unwrap(), version: SCHEMA_VERSION + 2 }
     );
+}
+
+/// An older layout that no release has: labels lay elsewhere.
+const OLDER: Migration = Migration {
+    from: SCHEMA_VERSION - 1,
+    layout: "0123456789abcdef",
+    title: "move labels",
+    apply: |connection| {
+        connection.execute_batch(
+            "UPDATE session SET labels = (SELECT labels FROM label WHERE session = session.id);
+             DROP TABLE label",
+        )
+    },
+};
+
+#[tokio::test]
+async fn a_file_of_an_older_layout_is_migrated_as_it_is_opened() {
+    let (fixture, path) = filled().await;
+    let make_older = format!(
+        "CREATE TABLE label AS SELECT id AS session, '{{\"kind\":\"cart\"}}' AS labels FROM session;
+         UPDATE meta SET layout = '{}'; PRAGMA user_version = {}",
+        OLDER.layout, OLDER.from
+    );
+    fixture.tables().execute_batch(&make_older).unwrap();
+    // Without the step, or with that of another layout of the same version, it is refused and stays.
+    let other = Migration { layout: "fedcba9876543210", ..OLDER };
+    let before = fs::read(&path).unwrap();
+    for steps in [&[][..], &[other]] {
+        let refused = open_with(&path, NEW_ID, steps).err().unwrap();
+        assert_eq!(refused, OpenError::OtherLayout(path.clone()));
+        assert!(fs::read(&path).unwrap() == before);
+    }
+    drop(open_with(&path, StoreId([8; 16]), &[OLDER]).unwrap());
+    assert_eq!(version(&path), SCHEMA_VERSION);
+    let store = open(fixture.options.clone()).await.unwrap();
+    let info = store.read_session(query("s")).await.unwrap().info;
+    assert_eq!(info.labels.as_map().get("kind").map(String::as_str), Some("cart"));
+    store.close().await;
+    assert_eq!(version(&fixture.folder.path().join("test.db.v0.bak")), OLDER.from);
 }
 
 /// Moving rows leaves no copies of them in the file, which the deletion of a session would not reach.
@@ -135,7 +176,7 @@ async fn a_step_that_moves_rows_leaves_no_copies_of_them() {
         memchr::memmem::find_iter(&fs::read(&path).unwrap(), "secret ").count()
     };
     assert_eq!(secrets(&connection), 2000);
-    migrate(&path, &mut connection, SCHEMA_VERSION, MOVING).unwrap();
+    migrate(&path, &mut connection, MOVING).unwrap();
     assert_eq!(secrets(&connection), 2000, "in their new place only");
     connection.execute_batch("DELETE FROM moved").unwrap();
     assert_eq!(secrets(&connection), 0);
@@ -144,7 +185,7 @@ async fn a_step_that_moves_rows_leaves_no_copies_of_them() {
 #[tokio::test]
 async fn a_file_of_this_version_is_not_copied() {
     let (fixture, path) = filled().await;
-    migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[1..]).unwrap();
+    migrate(&path, &mut fixture.tables(), &[]).unwrap();
     assert_eq!(try_out(&path, &STEPS[1..]), Ok(vec![]));
     assert_eq!(dry_run(&path), Ok(vec![]));
     assert_eq!(version(&path), SCHEMA_VERSION);
@@ -154,7 +195,7 @@ async fn a_file_of_this_version_is_not_copied() {
 #[tokio::test]
 async fn a_failed_step_leaves_the_file_as_it_was() {
     let (fixture, path) = filled().await;
-    let error = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, FAILING).unwrap_err();
+    let error = migrate(&path, &mut fixture.tables(), FAILING).unwrap_err();
     let OpenError::Migration { from, .. } = &error else { panic!("{error}") };
     assert_eq!(*from, SCHEMA_VERSION + 1);
     assert_eq!(version(&path), SCHEMA_VERSION);
@@ -169,7 +210,7 @@ async fn a_failed_step_leaves_the_file_as_it_was() {
 #[tokio::test]
 async fn steps_without_space_tell_of_the_disk() {
     let (fixture, path) = filled().await;
-    let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, WITHOUT_SPACE).unwrap_err();
+    let refused = migrate(&path, &mut fixture.tables(), WITHOUT_SPACE).unwrap_err();
     assert_eq!(refused, OpenError::DiskFull(path.clone()));
     assert_eq!(version(&path), SCHEMA_VERSION);
     assert_eq!(files(fixture.folder.path()), ["test.db"]);
@@ -180,14 +221,14 @@ async fn an_interrupted_migration_starts_again() {
     let (fixture, path) = filled().await;
     let mut connection = fixture.tables();
     let interrupted = AssertUnwindSafe(|| {
-        drop(migrate(&path, &mut connection, SCHEMA_VERSION, INTERRUPTED));
+        drop(migrate(&path, &mut connection, INTERRUPTED));
     });
     assert!(catch_unwind(interrupted).is_err());
     drop(connection);
     assert_eq!(version(&path), SCHEMA_VERSION);
-    migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
-    assert_eq!(version(&fixture.folder.path().join("test.db.v9.bak")), SCHEMA_VERSION);
+    migrate(&path, &mut fixture.tables(), STEPS).unwrap();
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v1.bak"]);
+    assert_eq!(version(&fixture.folder.path().join("test.db.v1.bak")), SCHEMA_VERSION);
 }
 
 #[tokio::test]
@@ -195,8 +236,8 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
     let (fixture, path) = filled().await;
     for mode in [0o600, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, &STEPS[..1]).unwrap();
-        let copy = fixture.folder.path().join("test.db.v9.bak");
+        migrate(&path, &mut fixture.tables(), &STEPS[..1]).unwrap();
+        let copy = fixture.folder.path().join("test.db.v1.bak");
         let found = fs::metadata(&copy).unwrap().permissions().mode();
         assert_eq!(found & 0o777, mode, "{found:o}");
         fs::rename(copy, &path).unwrap();
@@ -206,25 +247,25 @@ async fn a_copy_may_be_read_by_nobody_else_than_the_file() {
 #[tokio::test]
 async fn an_earlier_copy_is_not_overwritten() {
     let (fixture, path) = filled().await;
-    let copy = fixture.folder.path().join("test.db.v9.bak");
+    let copy = fixture.folder.path().join("test.db.v1.bak");
     fs::write(&copy, "an earlier copy").unwrap();
-    let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
+    let refused = migrate(&path, &mut fixture.tables(), STEPS).unwrap_err();
     assert_eq!(refused, OpenError::CopyExists(copy.clone()));
     assert_eq!(fs::read_to_string(&copy).unwrap(), "an earlier copy");
     assert_eq!(version(&path), SCHEMA_VERSION);
     // What an interrupted copy left is no copy.
     fs::remove_file(&copy).unwrap();
-    fs::write(fixture.folder.path().join("test.db.v9.bak.partial"), "a part").unwrap();
-    migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap();
-    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v9.bak"]);
+    fs::write(fixture.folder.path().join("test.db.v1.bak.partial"), "a part").unwrap();
+    migrate(&path, &mut fixture.tables(), STEPS).unwrap();
+    assert_eq!(files(fixture.folder.path()), ["test.db", "test.db.v1.bak"]);
 }
 
 #[tokio::test]
 async fn a_copy_that_cannot_be_made_stops_the_migration() {
     let (fixture, path) = filled().await;
     // A folder in the place of the copy's first name.
-    fs::create_dir(fixture.folder.path().join("test.db.v9.bak.partial")).unwrap();
-    let refused = migrate(&path, &mut fixture.tables(), SCHEMA_VERSION, STEPS).unwrap_err();
+    fs::create_dir(fixture.folder.path().join("test.db.v1.bak.partial")).unwrap();
+    let refused = migrate(&path, &mut fixture.tables(), STEPS).unwrap_err();
     assert!(matches!(refused, OpenError::CopyFailed { .. }), "{refused}");
     assert_eq!(version(&path), SCHEMA_VERSION);
 }
@@ -233,8 +274,11 @@ async fn a_copy_that_cannot_be_made_stops_the_migration() {
 async fn a_dry_run_tells_the_steps_and_leaves_no_trace() {
     let (fixture, path) = filled().await;
     let before = fs::read(&path).unwrap();
-    assert_eq!(try_out(&path, STEPS), Ok(vec!["add a table", "add a column"]));
-    let failed = try_out(&path, FAILING).unwrap_err();
+    let known = |steps: &[Migration]| {
+        steps.iter().map(|step| Migration { layout: &LAYOUT, ..*step }).collect::<Vec<_>>()
+    };
+    assert_eq!(try_out(&path, &known(STEPS)), Ok(vec!["add a table", "add a column"]));
+    let failed = try_out(&path, &known(FAILING)).unwrap_err();
     assert!(matches!(failed, OpenError::Migration { .. }), "{failed}");
     assert!(fs::read(&path).unwrap() == before, "the file is unchanged");
     assert_eq!(files(fixture.folder.path()), ["test.db"]);

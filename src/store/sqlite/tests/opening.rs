@@ -117,15 +117,19 @@ async fn a_file_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_version_that_was_never_released_is_refused() {
-    for unreleased in 1..schema::FIRST_RELEASED {
+async fn a_file_of_another_layout_is_refused_and_stays() {
+    for change in [
+        "UPDATE meta SET layout = 'another'".to_owned(),
+        format!("PRAGMA user_version = {}", schema::SCHEMA_VERSION - 1),
+        format!("PRAGMA application_id = {}", schema::UNRELEASED_ID),
+    ] {
         let fixture = Fixture::new().await;
         fixture.store.close().await;
-        let pragma = format!("PRAGMA user_version = {unreleased}");
-        fixture.tables().execute_batch(&pragma).unwrap();
-        let error = refused(&fixture.options.path).await;
-        let OpenError::Older { version, .. } = error else { panic!("{error}") };
-        assert_eq!(version, unreleased);
+        let path = fixture.options.path.canonicalize().unwrap();
+        fixture.tables().execute_batch(&change).unwrap();
+        let before = fs::read(&path).unwrap();
+        assert_eq!(refused(&path).await, OpenError::OtherLayout(path.clone()), "{change}");
+        assert!(fs::read(&path).unwrap() == before, "{change}");
     }
 }
 
@@ -173,7 +177,7 @@ fn every_refusal_is_a_whole_sentence_about_its_file() {
         OpenError::Damaged(path()),
         OpenError::Foreign(path()),
         OpenError::Newer { path: path(), version: 3 },
-        OpenError::Older { path: path(), version: 1 },
+        OpenError::OtherLayout(path()),
         OpenError::CopyExists(path()),
         OpenError::CopyFailed { path: path(), cause: "why".into() },
         OpenError::Migration { path: path(), from: 3, cause: "why".into() },
@@ -181,7 +185,7 @@ fn every_refusal_is_a_whole_sentence_about_its_file() {
         OpenError::Link(path()),
         OpenError::DiskFull(path()),
         OpenError::Findings { path: path(), findings: 7 },
-        OpenError::NotMigrated { path: path(), version: 3 },
+        OpenError::NotMigrated(path()),
         OpenError::NoFolder(path()),
         OpenError::NotAFile(path()),
         OpenError::Failed { path: path(), cause: "why".into() },

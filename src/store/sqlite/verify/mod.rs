@@ -10,11 +10,11 @@ mod serving;
 use std::path::Path;
 
 use super::{
-    connection::{Tables, connect, is_disk_full},
-    file::{OpenError, file_version, whole_path},
+    connection::Tables,
+    file::{OpenError, whole_path},
     lock::lock,
+    migrate::open_checker,
     prelude::*,
-    schema::SCHEMA_VERSION,
 };
 use crate::files::FileMode;
 use report::Report;
@@ -36,21 +36,11 @@ pub fn verify(path: &Path, observer: &mut dyn Observer) -> Result<Summary, OpenE
 
 /// Verifies a file that the caller has locked.
 fn verify_locked(path: &Path, observer: &mut dyn Observer) -> Result<Summary, OpenError> {
-    let of = |error: rusqlite::Error| match is_disk_full(&error) {
-        true => OpenError::DiskFull(path.into()),
-        false => OpenError::of(path, &error),
-    };
-    let connection = connect(path).map_err(of)?;
-    match file_version(path, &connection)? {
-        Some(SCHEMA_VERSION) => {}
-        Some(version) => return Err(OpenError::NotMigrated { path: path.into(), version }),
-        // An empty file has nothing that could be damaged.
-        None => return Ok(Summary::default()),
-    }
-    let tables = Tables::checker(connection).map_err(of)?;
+    // An empty file has nothing that could be damaged.
+    let Some(tables) = open_checker(path)? else { return Ok(Summary::default()) };
     let mut report = Report::new(observer);
     let steps: [Step; 5] =
-        [rows::structure, scope::sessions, scope::wider_scopes, rows::references, rows::lists];
+        [rows::structure, scope::sessions, scope::shared_scopes, rows::references, rows::lists];
     for step in steps {
         // What cannot be read at all ends one step. The others may still find more.
         if let Err(error) = step(&tables, &mut report) {

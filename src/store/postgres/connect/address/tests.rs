@@ -18,18 +18,21 @@ fn an_address_has_a_user_hosts_and_a_database() {
     let address =
         parse("postgresql://me:hidden@a,b:1,[::1]:2/d%20b?target_session_attrs=read-write");
     let address = address.unwrap();
-    assert_eq!(address.to_string(), "postgres://me@a:5432,b:1,[::1]:2/d%20b");
+    assert_eq!(address.to_string(), "postgresql://me@a,b:1,[::1]:2/d%20b");
     assert_eq!(address.config.get_password(), Some(&b"hidden"[..]));
     assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
 }
 
 #[test]
 fn a_socket_is_named_in_either_way_and_has_no_tls() {
-    for url in ["postgres:///db?host=/run/pg&sslmode=verify-full", "postgres://%2Frun%2Fpg/db"] {
+    for (url, shown) in [
+        ("postgres:///db?host=/run/pg&sslmode=verify-full", "postgres:///db?host=/run/pg"),
+        ("postgres://%2Frun%2Fpg/db", "postgres://%2Frun%2Fpg/db"),
+    ] {
         let address = parse(url).unwrap();
         assert_eq!(address.config.get_hosts(), [Host::Unix("/run/pg".into())]);
-        assert_eq!(address.mode, Mode::Disable);
-        assert!(address.to_string().starts_with("postgres://%2Frun%2Fpg"), "{address}");
+        assert_eq!(address.config.get_ssl_mode(), SslMode::Disable);
+        assert_eq!(address.to_string(), shown);
     }
 }
 
@@ -49,12 +52,12 @@ fn defaults_can_be_changed() {
     assert_eq!(given.get_keepalives_idle(), Duration::from_secs(15));
     assert_eq!(given.get_keepalives_retries(), Some(3));
     let changed = config(
-        "postgres://h?application_name=a%40%26b&connect_timeout=1&tcp_user_timeout=2500\
-         &keepalives_idle=4&keepalives_count=9&options=-csearch_path%3Dx",
+        "postgres://h?application_name=a%40%26b&connect_timeout=1&tcp_user_timeout=3\
+         &keepalives_idle=4&keepalives_retries=9&options=-csearch_path%3Dx",
     );
     assert_eq!(changed.get_application_name(), Some("a@&b"));
     assert_eq!(changed.get_connect_timeout(), Some(&Duration::from_secs(1)));
-    assert_eq!(changed.get_tcp_user_timeout(), Some(&Duration::from_millis(2500)));
+    assert_eq!(changed.get_tcp_user_timeout(), Some(&Duration::from_secs(3)));
     assert_eq!(changed.get_keepalives_idle(), Duration::from_secs(4));
     assert_eq!(changed.get_keepalives_retries(), Some(9));
     assert_eq!(changed.get_options(), Some("-csearch_path=x"));
@@ -93,28 +96,45 @@ fn a_password_file_is_read_for_each_connection() {
 }
 
 #[test]
-fn sslmode_is_as_libpq_has_it() {
-    for (mode, driver) in [
-        ("disable", SslMode::Disable),
-        ("allow", SslMode::Prefer),
-        ("prefer", SslMode::Prefer),
-        ("require", SslMode::Require),
-    ] {
-        assert_eq!(config(&format!("postgres://h?sslmode={mode}")).get_ssl_mode(), driver);
+fn a_network_is_not_trusted_unasked() {
+    let mode = |url: &str| config(url).get_ssl_mode();
+    for local in ["127.0.0.1", "127.0.0.2:5433", "[::1]", "localhost", "localhost,%2Frun%2Fpg"] {
+        assert_eq!(mode(&format!("postgres://{local}")), SslMode::Disable, "{local}");
+        let asked = format!("postgres://{local}?sslmode=require");
+        assert_eq!(mode(&asked), SslMode::Require, "{local}");
+        let root = format!("postgres://{local}?sslrootcert=system");
+        assert_eq!(mode(&root), SslMode::Require, "{local}");
     }
-    assert_eq!(config("postgres://h").get_ssl_mode(), SslMode::Prefer);
+    let hosts = ["h", "localhost,h", "10.0.0.1", "localhost?hostaddr=10.0.0.1"];
+    for distant in hosts {
+        assert_eq!(mode(&format!("postgres://{distant}")), SslMode::Require, "{distant}");
+    }
+    assert_eq!(mode("postgres://h?sslmode=disable"), SslMode::Disable);
+    assert_eq!(mode("postgres://h?hostaddr=127.0.0.1"), SslMode::Disable);
+    let parameters = Parameters::default();
+    assert_eq!(parameters.mode(Reach::Network), Mode::VerifyFull);
+}
+
+#[test]
+fn what_tls_cannot_be_had_with_is_told() {
     let tls = |query: &str| match parse(&format!("postgres://h?{query}")) {
         Err(AddressError::Tls(error)) => error,
         other => panic!("{query}: {other:?}"),
     };
-    assert_eq!(tls("sslmode=x"), TlsError::UnknownMode("x".into()));
-    assert_eq!(tls("sslmode=verify-ca"), TlsError::NoRoot("verify-ca"));
-    assert_eq!(tls("sslmode=verify-full"), TlsError::NoRoot("verify-full"));
+    for unknown in ["allow", "prefer", "x"] {
+        let error = tls(&format!("sslmode={unknown}"));
+        assert_eq!(error, TlsError::UnknownMode(unknown.into()));
+        let says = "Use disable, require, verify-ca or verify-full.";
+        assert!(error.to_string().ends_with(says), "{error}");
+    }
+    assert_eq!(tls("sslmode=verify-ca"), TlsError::NoRoot);
     assert_eq!(tls("sslmode=require&sslrootcert=system"), TlsError::WeakSystem);
-    assert_eq!(tls("sslcert=a.pem"), TlsError::HalfIdentity);
-    assert_eq!(tls("sslkey=a.pem"), TlsError::HalfIdentity);
+    assert_eq!(tls("sslmode=verify-ca&sslrootcert=system"), TlsError::WeakSystem);
+    assert_eq!(tls("sslmode=require&sslcert=a.pem"), TlsError::HalfIdentity);
+    assert_eq!(tls("sslmode=require&sslkey=a.pem"), TlsError::HalfIdentity);
     for parameter in ["sslrootcert", "sslcert"] {
-        let error = tls(&format!("{parameter}=%2Fnowhere.pem&sslkey=%2Fnowhere.key"));
+        let query = format!("sslmode=require&{parameter}=%2Fnowhere.pem&sslkey=%2Fnowhere.key");
+        let error = tls(&query);
         assert!(matches!(&error, TlsError::File { parameter: of, .. } if *of == parameter));
     }
 }
@@ -129,13 +149,10 @@ fn what_is_wrong_is_said_without_the_password() {
         ("postgres://me:hid?den@host/db", "as %40"),
         ("postgres://me:hidden@host?a@b", "as %40"),
         ("postgres://me:hidden@host?connect_timeout", "NAME=VALUE"),
-        (
-            "postgres://me:hidden@host?color=red",
-            "'color', which is not known. Known are application_name,",
-        ),
+        ("postgres://me:hidden@host?color=red", "unknown option `color`"),
         ("postgres://me:hidden@host:x/db", "invalid value for option `port`"),
         ("postgres://me:hidden@host?connect_timeout=soon", "`connect_timeout`"),
-        ("postgres://me:hidden@host?tcp_user_timeout=soon", "milliseconds"),
+        ("postgres://me:hidden@host?tcp_user_timeout=soon", "`tcp_user_timeout`"),
         ("postgres://me:hidden@host?options=%ff", "invalid utf-8"),
         ("postgres://me:hidden@/db", "names no host"),
         ("postgres:///db", "names no host"),

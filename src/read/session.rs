@@ -1,0 +1,130 @@
+//! Reading a session and state, now or as of an event.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::{try_join, try_join_all};
+
+use super::{Bases, Node, Read, Rows, ScopeHead, StateQuery, StateView, past::past};
+use crate::domain::prelude::*;
+
+/// The live session at an address. Errors: [`Error::SessionNotFound`].
+pub async fn live<R: Rows>(rows: &R, key: &SessionKey) -> Result<SessionInfo, Error> {
+    let found = rows.session(key).await?;
+    let now = rows.now().await;
+    let live = found.map(|found| found.info).filter(|info| !info.expired(now));
+    live.ok_or_else(|| Error::not_found(key))
+}
+
+/// The scopes that are visible from one, and the session, if it is one. Errors: [`Error::SessionNotFound`].
+pub async fn visible_from<R: Rows>(
+    rows: &R,
+    scope: &Scope,
+) -> Result<(Vec<Node>, Option<SessionInfo>), Error> {
+    let info = match scope {
+        Scope::Session(key) => Some(live(rows, key).await?),
+        Scope::Application(_) | Scope::User(..) => None,
+    };
+    Ok((Node::visible(scope, info.as_ref().map(|info| info.incarnation)), info))
+}
+
+/// The rows of the application and the user of some visible scopes.
+pub async fn shared<R: Rows>(rows: &R, nodes: &[Node]) -> Result<[ScopeHead; 2], Error> {
+    let shared = &nodes[..nodes.len().min(2)];
+    let mut heads = rows.heads(shared).await?.into_iter();
+    Ok([heads.next().unwrap_or_default(), heads.next().unwrap_or_default()])
+}
+
+impl Bases {
+    pub(super) fn of_heads(heads: [ScopeHead; 2]) -> Self {
+        let [application, user] = heads.map(|head| Self::of(head.version, head.base));
+        Self(ScopeVersions { application, user })
+    }
+}
+
+/// The states of scopes now. Errors: [`Error::Damaged`] of a session's own value.
+pub async fn states<R: Rows>(rows: &R, nodes: &[Node]) -> Result<Vec<Vec<StateEntry>>, Error> {
+    let states = rows.states(nodes).await?;
+    let own = nodes.iter().zip(&states).filter(|(node, _)| node.kind() == ScopeKind::Session);
+    match own.flat_map(|(_, state)| state).find(|entry| entry.value.is_damaged()) {
+        Some(entry) => Err(Error::damaged_key(&entry.key)),
+        None => Ok(states),
+    }
+}
+
+/// Everything that is visible from some scopes now.
+pub async fn merged<R: Rows>(rows: &R, nodes: &[Node]) -> Result<State, Error> {
+    Ok(State(states(rows, nodes).await?.into_iter().flatten().collect()))
+}
+
+/// Everything that was visible from a session right after an event, which left these versions. `newest` is the session's.
+pub async fn merged_as_of<R: Rows>(
+    rows: &R,
+    nodes: &[Node],
+    (at, newest): (Sequence, Sequence),
+    wide: ScopeVersions,
+) -> Result<State, Error> {
+    let heads = shared(rows, nodes).await?;
+    let Bases(bases) = Bases::of_heads(heads);
+    let versions = [
+        (wide.application, heads[0].version, bases.application),
+        (wide.user, heads[1].version, bases.user),
+        (at, newest, 0),
+    ];
+    let parts = nodes.iter().zip(versions).map(async |(node, (at, newest, base))| {
+        // An earlier life ended empty.
+        if at <= base && node.kind() != ScopeKind::Session {
+            return Ok(Vec::new());
+        }
+        if at >= newest {
+            match states(rows, std::slice::from_ref(node)).await {
+                // The log has it as well.
+                Err(Error::Damaged(..)) => {}
+                now => return Ok(now?.into_iter().flatten().collect()),
+            }
+        }
+        let past = past(rows, node, base, at).await?.into_iter();
+        let entry = |(name, (value, version)): (Box<str>, (Option<_>, _))| {
+            let key = StateKey::in_scope(node.kind(), &name);
+            Some(StateEntry { key, value: value?, version })
+        };
+        Ok::<Vec<_>, Error>(past.filter_map(entry).collect())
+    });
+    Ok(State(try_join_all(parts).await?.into_iter().flatten().collect()))
+}
+
+/// Some keys, as far as they are visible from some scopes and have a value.
+pub async fn some_keys<R: Rows>(
+    rows: &R,
+    nodes: &[Node],
+    keys: &[StateKey],
+) -> Result<State, Error> {
+    let keys: BTreeSet<&StateKey> = keys.iter().collect();
+    let node = |key: &StateKey| nodes.get(key.scope()? as usize);
+    let keys: Vec<(&Node, &StateKey)> =
+        keys.into_iter().filter_map(|key| Some((node(key)?, key))).collect();
+    let mut entries = rows.keys(&keys).await?;
+    entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok(State(entries))
+}
+
+impl Read for StateQuery {
+    type Answer = StateView;
+
+    async fn step<R: Rows>(&mut self, rows: &R) -> Result<Option<StateView>, Error> {
+        let (nodes, info) = visible_from(rows, &self.scope).await?;
+        let state = async {
+            match &self.keys {
+                None => merged(rows, &nodes).await,
+                Some(keys) => some_keys(rows, &nodes, keys).await,
+            }
+        };
+        let (state, heads) = try_join(state, shared(rows, &nodes)).await?;
+        let [application, user] = heads.map(|head| head.version);
+        let position = Position {
+            incarnation: info.as_ref().map_or(Incarnation(0), |info| info.incarnation),
+            sequence: info.as_ref().map_or(0, |info| info.last_sequence),
+            versions: ScopeVersions { application, user },
+        };
+        Ok(Some(StateView { state, position, info, bases: Bases::of_heads(heads) }))
+    }
+}
