@@ -28,13 +28,13 @@
 //!
 //! # One append, file by file
 //!
-//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13 and 20 to 22 are SQLite's, the others are the
+//! The files that an AppendEvent passes on a SQLite store, in order. Steps 8, 10, 13, 20 and 21 are SQLite's, the others are the
 //! same for every store.
 //!
 //! 1. `server/listener.rs` and `server/connections.rs` accept the connection and serve HTTP/2 on it.
-//! 2. `server/front.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
+//! 2. `server/dispatch.rs` counts the call as in flight, asks `server/identity.rs` whom it acts for, begins its span if it is sampled, and
 //!    passes it to the services, once the store is open and the request has come whole.
-//! 3. `rpc/routes.rs` finds the service that the path names. `rpc/services.rs` has the handler: decode, call, encode.
+//! 3. `rpc/services.rs` has the handler, to which tonic's router passes the call: decode, call, encode.
 //! 4. `rpc/call.rs` makes the [`store::RequestContext`] from the metadata: deadline, trace and request id, and the principal.
 //! 5. `rpc/convert/decode/requests.rs` validates the request and turns it into a [`store::Append`]: it collects all faults to report them
 //!    at once, and computes the [fingerprint](domain::event::NewEvent::content_fingerprint) by which a retry is recognised.
@@ -45,8 +45,7 @@
 //! 10. `store/sqlite/writer.rs` is the writer's thread. It takes the requests that wait as one group.
 //! 11. `store/group.rs` runs the group: load, decide one request after the other, apply, commit, wake watchers, reply.
 //! 12. `commit/needs.rs` names what the decision reads: the session, event ids, and keys of three scopes.
-//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables. `keys.rs` remembers which events of the session may
-//!     have this id.
+//! 13. `store/sqlite/load.rs` fetches that from the writer's cache or from the tables.
 //! 14. `commit/mod.rs` dispatches the decision by kind of request.
 //! 15. `commit/loaded.rs` holds what was loaded, and resolves the address.
 //! 16. `commit/append.rs` decides: a replay or a new event, then the precondition, the sequence, times and the size of the batch.
@@ -54,20 +53,18 @@
 //! 18. `domain/delta.rs` evaluates the delta against the state as it is now.
 //! 19. `commit/changes.rs` is the result, as rows.
 //! 20. `store/sqlite/apply.rs` writes those rows.
-//! 21. `store/sqlite/index.rs` notes where they lie, and puts that into the index of logs 32 rows of a log at a time, and the ids into an
-//!     index of their own 4,096 events at a time.
-//! 22. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
+//! 21. `store/sqlite/snapshot.rs` writes a snapshot of a scope every 64 versions, and of a large state less often, so that reads of the past
 //!     stay cheap.
-//! 23. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
-//! 24. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
-//! 25. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
+//! 22. `store/notifier.rs` wakes the watchers of the changed scopes, after the commit is on disk. Then the writer replies.
+//! 23. `rpc/convert/encode/answers.rs` builds the response, within 4 MiB.
+//! 24. `rpc/convert/encode/messages.rs` encodes its event and session, in the form of JSON that was requested.
 //!
 //! The list leaves out types and their rules (the rest of `domain`, `store/context.rs`, `commit/request.rs`), callers and their rights
 //! (`access/principal.rs`, `access/policy.rs`, `store/gate/guarded.rs`), what is measured (`metrics`), the clock and
 //! the condition of a store (`store/clock.rs`, `store/condition.rs`), the bounds of connections, of requests that
-//! come and of calls in flight (`server/connection_limit.rs`, `server/arrival.rs`, `server/admission.rs`), the quota of what a connection reads
-//! at once (`server/read_quota.rs`), the buffer in which answers wait for each other (`server/gathered.rs`), the bound of answers that clients do not take
-//! (`server/unread.rs`), how the store wakes the only call (`server/relay.rs`), the end of a connection (`server/lingering.rs`), the log of calls and the spans of
+//! come and of calls in flight (`server/connection_limit.rs`, `server/request_buffering.rs`, `server/admission.rs`), the quota of what a connection reads
+//! at once (`server/read_quota.rs`), the coalescing of writes (`server/write_coalescing.rs`), the bound of response bytes not yet written
+//! (`server/response_budget.rs`), the end of a connection (`server/lingering_close.rs`), the log of calls and the spans of
 //! sampled ones (`server/call_log.rs`, `store/spans.rs`, `server/traces.rs`), the size of a message in memory (`proto/codec.rs`), the conversion
 //! and validation of single fields and messages (the rest of `rpc/convert`: deltas in `decode/delta.rs`, keys in `decode/fields.rs`, values in
 //! `decode/json.rs`), the limits of callers (`store/gate/limits.rs`), what bare ids mean (`store/bare.rs`), the rule of snapshots

@@ -4,22 +4,22 @@
 
 mod admin;
 mod admission;
-mod arrival;
 mod call_log;
 mod connection_limit;
 mod connections;
+mod dispatch;
 mod exposed;
-mod front;
 mod health;
 mod identity;
-mod lingering;
+mod lingering_close;
 mod listener;
 mod policy;
 mod read_quota;
 mod reload;
+mod request_buffering;
+mod response_budget;
 mod tls;
 mod traces;
-mod unread;
 mod write_coalescing;
 
 use std::{
@@ -42,27 +42,22 @@ use crate::{
 use call_log::CallNotes;
 use connection_limit::{ConnectionLimit, within_descriptors};
 use connections::Edge;
-use front::{Front, Services};
+use dispatch::{Dispatch, Services};
 use health::Phase;
 use identity::Authenticator;
 use listener::{Access, Listener};
 use reload::Reload;
+use response_budget::ResponseBudget;
 use tls::{Protocol, Tls};
 use traces::Traces;
-use unread::Unread;
 
-/// The message for a policy whose rules would name nobody.
-const UNIDENTIFIED: &str = "--policy is about callers, and nothing says who they are. Pass --tls-client-ca, --jwt-keys, --token-hashes, or --unix-peers with a Unix socket.";
-
-/// A server that takes calls.
 pub struct Running {
     address: String,
     engine: Arc<Engine>,
     phase: watch::Sender<Phase>,
     serving: AbortOnDropHandle<()>,
-    reloading: Option<AbortOnDropHandle<()>>,
-    /// Answers until the end, so that a probe sees the drain.
-    admin: Option<AbortOnDropHandle<()>>,
+    /// The admin listener, which answers until the end, so that a probe sees the drain, and what reloads files.
+    beside: Vec<AbortOnDropHandle<()>>,
     in_flight: TaskTracker,
     traces: Option<Traces>,
     drain_timeout: Duration,
@@ -74,62 +69,78 @@ pub async fn start(config: &Config) -> Result<Running, String> {
     exposed::warn(config);
     let metrics = Arc::new(Metrics::new(config.metrics_applications.into()));
     let tls = Tls::load(&config.tls, metrics.tls())?;
-    let policy = match &config.identity.policy {
-        Some(path) if config.identifies() => Some(policy::load(path)?),
-        Some(_) => return Err(UNIDENTIFIED.into()),
-        None => None,
-    };
-    let policies = policy.as_ref().map(|policy| Policies::of(policy.subscribe()));
-    let policies = policies.unwrap_or_else(Policies::open);
+    let policy = policy::load(config)?;
+    let policies =
+        policy.as_ref().map_or_else(Policies::open, |policy| Policies::of(policy.subscribe()));
     let authenticator = Arc::new(Authenticator::load(&config.identity, &policies)?);
     let Listeners { calls: listener, admin } = bind(config, tls.as_ref()).await?;
-    let address = listener.address();
+    let (address, admin_address) = (listener.address(), admin.as_ref().map(Listener::address));
     let phase = watch::Sender::new(Phase::Starting);
     let (services, in_flight) = (Arc::new(OnceLock::new()), TaskTracker::new());
     // Nobody sees metrics without an admin listener.
     let calls = admin.is_some().then(|| metrics.calls(rpc::methods()));
-    let notes = CallNotes { log: config.log_calls, calls };
     let traces = Traces::from_environment();
-    let front = Front::new(
+    let dispatch = Dispatch::new(
         Arc::clone(&services),
         phase.subscribe(),
         in_flight.clone(),
-        Unread::new(&metrics.connections),
-        notes,
+        ResponseBudget::new(&metrics.connections),
+        CallNotes { log: config.log_calls, calls },
         traces.clone(),
     );
-    let edge = Edge { front, authenticator: Arc::clone(&authenticator) };
-    let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
-    let descriptors = store::descriptors(&config.store.url, readers, writers);
-    let most = within_descriptors(config.max_connections, descriptors);
-    let limit = ConnectionLimit::new(most, metrics.connections.clone());
-    let serving = tokio::spawn(connections::serve(listener, limit, edge, phase.subscribe()));
-    let serving = AbortOnDropHandle::new(serving);
-    let admin_address = admin.as_ref().map(Listener::address);
-    let admin = admin.map(|listener| {
+    let edge = Edge { dispatch, authenticator: Arc::clone(&authenticator) };
+    let limit = ConnectionLimit::new(max_connections(config), metrics.connections.clone());
+    let serving = spawn(connections::serve(listener, limit, edge, phase.subscribe()));
+    let mut beside = Vec::new();
+    if let Some(listener) = admin {
         let routes = admin::routes(phase.subscribe(), Arc::clone(&metrics));
-        AbortOnDropHandle::new(tokio::spawn(admin::serve(listener, routes)))
-    });
-    let reload_interval = Duration::from_secs(config.tls.reload_interval);
+        beside.push(spawn(admin::serve(listener, routes)));
+    }
     let of_policy = policy.map(|policy| policy as Arc<dyn Reload>);
     let files: Vec<_> =
         tls.iter().map(Tls::files).chain(authenticator.files()).chain(of_policy).collect();
-    let reloading = (!files.is_empty())
-        .then(|| tokio::spawn(reload::follow(files, reload_interval, metrics.tls().clone())));
-    let reloading = reloading.map(AbortOnDropHandle::new);
+    if !files.is_empty() {
+        let interval = Duration::from_secs(config.tls.reload_interval);
+        beside.push(spawn(reload::follow(files, interval, metrics.tls().clone())));
+    }
+    let recovered = store::unfinished_bytes(&config.store.url);
+    let engine = open(config, metrics, policies).await?;
+    let bare = if config.requires_full_keys() { BareIds::Refused } else { BareIds::Allowed };
+    let routes = rpc::routes(Arc::clone(&engine), bare);
+    // It is set nowhere else.
+    let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
+    phase.send_replace(Phase::Open(*engine.condition().borrow()));
+    tell_ready(config, &address, admin_address.as_deref(), recovered);
+    let drain_timeout = Duration::from_secs(config.drain_timeout);
+    Ok(Running { address, engine, phase, serving, beside, in_flight, traces, drain_timeout })
+}
 
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// As many as the flag says and file descriptors allow.
+fn max_connections(config: &Config) -> usize {
+    let (readers, writers) = (config.readers.into(), config.postgres.postgres_writers.into());
+    let descriptors = store::descriptors(&config.store.url, readers, writers);
+    within_descriptors(config.max_connections, descriptors)
+}
+
+async fn open(
+    config: &Config,
+    metrics: Arc<Metrics>,
+    policies: Policies,
+) -> Result<Arc<Engine>, String> {
     let crash = config.crash_point.as_ref().map(|text| text.parse()).transpose();
-    let crash = crash.map_err(|error| format!("Invalid --crash-point: {error}."))?;
     let options = StoreOptions {
         readers: config.readers.into(),
         new_id: new_store_id(),
         file_mode: config.file_mode,
         verify: config.verify,
-        crash,
+        crash: crash.map_err(|error| format!("Invalid --crash-point: {error}."))?,
         postgres: config.postgres.settings(),
         metrics: Arc::clone(&metrics),
     };
-    let recovered = store::unfinished_bytes(&config.store.url);
     let store = store::open(&config.store.url, options).await?;
     let options = EngineOptions {
         watches: config.max_watches as usize,
@@ -139,25 +150,7 @@ pub async fn start(config: &Config) -> Result<Running, String> {
         limits: config.limits.options(),
         metrics,
     };
-    let engine = Arc::new(Engine::with_policies(store, options, policies));
-    let bare = if config.requires_full_keys() { BareIds::Refused } else { BareIds::Allowed };
-    // It is set nowhere else.
-    let routes = rpc::routes(Arc::clone(&engine), bare);
-    let _ = services.set(Services { routes, engine: Arc::clone(&engine) });
-    phase.send_replace(Phase::Open(*engine.condition().borrow()));
-    tell_ready(config, &address, admin_address.as_deref(), recovered);
-    let drain_timeout = Duration::from_secs(config.drain_timeout);
-    Ok(Running {
-        address,
-        engine,
-        phase,
-        serving,
-        reloading,
-        admin,
-        in_flight,
-        traces,
-        drain_timeout,
-    })
+    Ok(Arc::new(Engine::with_policies(store, options, policies)))
 }
 
 /// Logs once what this server is. `recovered`: bytes of commits that a process left which did not close the file.
@@ -199,10 +192,7 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
     let is_tcp = |listen: &Listen| matches!(listen, Listen::Tcp(_));
     let admin_uses_tls = !admin_insecure && admin_listen.as_ref().is_some_and(is_tcp);
     if tls.is_some() && !is_tcp(listen) && !admin_uses_tls {
-        return Err(
-            "--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket."
-                .into(),
-        );
+        return Err("--tls-cert is for a TCP address. Drop it: the permissions of its folder protect a Unix socket.".into());
     }
     if config.identity.unix_peers && is_tcp(listen) {
         return Err(
@@ -219,6 +209,7 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
         advice: (!insecure).then_some(advice),
     };
     let calls = Listener::bind(listen, access).await?;
+    let Some(admin_listen) = admin_listen else { return Ok(Listeners { calls, admin: None }) };
     let advice = "Pass --tls-cert and --tls-key, give --admin-listen 127.0.0.1 or a Unix socket, or pass --admin-insecure for plain probes and scrapes.";
     let access = Access {
         flag: "--admin-listen",
@@ -229,11 +220,7 @@ async fn bind(config: &Config, tls: Option<&Tls>) -> Result<Listeners, String> {
         plain_on_loopback: true,
         advice: (!admin_insecure).then_some(advice),
     };
-    let admin = match admin_listen {
-        Some(listen) => Some(Listener::bind(listen, access).await?),
-        None => None,
-    };
-    Ok(Listeners { calls, admin })
+    Ok(Listeners { calls, admin: Some(Listener::bind(admin_listen, access).await?) })
 }
 
 impl Running {
@@ -260,17 +247,8 @@ impl Running {
 
     /// Ends watches with their cursor, completes unary calls, and closes the store once its queue is empty.
     async fn drain(self) -> bool {
-        let Self {
-            address: _,
-            engine,
-            phase,
-            mut serving,
-            reloading,
-            admin,
-            in_flight,
-            traces,
-            drain_timeout,
-        } = self;
+        let Self { engine, phase, mut serving, beside, in_flight, traces, drain_timeout, .. } =
+            self;
         let until = instant() + drain_timeout;
         tracing::info!(timeout_secs = drain_timeout.as_secs(), "shutting down");
         phase.send_replace(Phase::Draining);
@@ -287,24 +265,24 @@ impl Running {
         .await;
         // Even at the end of the timeout, so that the store takes nothing more.
         let closed = timeout_at(until, engine.close()).await;
-        match (&served, &closed) {
-            (Ok(Ok(())), Ok(())) => {
-                tracing::info!("stopped: every call was answered and the store is closed")
-            }
+        let failure = match (&served, &closed) {
+            (Ok(Ok(())), Ok(())) => None,
             (Ok(Ok(())), Err(_)) => {
-                tracing::error!(
-                    "stopped: the shutdown timeout passed, and the store is not closed"
-                );
+                Some("the shutdown timeout passed, and the store is not closed".to_owned())
             }
-            (Ok(Err(error)), _) => tracing::error!(%error, "stopped: the listener failed"),
+            (Ok(Err(error)), _) => Some(format!("the listener failed: {error}")),
             (Err(_), _) => {
-                tracing::error!("stopped: the shutdown timeout passed with calls still in flight");
+                Some("the shutdown timeout passed with calls still in flight".to_owned())
             }
+        };
+        match &failure {
+            None => tracing::info!("stopped: every call was answered and the store is closed"),
+            Some(failure) => tracing::error!("stopped: {failure}"),
         }
         if let Some(traces) = traces {
             traces.shut_down(until.saturating_duration_since(instant())).await;
         }
-        drop((reloading, admin));
-        matches!((served, closed), (Ok(Ok(())), Ok(())))
+        drop(beside);
+        failure.is_none()
     }
 }

@@ -63,49 +63,48 @@ fn unreadable(text: &str, error: &toml::de::Error) -> String {
 
 fn rule(entry: Entry, name: String) -> Result<Rule, String> {
     let Entry { name: _, principals, applications, users, rights } = entry;
+    if rights.is_empty() {
+        return Err("rights is empty. Write at least one.".to_owned());
+    }
     Ok(Rule {
         name,
         principals: patterns("principals", principals)?,
         applications: patterns("applications", applications)?.into(),
-        users: match users {
-            Selector::Word(word) => match word.as_str() {
-                "*" => UserRule::Fixed(Users::All),
-                "self" => UserRule::Claim(SUBJECT.to_owned()),
-                _ => {
-                    return Err(format!(
-                        "users = \"{word}\" is neither \"*\" nor \"self\". Write a list for single users."
-                    ));
-                }
-            },
-            Selector::List(ids) if ids.is_empty() => {
-                return Err("users is empty. Write ids, or \"*\" for all.".to_owned());
-            }
-            Selector::List(ids) if ids.len() > MAX_USERS => {
-                return Err(format!(
-                    "users lists {} ids, and may list {MAX_USERS}. Split the rule.",
-                    ids.len()
-                ));
-            }
-            Selector::List(ids) => {
-                let id = |id: String| {
-                    if id == "*" || id == "self" {
-                        return Err(format!(
-                            "'{id}' in a list of users would be an id. Write users = \"{id}\"."
-                        ));
-                    }
-                    UserId::new(id.as_str())
-                        .map_err(|_| format!("'{id}' is no user id. Write 1 to 512 bytes."))
-                };
-                let ids: BTreeSet<_> = ids.into_iter().map(id).collect::<Result<_, _>>()?;
-                UserRule::Fixed(Users::Only(Arc::new(ids)))
-            }
-            Selector::Claim(Claim { claim }) => UserRule::Claim(claim),
-        },
-        rights: match rights.is_empty() {
-            true => return Err("rights is empty. Write at least one.".to_owned()),
-            false => rights.iter().map(|right| self::right(right)).collect::<Result<_, _>>()?,
-        },
+        users: self::users(users)?,
+        rights: rights.iter().map(|right| self::right(right)).collect::<Result<_, _>>()?,
     })
+}
+
+fn users(selector: Selector) -> Result<UserRule, String> {
+    let ids = match selector {
+        Selector::Claim(Claim { claim }) => return Ok(UserRule::Claim(claim)),
+        Selector::Word(word) if word == "*" => return Ok(UserRule::Fixed(Users::All)),
+        Selector::Word(word) if word == "self" => return Ok(UserRule::Claim(SUBJECT.to_owned())),
+        Selector::Word(word) => {
+            return Err(format!(
+                "users = \"{word}\" is neither \"*\" nor \"self\". Write a list for single users."
+            ));
+        }
+        Selector::List(ids) => ids,
+    };
+    match ids.len() {
+        0 => return Err("users is empty. Write ids, or \"*\" for all.".to_owned()),
+        1..=MAX_USERS => {}
+        many => {
+            return Err(format!(
+                "users lists {many} ids, and may list {MAX_USERS}. Split the rule."
+            ));
+        }
+    }
+    let id = |id: String| match &*id {
+        "*" | "self" => {
+            Err(format!("'{id}' in a list of users would be an id. Write users = \"{id}\"."))
+        }
+        _ => UserId::new(&*id)
+            .map_err(|_| format!("Invalid user id '{id}': must be 1 to 512 bytes.")),
+    };
+    let ids: BTreeSet<_> = ids.into_iter().map(id).collect::<Result<_, _>>()?;
+    Ok(UserRule::Fixed(Users::Only(Arc::new(ids))))
 }
 
 fn patterns(field: &str, texts: Vec<String>) -> Result<Vec<Pattern>, String> {
@@ -127,7 +126,7 @@ fn patterns(field: &str, texts: Vec<String>) -> Result<Vec<Pattern>, String> {
 fn right(text: &str) -> Result<Right, String> {
     let all = Right::ALL.into_iter().find(|right| right.as_str() == text);
     let names = || Right::ALL.map(Right::as_str).join(", ");
-    all.ok_or_else(|| format!("'{text}' is no right. Write some of {}.", names()))
+    all.ok_or_else(|| format!("Unknown right '{text}'. Use {}.", names()))
 }
 
 #[cfg(test)]
@@ -222,14 +221,14 @@ mod tests {
         for (replaced, by, fault) in [
             ("principals", "principal", "in line 2: unknown field `principal`"),
             ("users = \"*\"\n", "", "in line 1: missing field `users`"),
-            ("\"read\"", "\"rights\"", "In 'rule 1': 'rights' is no right. Write some of read,"),
+            ("\"read\"", "\"rights\"", "In 'rule 1': Unknown right 'rights'. Use read,"),
             ("\"read\"", "", "rights is empty"),
             ("[\"a\"]", "[]", "principals is empty"),
             ("[\"b\"]", "[\"\"]", "applications has an empty name"),
             ("[\"b\"]", "[\"b*c\"]", "'b*c' of applications has a * that is not the last"),
             ("[\"b\"]", "[\"b**\"]", "'b**' of applications"),
             ("\"*\"", "\"alice\"", "Write a list"),
-            ("\"*\"", "[\"\"]", "'' is no user id"),
+            ("\"*\"", "[\"\"]", "Invalid user id ''"),
             ("\"*\"", "[]", "users is empty"),
             ("\"*\"", "[\"a\", \"*\"]", "Write users = \"*\""),
             ("\"*\"", "[\"self\"]", "Write users = \"self\""),

@@ -31,13 +31,11 @@ pub struct Rule {
 /// The users that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserRule {
-    /// The same for every caller.
     Fixed(Users),
     /// The caller itself: the user whose id is this claim of its token.
     Claim(String),
 }
 
-/// The claim that holds a token's subject.
 pub const SUBJECT: &str = "sub";
 
 impl Policy {
@@ -48,7 +46,6 @@ impl Policy {
         Permissions::Listed(Arc::new(listed))
     }
 
-    /// The claims that its rules are about.
     pub fn claims(&self) -> BTreeSet<String> {
         let claim = |rule: &Rule| match &rule.users {
             UserRule::Fixed(_) => None,
@@ -59,7 +56,6 @@ impl Policy {
 }
 
 impl Rule {
-    /// The permission that the rule gives a caller, if it names it.
     pub fn permission(&self, principal: &Principal) -> Option<Permission> {
         let names = |name: &str| self.principals.iter().any(|pattern| pattern.matches(name));
         let aliases =
@@ -84,22 +80,18 @@ fn claimed(identity: &Identity, claim: &str) -> Option<UserId> {
     UserId::new(identity.claims.get(claim)?.as_str()).ok()
 }
 
-/// The policy in force, if the server has one.
 #[derive(Clone, Debug)]
 pub struct Policies(Option<watch::Receiver<Arc<Policy>>>);
 
 impl Policies {
-    /// Everybody may do everything.
     pub fn open() -> Self {
         Self(None)
     }
 
-    /// The newest policy of a channel.
     pub fn of(policies: watch::Receiver<Arc<Policy>>) -> Self {
         Self(Some(policies))
     }
 
-    /// The permissions of a caller by the policy in force.
     pub fn permissions(&self, principal: &Principal) -> Permissions {
         match &self.0 {
             None => Permissions::Everything,
@@ -107,7 +99,6 @@ impl Policies {
         }
     }
 
-    /// The claims that the policy in force is about.
     pub fn claims(&self) -> BTreeSet<String> {
         self.0.as_ref().map(|policy| policy.borrow().claims()).unwrap_or_default()
     }

@@ -9,12 +9,10 @@ use crate::domain::{
     time::Time,
 };
 
-/// The identity that a call acts for.
 #[derive(Clone, Debug)]
 pub enum Principal {
     /// Every caller that reaches the listener, or embeds the engine, where nobody has to show who he is. It may do everything.
     Local,
-    /// Somebody who has shown a credential.
     Identified(Arc<Identity>),
 }
 
@@ -35,7 +33,6 @@ pub struct Identity {
 }
 
 impl Principal {
-    /// The identity, if one was shown.
     pub fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Local => None,
@@ -43,12 +40,10 @@ impl Principal {
         }
     }
 
-    /// Whether the credential was taken back.
     pub fn is_withdrawn(&self) -> bool {
         self.identity().is_some_and(|identity| identity.withdrawn.is_cancelled())
     }
 
-    /// Waits until the credential is taken back.
     pub async fn withdrawn(&self) {
         match self.identity() {
             Some(identity) => identity.withdrawn.cancelled().await,

@@ -4,10 +4,8 @@ use std::fmt;
 
 use ring::digest::{SHA256, digest};
 
-/// Characters of a name or a user.
 const NAME_CHARS: usize = 256;
 
-/// The rule of [`is_name`], for messages.
 pub const NAME_RULE: &str =
     "name and user have 1 to 256 characters, none of them a control character";
 

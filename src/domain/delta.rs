@@ -19,15 +19,12 @@ use super::{
 /// One read-modify-write, evaluated inside the commit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// Add to a number.
     Increment(Amount),
     /// Add to the end of a list and keep its newest `max_length` items; 0: all.
     ListAppend {
-        /// One JSON array.
         values: Json,
         max_length: usize,
     },
-    /// Set only if there is no value.
     SetIfAbsent(Json),
     /// RFC 7396, with one JSON object.
     MergePatch(Json),
@@ -129,7 +126,9 @@ impl Delta {
         }
         let path = Path::REQUEST.field(field);
         let operations = path.field("operations");
-        let mut keys = Keys::new();
+        // What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they
+        // change: a thousand small events may name the same large values.
+        let mut keys: IndexMap<&StateKey, (Option<Cow<'_, Json>>, bool)> = IndexMap::new();
         for (key, value) in &self.set {
             keys.insert(key, (Some(Cow::Borrowed(value)), true));
         }
@@ -139,19 +138,21 @@ impl Delta {
         }
         let (mut violations, began) = (Vec::new(), *work);
         for (at, (key, operation)) in self.operations.iter().enumerate() {
-            if let Some((limit, reason, what)) = exceeded(*work - began, *work) {
-                let message = format!(
-                    "The {what} read or write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
-                );
-                violations.push(Violation::new(operations, reason, message).with("limit", limit));
+            if let Some(fault) = too_much_work(*work - began, *work) {
+                violations.push(Violation { field: operations.into(), ..fault });
                 break;
             }
-            let (value, changed) =
+            let (before, _) =
                 keys.entry(key).or_insert_with(|| (current(key).map(Cow::Borrowed), false));
-            match operation.evaluate(key, value.as_deref(), work)? {
+            match operation.evaluate(key, before.as_deref(), work) {
                 Ok(None) => {}
-                Ok(Some(after)) => (*value, *changed) = (Some(Cow::Owned(after)), true),
-                Err(fault) => violations.push(fault.at(operations.index(at), key)),
+                Ok(Some(after)) => drop(keys.insert(key, (Some(Cow::Owned(after)), true))),
+                Err(Error::Invalid(faults)) => violations.extend(
+                    faults
+                        .into_iter()
+                        .map(|fault| Violation { field: operations.index(at).into(), ..fault }),
+                ),
+                Err(error) => return Err(error),
             }
         }
         let changed = keys.into_iter().filter(|(_, (_, changed))| *changed);
@@ -169,79 +170,63 @@ impl Delta {
     }
 }
 
-/// What each key is by now, in the order in which keys are met, and whether that is a change. Values are not copied before they change: a
-/// thousand small events may name the same large values.
-type Keys<'k, 's> = IndexMap<&'k StateKey, (Option<Cow<'s, Json>>, bool)>;
-
-/// The limit that the work of a delta's operations, or of all operations of its request, exceeds.
-fn exceeded(of_delta: usize, of_request: usize) -> Option<(usize, Reason, &'static str)> {
-    if of_delta > OPERATION_BYTES {
-        Some((OPERATION_BYTES, Reason::ValueTooLarge, "operations"))
+/// The fault of operations that have read or written too much, in their delta or in the whole request.
+fn too_much_work(of_delta: usize, of_request: usize) -> Option<Violation> {
+    let (what, limit, reason) = if of_delta > OPERATION_BYTES {
+        ("operations", OPERATION_BYTES, Reason::ValueTooLarge)
     } else if of_request > BATCH_OPERATION_BYTES {
-        Some((BATCH_OPERATION_BYTES, Reason::BatchTooLarge, "batch's operations"))
+        ("batch's operations", BATCH_OPERATION_BYTES, Reason::BatchTooLarge)
     } else {
-        None
-    }
-}
-
-/// Why a result cannot be stored.
-enum Fault {
-    OutOfRange,
-    TooLarge(usize),
-}
-
-impl Fault {
-    fn at(self, operation: Path<'_>, key: &StateKey) -> Violation {
-        let shown = quoted(key.as_str());
-        match self {
-            Self::OutOfRange => {
-                let message = format!(
-                    "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
-                );
-                Violation::new(operation, Reason::NumberOverflow, message).with("key", key)
-            }
-            Self::TooLarge(bytes) => {
-                let message = format!(
-                    "The result for key '{shown}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere."
-                );
-                let fault = Violation::new(operation, Reason::ValueTooLarge, message);
-                fault.with("key", key).with("bytes", bytes).with("limit", VALUE_BYTES)
-            }
-        }
-    }
+        return None;
+    };
+    let message = format!(
+        "The {what} read or write more than {limit} bytes in total, because each copies the value that it changes. Send fewer, or several values in one."
+    );
+    Some(Violation::new("", reason, message).with("limit", limit))
 }
 
 impl Operation {
-    /// What a key becomes; `None`: it stays as it is. Adds the bytes that were read or written to `work`.
-    ///
-    /// Errors: [`Error::TypeMismatch`], [`Error::Damaged`].
+    /// The new value of a key; `None`: it stays as it is. Adds the bytes that were read or written to `work`.
     fn evaluate(
         &self,
         key: &StateKey,
         before: Option<&Json>,
         work: &mut usize,
-    ) -> Result<Result<Option<Json>, Fault>, Error> {
+    ) -> Result<Option<Json>, Error> {
         if before.is_some_and(Json::is_damaged) {
             return Err(Error::damaged_key(key));
         }
         if matches!((self, before), (Self::SetIfAbsent(_), Some(_))) {
-            return Ok(Ok(None));
+            return Ok(None);
         }
         let (wanted, found) = (self.wants(), before.map(Json::json_type));
         if let Some(found) = found.filter(|found| *found != wanted) {
             return Err(Error::TypeMismatch { key: key.clone(), wanted, found });
         }
+        let shown = quoted(key.as_str());
         let after = self.apply(before);
         // The result may be short, and may leave a long value as it was.
         *work += before.map_or(0, Json::len).max(after.as_ref().map_or(0, Json::len));
-        let Some(after) = after else { return Ok(Err(Fault::OutOfRange)) };
-        Ok(if before.is_some_and(|before| same_tokens(before, &after)) {
-            Ok(None)
-        } else if after.len() > VALUE_BYTES {
-            Err(Fault::TooLarge(after.len()))
-        } else {
-            Ok(Some(after))
-        })
+        let Some(after) = after else {
+            let message = format!(
+                "The sum for key '{shown}' is out of range. Use a smaller amount, or reset the key."
+            );
+            return Err(Violation::new("", Reason::NumberOverflow, message)
+                .with("key", key)
+                .into());
+        };
+        let bytes = after.len();
+        if before.is_some_and(|before| same_tokens(before, &after)) {
+            return Ok(None);
+        }
+        if bytes > VALUE_BYTES {
+            let message = format!(
+                "The result for key '{shown}' has {bytes} bytes, which exceed the limit of {VALUE_BYTES}. Set max_length, or store large values elsewhere."
+            );
+            let fault = Violation::new("", Reason::ValueTooLarge, message).with("key", key);
+            return Err(fault.with("bytes", bytes).with("limit", VALUE_BYTES).into());
+        }
+        Ok(Some(after))
     }
 
     /// The new value, given one of the right type; `None`: a number out of range.
@@ -256,7 +241,6 @@ impl Operation {
         }
     }
 
-    /// The type of value that it works on.
     fn wants(&self) -> JsonType {
         match self {
             Self::Increment(_) => JsonType::Number,
@@ -331,7 +315,6 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What keys became, key by key.
     pub fn results(&self) -> impl Iterator<Item = KeyResult> {
         let set = self.set.as_ref().map(Json::members).unwrap_or_default().into_iter();
         let set = set.map(|(key, value)| (StateKey::from_stored(key), Some(value)));

@@ -25,7 +25,6 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// A fault whose message has no variable part but its field.
     pub fn new(field: impl Into<FieldPath>, reason: Reason, message: impl Into<String>) -> Self {
         Self { field: field.into(), reason, message: message.into(), metadata: Vec::new() }
     }
@@ -41,7 +40,6 @@ impl Violation {
         Self::new(field, reason, message).with(unit, actual).with("limit", limit)
     }
 
-    /// Names a variable part of the message.
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.metadata.push((name, value.to_string()));
         self
@@ -53,11 +51,8 @@ impl Violation {
 pub enum Error {
     /// The request itself is at fault; everything at fault, at least one, in the order of the request.
     Invalid(Vec<Violation>),
-    /// A message of a request is larger than a message may be.
     MessageTooLarge,
-    /// No live session has this address.
     SessionNotFound(SessionRef),
-    /// The address is taken by a live session.
     SessionExists(SessionKey),
     /// The session has an event of this id with other content.
     EventIdReused(EventId),
@@ -65,35 +60,34 @@ pub enum Error {
     RequestIdReused(RequestId),
     /// A precondition does not hold; one of the two at least is there.
     Conflict {
-        /// The scope's version is not the one expected.
         sequence: Option<SequenceConflict>,
-        /// Keys whose condition does not hold.
         keys: Vec<StateKey>,
     },
     /// Another session, user or application has the address than the one that the precondition means.
     Replaced(Scope),
     /// The caller lacks a right. Nothing was read.
     PermissionDenied(Denial),
-    /// Several live sessions have this bare id.
     AmbiguousSessionId(SessionId),
     /// An operation met a value of a type that it cannot work on.
-    TypeMismatch { key: StateKey, wanted: JsonType, found: JsonType },
+    TypeMismatch {
+        key: StateKey,
+        wanted: JsonType,
+        found: JsonType,
+    },
     /// A template names keys without a value; each once.
     MissingStateKey(Vec<String>),
-    /// A cursor was made by another store.
     CursorOfOtherStore,
-    /// A sequence lies after the session's newest event.
-    BeyondLastSequence { asked: Sequence, last_sequence: Sequence },
-    /// A change would make a scope's state larger than it may be.
+    BeyondLastSequence {
+        asked: Sequence,
+        last_sequence: Sequence,
+    },
     StateTooLarge(ScopeKind),
     /// A change would make an invocation's `temp:` state larger than it may be; holds the limit in bytes.
     InvocationTooLarge(usize),
-    /// A rendered template is larger than an answer.
     AnswerTooLarge,
     /// A bounded queue or table is full. A retry later may succeed.
     Overloaded {
         what: Bounded,
-        /// Milliseconds after which a retry makes sense.
         retry_after_millis: u64,
     },
     /// A caller or an application does more than its share. A retry later succeeds if it does less.
@@ -101,12 +95,9 @@ pub enum Error {
         what: Limited,
         /// A second, or at the same time.
         limit: u32,
-        /// Milliseconds after which a retry makes sense.
         retry_after_millis: u64,
     },
-    /// Not yet serving.
     Starting,
-    /// No longer serving.
     Draining,
     /// The disk of the store is full; certainly nothing was applied.
     DiskFull,
@@ -120,13 +111,10 @@ pub enum Error {
     ExpiredInQueue,
     /// What the store holds cannot be read, or contradicts itself.
     Damaged(Damaged, Cause),
-    /// The caller has to show a credential, and the call has none.
     CredentialMissing,
     /// The caller has shown a credential that proves nothing.
     CredentialInvalid(CredentialFault),
-    /// The credential was valid, and is not any more.
     CredentialExpired,
-    /// A defect.
     Internal(Cause),
 }
 
@@ -168,7 +156,6 @@ impl PartialEq for Cause {
     }
 }
 
-/// A failed condition on a scope's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceConflict {
     pub expected: Version,
@@ -176,7 +163,6 @@ pub struct SequenceConflict {
 }
 
 impl Error {
-    /// A request with a single fault.
     pub fn invalid(
         field: impl Into<FieldPath>,
         reason: Reason,
@@ -198,7 +184,6 @@ impl Error {
         Self::Damaged(Damaged { what, name: None }, Cause::new(cause))
     }
 
-    /// A stored value of a key that is no JSON any more.
     pub fn damaged_key(key: &StateKey) -> Self {
         let damaged = Damaged { what: Damage::Key, name: Some(key.to_string()) };
         Self::Damaged(damaged, Cause("the value is not JSON".to_owned()))
@@ -251,12 +236,10 @@ impl std::error::Error for Error {}
 named! {
     /// A bounded resource that callers share.
     Bounded {
-        /// Calls whose answer is not known yet.
         Calls = "calls",
         WriteQueue = "write_queue",
         ReadQueue = "read_queue",
         Watches = "watches",
-        /// Invocations that have `temp:` state.
         TempInvocations = "temp_invocations",
     }
 }
@@ -275,7 +258,6 @@ named! {
     }
 }
 
-/// What is damaged, by name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
     pub what: Damage,
@@ -295,13 +277,11 @@ named! {
         Event = "event",
         /// A change of an application's or a user's state; its name is its version.
         Change = "change",
-        /// The value of a key, which is its name.
         Key = "key",
     }
 }
 
 impl Damage {
-    /// That of a row in the log of a scope.
     pub fn in_log(of: ScopeKind) -> Self {
         match of {
             ScopeKind::Session => Self::Event,
@@ -317,7 +297,6 @@ named! {
         NotBearer = "not_bearer",
         TooLong = "too_long",
         UnknownToken = "unknown_token",
-        /// It is not a JWT.
         Malformed = "malformed",
         Algorithm = "algorithm",
         /// No key of the server can have signed it.

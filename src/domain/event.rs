@@ -20,7 +20,6 @@ use super::{
 pub struct Fingerprint(pub u128);
 
 impl Fingerprint {
-    /// That of a rewind.
     pub fn of_rewind(to: Sequence, author: &Author) -> Self {
         Self(xxh3_128(&[b"rewind", &to.to_le_bytes()[..], author.as_str().as_bytes()].concat()))
     }
@@ -45,7 +44,6 @@ pub struct NewEvent {
     pub fingerprint: Fingerprint,
     /// Why the event must be refused unless it is a replay: the fault in its `temp:` keys, which the store does not see.
     pub refusal: Option<Error>,
-    /// Path of its delta in the request.
     pub field: FieldPath,
 }
 
@@ -55,7 +53,6 @@ impl NewEvent {
         self.body.as_ref().map_or(0, Json::len) + self.delta.bytes()
     }
 
-    /// The event as it is stored.
     pub fn stored(
         &self,
         sequence: Sequence,
@@ -93,7 +90,6 @@ impl NewEvent {
             event_id: _,
             // An event with it is never stored, so that no request is compared with it.
             partial: _,
-            // No part of the request's content.
             fingerprint: _,
             refusal: _,
             field: _,
@@ -118,14 +114,12 @@ impl NewEvent {
     }
 }
 
-/// Versions of the wider scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScopeVersions {
     pub application: Version,
     pub user: Version,
 }
 
-/// An event as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub event_id: EventId,
@@ -145,7 +139,6 @@ pub struct Event {
     pub rewound: bool,
     /// The versions after its commit, so that the past can be read.
     pub versions: ScopeVersions,
-    /// Of the call that appended it.
     pub trace_id: Option<TraceId>,
 }
 
@@ -161,14 +154,12 @@ impl Event {
             branch,
             changes,
             body,
-            // Within the envelope.
             sequence: _,
             event_time: _,
             commit_time: _,
             rewind_to: _,
             rewound: _,
             trace_id: _,
-            // No part of the message.
             versions: _,
         } = self;
         ENVELOPE

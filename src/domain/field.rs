@@ -51,7 +51,6 @@ enum Step<'a> {
 }
 
 impl Path<'_> {
-    /// The request itself.
     pub const REQUEST: Self = Self { parent: None, step: Step::Field("") };
 
     /// A field of this message, or a path of fields.
@@ -59,12 +58,10 @@ impl Path<'_> {
         Path { parent: Some(self), step: Step::Field(name) }
     }
 
-    /// An item of this list.
     pub fn index(&self, index: usize) -> Path<'_> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// An entry of this map.
     pub fn key<'a>(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }

@@ -114,7 +114,6 @@ pub struct SessionInfo {
     pub last_sequence: Sequence,
     /// By the store's clock, as all times but `last_event_time`.
     pub create_time: Time,
-    /// Of the last change of any kind.
     pub update_time: Time,
     /// `event_time` of the newest event, or `create_time`.
     pub last_event_time: Time,
@@ -122,7 +121,6 @@ pub struct SessionInfo {
     pub display_name: DisplayName,
     pub labels: Labels,
     pub forked_from: Option<ForkOrigin>,
-    /// Versions of the wider scopes after its creation.
     pub created_versions: ScopeVersions,
 }
 
@@ -159,7 +157,6 @@ impl State {
         2 + self.0.iter().map(|it| it.key.as_str().len() + it.value.len() + 4).sum::<usize>()
     }
 
-    /// One JSON object of all keys, with their prefixes.
     pub fn to_json(&self) -> Json {
         Self::json_of(&self.0)
     }

@@ -12,7 +12,6 @@ pub struct Time {
 }
 
 impl Time {
-    /// The last instant of the wire.
     pub const LAST: Self = Self { secs: LAST_SECS, nanos: 999_999_999 };
 
     /// `secs` since 1970 (negative before) and `nanos` after that second, 0 to 999,999,999. `None` outside of the years 1 to 9999.
@@ -28,7 +27,6 @@ impl Time {
         Self { secs: secs.clamp(FIRST_SECS, LAST_SECS), nanos: nanos.min(999_999_999) }
     }
 
-    /// Seconds since 1970, rounded down.
     pub const fn secs(self) -> i64 {
         self.secs
     }

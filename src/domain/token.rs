@@ -49,18 +49,15 @@ impl Life {
     }
 }
 
-/// The position of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// 0 for a user or an application.
     pub incarnation: Incarnation,
-    /// The last event delivered.
     pub sequence: Sequence,
     /// The last changes delivered of the wider scopes (a scope's own included).
     pub versions: ScopeVersions,
 }
 
-/// Resumes a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub store: StoreId,
@@ -83,45 +80,25 @@ pub struct EventToken {
     pub include_rewound: bool,
 }
 
-/// Continues a list of sessions.
+/// Continues any other list behind a place in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SessionToken {
-    /// Hash of the request's filters and order.
+pub struct PageToken<A> {
+    /// Hash of what is listed, with its filters and order.
     pub request: Digest,
-    /// The last session returned, by what the list is ordered by.
-    pub last: (Time, UserId, SessionId),
+    pub after: A,
 }
 
-/// Continues a list of a key's changes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChangeToken {
-    /// Hash of the scope and the key.
-    pub request: Digest,
-    /// 0 for a user or an application.
-    pub incarnation: Incarnation,
-    /// Only changes older than this version are left.
-    pub before: Version,
-}
+/// Behind a session, by what the list is ordered by.
+pub type SessionToken = PageToken<(Time, UserId, SessionId)>;
 
-/// Continues a state.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StateToken {
-    /// Hash of the scope, the keys and the invocation.
-    pub request: Digest,
-    /// 0 for a user or an application.
-    pub incarnation: Incarnation,
-    /// The last key returned.
-    pub after: String,
-}
+/// Of a key's changes: only those older than this version are left. The incarnation is 0 for a user or an application, also below.
+pub type ChangeToken = PageToken<(Incarnation, Version)>;
 
-/// Continues a list of names.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NameToken {
-    /// Hash of what is listed.
-    pub request: Digest,
-    /// The last name returned.
-    pub after: String,
-}
+/// Of a state: behind a key.
+pub type StateToken = PageToken<(Incarnation, String)>;
+
+/// Behind a name.
+pub type NameToken = PageToken<String>;
 
 /// Tells scopes, or requests, apart in a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,8 +124,7 @@ impl Digest {
     }
 }
 
-/// A field of a token.
-trait Field: Sized {
+pub trait Field: Sized {
     fn write(&self, to: &mut Vec<u8>);
     /// Reads it from the start of `from`, which then begins behind it.
     fn read(from: &mut &[u8]) -> Option<Self>;
@@ -206,19 +182,9 @@ written_as! {
         |(present, it)| Some(present.then_some(it));
     Option<Time>, as (bool, Time): |it| (it.is_some(), it.unwrap_or(Time::LAST)),
         |(present, it)| Some(present.then_some(it));
-}
-
-impl Field for (Time, UserId, SessionId) {
-    fn write(&self, to: &mut Vec<u8>) {
-        self.0.write(to);
-        write_text(self.1.as_str(), to);
-        write_text(self.2.as_str(), to);
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Self> {
-        let (time, user, session) = (Time::read(from)?, read_text(from)?, read_text(from)?);
-        Some((time, UserId::new(user).ok()?, SessionId::new(session).ok()?))
-    }
+    (Time, UserId, SessionId), as (Time, (String, String)):
+        |(time, user, session)| (*time, (user.to_string(), session.to_string())),
+        |(time, (user, session))| Some((time, UserId::new(user).ok()?, SessionId::new(session).ok()?));
 }
 
 impl Field for String {
@@ -227,20 +193,16 @@ impl Field for String {
     }
 
     fn read(from: &mut &[u8]) -> Option<Self> {
-        read_text(from)
+        let length = usize::try_from(u64::read(from)?).ok()?;
+        let (text, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        String::from_utf8(text.to_vec()).ok()
     }
 }
 
 fn write_text(text: &str, to: &mut Vec<u8>) {
     to.extend((text.len() as u64).to_le_bytes());
     to.extend(text.as_bytes());
-}
-
-fn read_text(from: &mut &[u8]) -> Option<String> {
-    let length = usize::try_from(u64::read(from)?).ok()?;
-    let (text, rest) = from.split_at_checked(length)?;
-    *from = rest;
-    String::from_utf8(text.to_vec()).ok()
 }
 
 /// Declares the order of a struct's fields in a token and, if it is a token itself, its kind.
@@ -283,10 +245,16 @@ fields!(b'c': Cursor { store, scope, position });
 fields!(b'e': EventToken {
     incarnation, request, from_session, as_of, rest, after_time, include_rewound
 });
-fields!(b's': SessionToken { request, last });
-fields!(b'k': ChangeToken { request, incarnation, before });
-fields!(b'n': NameToken { request, after });
-fields!(b't': StateToken { request, incarnation, after });
+
+impl<A: Field + Clone> PageToken<A> {
+    pub fn encode(&self) -> String {
+        encode(b'p', &(self.request, self.after.clone()))
+    }
+
+    pub fn decode(text: &str) -> Option<Self> {
+        decode(b'p', text).map(|(request, after)| Self { request, after })
+    }
+}
 
 fn encode(kind: u8, fields: &impl Field) -> String {
     let mut bytes = vec![kind];

@@ -18,7 +18,6 @@ impl TraceId {
         }
     }
 
-    /// Most significant byte first.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.get().to_be_bytes()
     }
@@ -39,7 +38,6 @@ impl fmt::Display for TraceId {
 pub struct TraceParent {
     pub trace_id: TraceId,
     pub span_id: NonZeroU64,
-    /// Whether the caller records its spans.
     pub sampled: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::{Engine, List, bad_page_token, prelude::*};
+use super::{Engine, List, bad_page_token, place, prelude::*};
 use crate::{
     domain::id::NameFault,
     store::{ApplicationsQuery, NamePage, UsersQuery},
@@ -17,7 +17,7 @@ impl Engine {
         token: Option<NameToken>,
     ) -> Result<List<AppName>, Error> {
         let request = Digest::of_texts(&["applications"]);
-        query.after = after(token, request, AppName::new)?;
+        query.after = name(token, request, AppName::new)?;
         Ok(names(self.store.list_applications(context, query).await?, request))
     }
 
@@ -29,26 +29,21 @@ impl Engine {
         token: Option<NameToken>,
     ) -> Result<List<UserId>, Error> {
         let request = Digest::of_texts(&["users", query.app_name.as_str()]);
-        query.after = after(token, request, UserId::new)?;
+        query.after = name(token, request, UserId::new)?;
         Ok(names(self.store.list_users(context, query).await?, request))
     }
 }
 
-/// The name behind which a list continues.
-fn after<T>(
-    token: Option<NameToken>,
-    request: Digest,
-    name: fn(String) -> Result<T, NameFault>,
-) -> Result<Option<T>, Error> {
-    let Some(token) = token else { return Ok(None) };
-    let after = name(token.after).ok().filter(|_| token.request == request);
-    after.map(Some).ok_or_else(|| bad_page_token("of the same list"))
+fn names<T: Display + 'static>(page: NamePage<T>, request: Digest) -> List<T> {
+    List::behind(page.names, page.more, request, T::to_string)
 }
 
-fn names<T: Display + 'static>(page: NamePage<T>, request: Digest) -> List<T> {
-    let NamePage { names, more } = page;
-    List::new(names, move |names, taken| {
-        let after = names.get(taken.checked_sub(1)?)?.to_string();
-        (more || taken < names.len()).then(|| NameToken { request, after }.encode())
-    })
+fn name<T>(
+    token: Option<NameToken>,
+    request: Digest,
+    new: fn(String) -> Result<T, NameFault>,
+) -> Result<Option<T>, Error> {
+    const SAME: &str = "of the same list";
+    let name = place(token, request, SAME)?.map(new).transpose();
+    name.map_err(|_| bad_page_token(SAME))
 }

@@ -47,12 +47,20 @@ pub fn token(info: &SessionInfo, selection: &EventSelection, from_session: bool)
     }
 }
 
-/// Hash of what a page token of a list of events belongs to.
+/// Hash of what a page token of a list of events belongs to: the same for every build, because clients send tokens to any replica.
 fn request_hash(selection: &EventSelection) -> Digest {
-    let EventSelection { filter, after, recent, descending, .. } = selection;
+    let EventSelection { filter, after, recent, descending, up_to: _, max_items: _, max_bytes: _ } =
+        selection;
     let EventFilter { after_time, include_rewound, author, invocation_id } = filter;
+    let time = after_time.map_or(String::new(), |it| format!("{}.{:09}", it.secs(), it.nanos()));
+    let recent = recent.map_or(String::new(), |it| it.to_string());
     Digest::of_texts(&[
-        &format!("{after_time:?} {include_rewound} {after} {recent:?} {descending}"),
+        "events",
+        &time,
+        &include_rewound.to_string(),
+        &after.to_string(),
+        &recent,
+        &descending.to_string(),
         author.as_ref().map_or("", Author::as_str),
         invocation_id.as_ref().map_or("", InvocationId::as_str),
     ])

@@ -16,7 +16,6 @@ use crate::{
     metrics::{GaugeShare, WatchMetrics},
 };
 
-/// Keys with their values, and the bytes of all together.
 #[derive(Clone, Default)]
 struct Values {
     entries: BTreeMap<StateKey, Json>,
@@ -24,7 +23,6 @@ struct Values {
 }
 
 impl Values {
-    /// What the bytes become with these results.
     fn bytes_with(&self, results: &[KeyResult]) -> usize {
         let of = |key, value: Option<&Json>| value.map_or(0, |value| bytes(key, value));
         results.iter().fold(self.bytes, |sum, (key, value)| {
@@ -47,7 +45,6 @@ impl Invocation {
     }
 }
 
-/// Bytes of a key and its value.
 fn bytes(key: &StateKey, value: &Json) -> usize {
     key.name().len() + value.len()
 }
@@ -68,11 +65,9 @@ pub type TempDelta = (usize, InvocationId, Delta, FieldPath);
 /// Invocations that may be as large as one can be at the same time: 256 MiB with the default limit.
 const LARGEST: usize = 256;
 
-/// The `temp:` state of all invocations.
 pub struct Invocations {
     /// Bytes of one invocation's keys and values. All together have at most [`LARGEST`] times as many.
     max_bytes: usize,
-    /// Invocations held at the same time.
     max_count: usize,
     idle_secs: u32,
     table: Arc<Mutex<Table>>,
@@ -198,7 +193,6 @@ impl Invocations {
         state.0.extend(entries.map(|(key, value)| StateEntry { key, value, version: 0 }));
     }
 
-    /// Drops an invocation's keys.
     pub fn end(&self, incarnation: Incarnation, invocation: &InvocationId) {
         lock(&self.table).remove(&(incarnation, invocation.clone()));
     }
@@ -224,16 +218,13 @@ impl Invocations {
     }
 }
 
-/// The bytes that keys and values may have.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Of one invocation.
     invocation_bytes: usize,
     /// By which all invocations together may still grow.
     all_bytes: usize,
 }
 
-/// There is no place for more `temp:` state.
 fn full() -> Error {
     Error::Overloaded { what: Bounded::TempInvocations, retry_after_millis: 60_000 }
 }

@@ -15,21 +15,18 @@ use crate::{
     store::Subscription,
 };
 
-/// The open watches.
 pub struct Lags {
     watches: Mutex<HashMap<u64, Arc<Progress>>>,
     next: AtomicU64,
     open: IntGauge,
 }
 
-/// How far one watch is.
 struct Progress {
     subscriptions: Vec<Subscription>,
     /// The wakes of all of its scopes together, up to those whose commits have been delivered.
     delivered: AtomicU64,
 }
 
-/// A watch among those that are open.
 pub struct LagShare {
     lags: Arc<Lags>,
     id: u64,
@@ -37,7 +34,6 @@ pub struct LagShare {
     _open: GaugeShare,
 }
 
-/// How often the scopes were woken.
 fn wakes(subscriptions: &[Subscription]) -> u64 {
     subscriptions.iter().map(|it| *it.borrow()).sum()
 }
@@ -57,7 +53,6 @@ impl Lags {
         lags
     }
 
-    /// A watch has begun.
     pub fn begin(self: &Arc<Self>, subscriptions: &[Subscription]) -> LagShare {
         let delivered = AtomicU64::new(wakes(subscriptions));
         let progress = Arc::new(Progress { subscriptions: subscriptions.to_vec(), delivered });
@@ -66,7 +61,6 @@ impl Lags {
         LagShare { lags: Arc::clone(self), id, progress, _open: GaugeShare::new(&self.open, 1) }
     }
 
-    /// The lag of the slowest watch.
     fn slowest(&self) -> u64 {
         let lag = |it: &Arc<Progress>| {
             wakes(&it.subscriptions).saturating_sub(it.delivered.load(Relaxed))

@@ -43,7 +43,6 @@ pub struct EngineOptions {
     pub temp_invocations: usize,
     /// Seconds without use after which an invocation counts as ended: longer than any turn takes.
     pub temp_idle_secs: u32,
-    /// Of each caller and each application.
     pub limits: LimitOptions,
     pub metrics: Arc<Metrics>,
 }
@@ -80,12 +79,10 @@ pub struct Engine {
     watch_reads: Semaphore,
     lags: Arc<Lags>,
     metrics: Arc<Metrics>,
-    /// Cancelled by [`Engine::drain`].
     pub draining: CancellationToken,
 }
 
 impl Engine {
-    /// For callers that may do everything.
     pub fn new(store: Arc<dyn Store>, options: EngineOptions) -> Self {
         Self::with_policies(store, options, Policies::open())
     }
@@ -122,7 +119,6 @@ impl Engine {
         }
     }
 
-    /// Identity of the store's data.
     pub fn store_id(&self) -> StoreId {
         self.store.id()
     }
@@ -141,7 +137,6 @@ impl Engine {
         self.draining.cancel();
     }
 
-    /// What the store can do, now and at every change.
     pub fn condition(&self) -> channel::Receiver<Condition> {
         self.store.condition()
     }
@@ -198,6 +193,19 @@ impl<T> List<T> {
         Self { items, token: Box::new(token) }
     }
 
+    /// A list that continues behind a place of its last item, if there is `more` than these items.
+    fn behind<A: Field + Clone>(
+        items: Vec<T>,
+        more: bool,
+        request: Digest,
+        place: impl Fn(&T) -> A + Send + 'static,
+    ) -> Self {
+        Self::new(items, move |items, taken| {
+            let after = place(items.get(taken.checked_sub(1)?)?);
+            (more || taken < items.len()).then(|| PageToken { request, after }.encode())
+        })
+    }
+
     /// The token that continues behind the first `taken` items; `None` if nothing follows them.
     pub fn next_page_token(&self, taken: usize) -> Option<String> {
         (self.token)(&self.items, taken)
@@ -210,7 +218,14 @@ impl<T> Default for List<T> {
     }
 }
 
-/// A page token that another request has given; `same` is what the requests of one list share.
+/// The place behind which a list continues; an error if the token is of another request. `same` is what the requests of one list share.
+fn place<A>(token: Option<PageToken<A>>, request: Digest, same: &str) -> Result<Option<A>, Error> {
+    match token {
+        Some(token) if token.request != request => Err(bad_page_token(same)),
+        token => Ok(token.map(|token| token.after)),
+    }
+}
+
 fn bad_page_token(same: &str) -> Error {
     let message = format!(
         "The page token belongs to another list. Send the token of a page {same}, or no token for the first page."

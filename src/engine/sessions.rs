@@ -5,9 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::{Engine, List, bad_page_token, events, new_event_id, prelude::*, watch::life};
+use super::{Engine, List, bad_page_token, events, new_event_id, place, prelude::*, watch::life};
 use crate::{
     domain::{json::Json, template::render},
     store::{
@@ -20,16 +18,17 @@ use crate::{
 /// Bytes of a rendered template: one answer without its envelope.
 const RENDERED_BYTES: usize = MESSAGE_BYTES - 64;
 
-/// A page of a state.
+/// What the requests of one list share.
+const SAME_STATE: &str = "with the same scope, keys and invocation";
+const SAME_KEY: &str = "for the same scope and key";
+
 #[derive(Debug, Default)]
 pub struct StatePage {
     /// `None`: as many as fit.
     pub max_items: Option<usize>,
-    /// From the previous page.
     pub token: Option<StateToken>,
 }
 
-/// A session as read.
 pub struct SessionAnswer {
     pub info: SessionInfo,
     pub state: Option<State>,
@@ -55,7 +54,6 @@ impl Engine {
     writes! {
         /// Creates a session, or returns an existing one if that is allowed.
         create_session(CreateSession) -> Created;
-        /// Updates session metadata.
         update_session(SessionUpdate) -> SessionInfo;
         /// Creates a session from another's past; the answer holds its merged state.
         fork_session(ForkSession) -> (SessionInfo, State);
@@ -89,20 +87,17 @@ impl Engine {
         token: Option<SessionToken>,
     ) -> Result<List<(SessionInfo, Option<State>)>, Error> {
         let request = list_hash(&query);
-        if token.as_ref().is_some_and(|token| token.request != request) {
-            return Err(bad_page_token("with the same filters and order"));
-        }
-        query.after = token.map(|token| token.last);
+        query.after = place(token, request, "with the same filters and order")?;
         let SessionPage { sessions, rest } = self.store.list_sessions(context, query).await?;
         Ok(List::new(sessions, move |sessions, taken| {
-            let last = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
+            let after = match taken.checked_sub(1).and_then(|at| sessions.get(at)) {
                 Some((info, _)) if taken < sessions.len() => {
                     let SessionKey { app_name: _, user_id, session_id } = info.key.clone();
                     (info.last_event_time, user_id, session_id)
                 }
                 _ => rest.clone()?,
             };
-            Some(SessionToken { request, last }.encode())
+            Some(SessionToken { request, after }.encode())
         }))
     }
 
@@ -143,22 +138,18 @@ impl Engine {
             let only: HashSet<StateKey> = only.into_iter().collect();
             state.0.retain(|entry| only.contains(&entry.key));
         }
-        if let Some(token) = token {
-            if token.request != request || token.incarnation != incarnation {
-                return Err(bad_page_token("with the same scope, keys and invocation"));
+        if let Some((of, after)) = place(token, request, SAME_STATE)? {
+            if of != incarnation {
+                return Err(bad_page_token(SAME_STATE));
             }
-            let after = StateKey::from_stored(token.after);
+            let after = StateKey::from_stored(after);
             state.0.retain(|entry| entry.key > after);
         }
         let max_items = max_items.unwrap_or(usize::MAX);
         let more = state.0.len() > max_items;
         state.0.truncate(max_items);
-        let list = List::new(state.0, move |entries, taken| {
-            let last = entries.get(taken.checked_sub(1)?)?;
-            let token = StateToken { request, incarnation, after: last.key.to_string() };
-            (more || taken < entries.len()).then(|| token.encode())
-        });
-        Ok((list, life))
+        let behind = move |entry: &StateEntry| (incarnation, entry.key.to_string());
+        Ok((List::behind(state.0, more, request, behind), life))
     }
 
     /// Changes state outside of an invocation. Through a session it becomes an event of its log.
@@ -201,23 +192,18 @@ impl Engine {
         token: Option<ChangeToken>,
     ) -> Result<List<KeyChange>, Error> {
         // Different scopes see the same history of a wider key, but a token belongs to the scope of its request.
-        let scope = Digest::of_scope(&query.scope);
-        let request = Digest(scope.0 ^ xxh3_64(query.key.as_str().as_bytes()));
-        let own = query.key.scope() == Some(ScopeKind::Session);
-        query.before = token.as_ref().map(|token| token.before);
-        if token.as_ref().is_some_and(|token| token.request != request) {
-            return Err(bad_page_token("for the same scope and key"));
-        }
+        let scope = Digest::of_scope(&query.scope).0.to_string();
+        let request = Digest::of_texts(&["changes", &scope, query.key.as_str()]);
+        let is_own = query.key.scope() == Some(ScopeKind::Session);
+        let (of, before) = place(token, request, SAME_KEY)?.unzip();
+        query.before = before;
         let page = self.store.list_key_changes(context, query).await?;
         let KeyChangePage { changes, more, incarnation } = page;
-        if own && token.is_some_and(|token| token.incarnation != incarnation) {
-            return Err(bad_page_token("for the same scope and key"));
+        if is_own && of.is_some_and(|of| of != incarnation) {
+            return Err(bad_page_token(SAME_KEY));
         }
-        Ok(List::new(changes, move |changes, taken| {
-            let last = changes.get(taken.checked_sub(1)?)?;
-            let token = ChangeToken { request, incarnation, before: last.version };
-            (more || taken < changes.len()).then(|| token.encode())
-        }))
+        let behind = move |change: &KeyChange| (incarnation, change.version);
+        Ok(List::behind(changes, more, request, behind))
     }
 
     /// Renders a template with a session's state, which includes the `temp:` keys of `invocation`.
@@ -263,10 +249,10 @@ impl Engine {
 /// Hash of what a page token of a state belongs to.
 fn state_hash(query: &StateQuery, invocation: Option<&InvocationId>) -> Digest {
     let StateQuery { scope, keys } = query;
-    let scope = Digest::of_scope(scope);
-    let mut parts = vec![invocation.map_or("", InvocationId::as_str)];
+    let scope = Digest::of_scope(scope).0.to_string();
+    let mut parts = vec!["state", &scope, invocation.map_or("", InvocationId::as_str)];
     parts.extend(keys.iter().flatten().map(StateKey::as_str));
-    Digest(scope.0 ^ Digest::of_texts(&parts).0)
+    Digest::of_texts(&parts)
 }
 
 /// Hash of what a page token of a list of sessions belongs to.
@@ -276,7 +262,8 @@ fn list_hash(query: &SessionsQuery) -> Digest {
         SessionOrder::MostRecent => "most",
     };
     let user = query.user_id.as_ref();
-    let mut parts = vec![query.app_name.as_str(), user.map_or("", UserId::as_str), order];
+    let mut parts =
+        vec!["sessions", query.app_name.as_str(), user.map_or("", UserId::as_str), order];
     for (key, value) in query.labels.as_map() {
         parts.extend([key.as_str(), value.as_str()]);
     }

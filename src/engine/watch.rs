@@ -34,42 +34,32 @@ const PAGE_BYTES: usize = MESSAGE_BYTES / 8;
 /// Time until a watch looks again whether a session has gone that has expired.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(1);
 
-/// The start of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// Right after this cursor.
     Cursor(Cursor),
-    /// With the current state.
     Snapshot,
     /// With the first event of the session.
     Beginning,
-    /// With the next change.
     Now,
 }
 
-/// A message of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchItem {
     /// State at the start.
     Snapshot {
-        /// Everything visible from the scope.
         state: State,
         /// The session's newest event; 0 for wider scopes.
         last_sequence: Sequence,
-        /// Of the scope, if it has one.
         life: Option<Life>,
     },
-    /// An event of the session.
     Event(Box<Event>),
     /// A change of a wider scope made elsewhere.
     StateChange {
         changes: Changes,
-        /// Server clock at commit.
         commit_time: Time,
     },
     /// Nothing is left to catch up on.
     CaughtUp,
-    /// Nothing happened for a while.
     Heartbeat(Time),
     /// The session is gone; nothing follows.
     SessionDeleted(Life),
@@ -94,26 +84,6 @@ pub struct Watch {
     lag: LagShare,
     _permit: OwnedSemaphorePermit,
     _place: WatchPlace,
-}
-
-/// What ended the wait of a watch.
-enum Wake {
-    Drain,
-    /// Another policy is in force, or the credential was taken back.
-    Rights,
-    /// There may be something to read.
-    Commit,
-    /// No message was sent for a while.
-    Heartbeat,
-}
-
-/// What came of a read.
-enum Looked {
-    /// Perhaps of no items.
-    Page,
-    Deleted,
-    /// Others read, for a while already.
-    Heartbeat,
 }
 
 impl Engine {
@@ -275,37 +245,19 @@ impl Watch {
                 self.caught_up = true;
                 return Ok((WatchItem::CaughtUp, self.position));
             }
-            if self.complete {
-                match self.wait(heartbeat.as_mut()).await {
-                    Wake::Commit => {}
-                    Wake::Drain => return Err(Error::Draining),
-                    Wake::Rights => {
-                        self.check()?;
-                        continue;
-                    }
-                    Wake::Heartbeat => {
-                        // Nothing was read meanwhile, and a credential ends without a sign.
-                        self.check()?;
-                        return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
-                    }
-                }
+            if self.complete
+                && let Some(item) = self.wait(heartbeat.as_mut()).await?
+            {
+                return Ok((item, self.position));
             }
-            match self.read(heartbeat.as_mut()).await? {
-                Looked::Page => {}
-                Looked::Deleted => {
-                    let life = Life::of_scope(&self.scope, self.position.incarnation.0);
-                    return Ok((WatchItem::SessionDeleted(life), self.position));
-                }
-                Looked::Heartbeat => {
-                    self.check()?;
-                    return Ok((WatchItem::Heartbeat(self.engine.now()), self.position));
-                }
+            if let Some(item) = self.read(heartbeat.as_mut()).await? {
+                return Ok((item, self.position));
             }
         }
     }
 
-    /// Reads the next page, when it is this watch's turn.
-    async fn read(&mut self, mut heartbeat: Pin<&mut Sleep>) -> Result<Looked, Error> {
+    /// Reads the next page, perhaps of no items, when it is this watch's turn. Returns what to say instead.
+    async fn read(&mut self, mut heartbeat: Pin<&mut Sleep>) -> Result<Option<WatchItem>, Error> {
         // A caller may drop this future, so a wake may only be forgotten together with the claim that nothing is left.
         self.complete = false;
         self.wakes = self.subscriptions.iter_mut().map(|it| *it.borrow_and_update()).sum();
@@ -314,19 +266,22 @@ impl Watch {
                 biased;
                 turn = self.engine.watch_reads.acquire() => turn.map_err(Error::internal)?,
                 () = self.engine.draining.cancelled() => return Err(Error::Draining),
-                () = heartbeat.as_mut() => return Ok(Looked::Heartbeat),
+                () = heartbeat.as_mut() => return self.heartbeat(),
             };
             self.engine.store.read_changes(&self.context, self.query()).await
         };
         let page = match page {
-            Err(Error::SessionNotFound(_)) => return Ok(Looked::Deleted),
+            Err(Error::SessionNotFound(_)) => {
+                let life = Life::of_scope(&self.scope, self.position.incarnation.0);
+                return Ok(Some(WatchItem::SessionDeleted(life)));
+            }
             // What there is to read does not go away. Not all watches come back together.
             Err(Error::Overloaded { what: Bounded::ReadQueue, retry_after_millis: millis }) => {
                 let pause = Duration::from_millis(fastrand::u64(millis..=2 * millis));
                 return tokio::select! {
-                    () = sleep(pause) => Ok(Looked::Page),
+                    () = sleep(pause) => Ok(None),
                     () = self.engine.draining.cancelled() => Err(Error::Draining),
-                    () = heartbeat => Ok(Looked::Heartbeat),
+                    () = heartbeat => self.heartbeat(),
                 };
             }
             page => page?,
@@ -351,7 +306,7 @@ impl Watch {
         if let Some((_, position)) = self.ready.back_mut() {
             *position = page.position;
         }
-        Ok(Looked::Page)
+        Ok(None)
     }
 
     /// Whether the caller may still read what it watches.
@@ -359,7 +314,6 @@ impl Watch {
         self.engine.store.check(&self.context, &mut self.query())
     }
 
-    /// A read of the next page.
     fn query(&self) -> WatchQuery {
         WatchQuery {
             scope: self.scope.clone(),
@@ -369,7 +323,8 @@ impl Watch {
         }
     }
 
-    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> Wake {
+    /// Waits until there may be something to read, or something to say.
+    async fn wait(&mut self, heartbeat: Pin<&mut Sleep>) -> Result<Option<WatchItem>, Error> {
         // A session that lives on after its time does so by another clock, the database's.
         let left = self.expire_time.map(|at| match self.engine.now().until(at) {
             Duration::ZERO => EXPIRED_AGAIN,
@@ -377,14 +332,21 @@ impl Watch {
         });
         let changed = self.subscriptions.iter_mut().map(|it| Box::pin(it.changed()));
         // The watch holds the engine, and with it the store's notifier: `changed` cannot fail.
-        tokio::select! {
+        let is_due = tokio::select! {
             biased;
-            () = self.engine.draining.cancelled() => Wake::Drain,
-            () = self.policies.changed() => Wake::Rights,
-            () = self.context.principal.withdrawn() => Wake::Rights,
-            _ = select_all(changed) => Wake::Commit,
-            () = sleep(left.unwrap_or_default()), if left.is_some() => Wake::Commit,
-            () = heartbeat => Wake::Heartbeat,
-        }
+            () = self.engine.draining.cancelled() => return Err(Error::Draining),
+            () = self.policies.changed() => false,
+            () = self.context.principal.withdrawn() => false,
+            _ = select_all(changed) => return Ok(None),
+            () = sleep(left.unwrap_or_default()), if left.is_some() => return Ok(None),
+            () = heartbeat => true,
+        };
+        if is_due { self.heartbeat() } else { self.check().map(|()| None) }
+    }
+
+    /// Nothing was read meanwhile, and a credential ends without a sign.
+    fn heartbeat(&self) -> Result<Option<WatchItem>, Error> {
+        self.check()?;
+        Ok(Some(WatchItem::Heartbeat(self.engine.now())))
     }
 }

@@ -4,16 +4,9 @@
 //! more to keep up to date are read before each scrape, by [probes](Metrics::probe).
 
 mod calls;
-mod connections;
-mod postgres;
-mod reads;
-mod refusals;
+mod families;
 mod register;
 mod share;
-mod sqlite;
-mod tls;
-mod watches;
-mod writes;
 
 use std::{
     fmt,
@@ -22,21 +15,18 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all};
-use prometheus::{Encoder as _, IntCounter, IntGaugeVec, Registry, TextEncoder};
+use prometheus::{IntCounter, IntGaugeVec, Registry, TextEncoder};
 use tokio::{task::spawn_blocking, time::timeout};
 
-pub use calls::{CallShare, Calls, MethodKind, MethodMetrics};
-pub use connections::ConnectionMetrics;
-pub use postgres::{PostgresMetrics, SqlError};
+pub use calls::{Calls, MeasuredCall, MethodKind};
+use families::CallMetrics;
+pub use families::{
+    CheckpointThread, ConnectionMetrics, PostgresMetrics, ReadMetrics, Refusals, SqlError,
+    SqliteMetrics, TlsMetrics, WatchMetrics, WriteMetrics,
+};
 pub use prometheus::{Histogram, IntGauge, TEXT_FORMAT};
-pub use reads::ReadMetrics;
-pub use refusals::Refusals;
 use register::Register;
 pub use share::GaugeShare;
-pub use sqlite::{CheckpointThread, SqliteMetrics};
-pub use tls::{TlsFile, TlsMetrics};
-pub use watches::WatchMetrics;
-pub use writes::WriteMetrics;
 
 /// How long a probe may take: less than the ten seconds after which a collector gives up.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,7 +43,7 @@ pub struct Metrics {
     pub reads: ReadMetrics,
     pub watches: WatchMetrics,
     pub connections: ConnectionMetrics,
-    pub refusals: Arc<Refusals>,
+    pub refusals: Refusals,
     /// 1 for the condition that the server is in, by its name.
     pub condition: IntGaugeVec,
     calls: OnceLock<Arc<Calls>>,
@@ -78,7 +68,7 @@ impl Metrics {
     /// `applications` is the number of applications whose appends are counted each for itself.
     pub fn new(applications: usize) -> Self {
         let registry = Registry::new();
-        let register = Register(&registry);
+        let register = Register { registry: &registry, applications };
         let build_info = register.gauges(
             "sessiond_build_info",
             "Always 1. The label has the version of the program.",
@@ -90,14 +80,17 @@ impl Metrics {
         Self {
             probes: Mutex::default(),
             late_probes: register.counter(
-                "sessiond_scrape_timeouts_total",
-                "Values that took too long to read, so that the scrape has earlier ones.",
+                (
+                    "sessiond_scrape_timeouts_total",
+                    "Values that took too long to read, so that the scrape has earlier ones.",
+                ),
+                None,
             ),
-            writes: WriteMetrics::new(register, applications),
+            writes: WriteMetrics::new(register),
             reads: ReadMetrics::new(register),
             watches: WatchMetrics::new(register),
             connections: ConnectionMetrics::new(register),
-            refusals: Arc::new(Refusals::new(register)),
+            refusals: Refusals::new(register),
             condition: register.gauges(
                 "sessiond_condition",
                 "1 for the condition that the server is in, 0 for the others.",
@@ -113,23 +106,27 @@ impl Metrics {
 
     /// The calls of these methods, by path, and of others together.
     pub fn calls(&self, methods: impl IntoIterator<Item = (String, MethodKind)>) -> Arc<Calls> {
-        let calls = || Calls::new(Register(&self.registry), methods, &self.refusals);
+        let calls = || Calls::new(self.register(), methods, &self.refusals);
         Arc::clone(self.calls.get_or_init(|| Arc::new(calls())))
     }
 
     /// Of a store on SQLite.
     pub fn sqlite(&self) -> &SqliteMetrics {
-        self.sqlite.get_or_init(|| SqliteMetrics::new(Register(&self.registry)))
+        self.sqlite.get_or_init(|| SqliteMetrics::new(self.register()))
     }
 
     /// Of a store on PostgreSQL.
     pub fn postgres(&self) -> &PostgresMetrics {
-        self.postgres.get_or_init(|| PostgresMetrics::new(Register(&self.registry)))
+        self.postgres.get_or_init(|| PostgresMetrics::new(self.register()))
     }
 
     /// Of a server with certificates.
     pub fn tls(&self) -> &TlsMetrics {
-        self.tls.get_or_init(|| TlsMetrics::new(Register(&self.registry)))
+        self.tls.get_or_init(|| TlsMetrics::new(self.register()))
+    }
+
+    fn register(&self) -> Register<'_> {
+        Register { registry: &self.registry, applications: 0 }
     }
 
     /// Has gauges set before each scrape. A probe of the same name is replaced.
@@ -153,14 +150,10 @@ impl Metrics {
         self.late_probes.inc_by(late as u64);
         let registry = self.registry.clone();
         // It reads the process's own figures from files.
-        let encoded = spawn_blocking(move || {
-            let mut text = Vec::new();
-            TextEncoder::new().encode(&registry.gather(), &mut text)?;
-            Ok::<_, prometheus::Error>(text)
-        });
+        let encoded =
+            spawn_blocking(move || TextEncoder::new().encode_to_string(&registry.gather()));
         let text = encoded.await.map_err(|error| error.to_string())?;
-        let text = text.map_err(|error| error.to_string())?;
-        String::from_utf8(text).map_err(|error| error.to_string())
+        text.map_err(|error| error.to_string())
     }
 }
 

@@ -55,16 +55,14 @@ async fn unknown_paths_count_as_one_and_streams_have_no_duration() {
     let methods =
         [("/s/Get".to_owned(), MethodKind::Unary), ("/s/Watch".into(), MethodKind::Streaming)];
     let calls = metrics.calls(methods);
-    calls.method("/s/Get").end("OK", Duration::from_millis(2));
-    calls.method("/s/Get").end("NOT_FOUND", Duration::from_millis(2));
+    calls.begin("/s/Get").end("OK", Duration::from_millis(2));
+    calls.begin("/s/Get").end("NOT_FOUND", Duration::from_millis(2));
     for path in ["/nonsense/1", "/nonsense/2"] {
-        calls.method(path).end("UNIMPLEMENTED", Duration::ZERO);
+        calls.begin(path).end("UNIMPLEMENTED", Duration::ZERO);
     }
-    let watch = calls.method("/s/Watch");
-    let open = watch.begin();
+    let watch = calls.begin("/s/Watch");
     let text = metrics.scrape().await.unwrap();
     assert_eq!(value(&text, "rpc_server_streams{method=\"s/Watch\"}"), Some("1"));
-    drop(open);
     watch.end("CANCELLED", Duration::from_secs(3600));
     let text = metrics.scrape().await.unwrap();
     let count = |code, method| {

@@ -10,7 +10,7 @@ use prost::{
     bytes::Buf,
     encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
-use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
+use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 use tonic::{
     Status,
     codec::{Codec, DecodeBuf, Decoder},
@@ -79,11 +79,9 @@ impl<U: Message + Name + Default> Decoder for BoundedDecoder<U> {
 /// As the decoder says that a message is not one.
 pub const UNDECODABLE: &str = "failed to decode Protobuf message: ";
 
-/// A message takes too much memory.
 #[derive(Debug, PartialEq, Eq)]
 struct TooMuch;
 
-/// What is known of the messages of one type.
 #[derive(Default)]
 struct Kind {
     /// Bytes of one in memory, about, without its texts.
@@ -106,52 +104,28 @@ impl Kinds {
         reason = "descriptors are compiled in, and every test reads them"
     )]
     fn of_contract() -> Self {
-        let set =
-            FileDescriptorSet::decode(DESCRIPTOR_SET).expect("descriptors that were compiled in");
-        let mut kinds = Self { by_name: HashMap::new(), kinds: Vec::new() };
-        let mut messages = Vec::new();
-        for file in &set.file {
-            for message in &file.message_type {
-                kinds.name(file.package(), message, &mut messages);
-                if file.package() == AppendEventRequest::PACKAGE {
-                    kinds.by_name.insert(message.name().to_owned(), messages.len() - 1);
-                }
+        let pool =
+            DescriptorPool::decode(DESCRIPTOR_SET).expect("descriptors that were compiled in");
+        let messages: Vec<_> = pool.all_messages().collect();
+        let mut by_name = HashMap::new();
+        for (at, message) in messages.iter().enumerate() {
+            by_name.insert(message.full_name().to_owned(), at);
+            if message.parent_file().package_name() == AppendEventRequest::PACKAGE {
+                by_name.insert(message.name().to_owned(), at);
             }
         }
-        kinds.kinds = messages.iter().map(|message| kinds.kind(message)).collect();
-        kinds
-    }
-
-    fn name<'a>(
-        &mut self,
-        parent: &str,
-        message: &'a DescriptorProto,
-        messages: &mut Vec<&'a DescriptorProto>,
-    ) {
-        let name = format!("{parent}.{}", message.name());
-        for nested in &message.nested_type {
-            self.name(&name, nested, messages);
-        }
-        self.by_name.insert(name, messages.len());
-        messages.push(message);
-    }
-
-    fn kind(&self, message: &DescriptorProto) -> Kind {
-        let mut kind = Kind { bytes: 8, fields: Vec::new() };
-        for field in &message.field {
+        let kind = |message: &MessageDescriptor| {
+            let of = |field: FieldDescriptor| match field.kind() {
+                prost_reflect::Kind::Message(of) => Some((field.number(), by_name[of.full_name()])),
+                _ => None,
+            };
             // The alternatives of a oneof share their place, which is about as large as one text.
-            let is_first = field.oneof_index.is_none_or(|oneof| {
-                let first = message.field.iter().find(|other| other.oneof_index == Some(oneof));
-                first.is_some_and(|first| first.number() == field.number())
-            });
-            kind.bytes += if is_first { size_of::<String>() } else { 0 };
-            if field.r#type() == Type::Message {
-                let name = field.type_name().trim_start_matches('.');
-                let of = self.by_name.get(name).copied();
-                kind.fields.extend(of.map(|of| (field.number().cast_unsigned(), of)));
-            }
-        }
-        kind
+            let fields = message.fields().filter(|field| field.containing_oneof().is_none());
+            let places = fields.count() + message.oneofs().count();
+            let fields = message.fields().filter_map(of).collect();
+            Kind { bytes: 8 + places * size_of::<String>(), fields }
+        };
+        Self { kinds: messages.iter().map(kind).collect(), by_name }
     }
 
     fn measure(&self, kind: usize, bytes: &[u8]) -> Result<(), TooMuch> {

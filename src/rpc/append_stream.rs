@@ -57,7 +57,7 @@ struct Item {
     index: i64,
     bytes: usize,
     call: Call,
-    append: Result<(Append, Reply), Error>,
+    append: Result<(Append, Mode), Error>,
 }
 
 /// The answer to an item, and the bytes that count for it until then.
@@ -167,7 +167,7 @@ async fn append(handlers: Handlers, item: Item) -> Answered {
         let (append, reply) = append?;
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = handlers.engine.append_events(&call.context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::of(reply).inner()))
+        Ok(encode::append_event(answer, dropped, reply.inner()))
     });
     let outcome = match append.await {
         Ok(appended) => Outcome::Appended(appended),

@@ -1,7 +1,6 @@
 //! The methods of every service, as their descriptors name them.
 
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
+use prost_reflect::DescriptorPool;
 
 use crate::{metrics::MethodKind, proto::DESCRIPTOR_SET};
 
@@ -16,16 +15,11 @@ pub fn methods() -> Vec<(String, MethodKind)> {
     ];
     let mut methods = Vec::new();
     for set in sets {
-        let set = FileDescriptorSet::decode(set).expect("descriptors that were compiled in");
-        for file in &set.file {
-            for service in &file.service {
-                for method in &service.method {
-                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                    let streams = method.client_streaming() || method.server_streaming();
-                    let kind = if streams { MethodKind::Streaming } else { MethodKind::Unary };
-                    methods.push((path, kind));
-                }
-            }
+        let pool = DescriptorPool::decode(set).expect("descriptors that were compiled in");
+        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+            let streams = method.is_client_streaming() || method.is_server_streaming();
+            methods.push((path, if streams { MethodKind::Streaming } else { MethodKind::Unary }));
         }
     }
     methods

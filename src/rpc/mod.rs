@@ -18,7 +18,6 @@ pub use convert::decode::BareIds;
 pub use methods::methods;
 pub use routes::{OPEN_REQUEST_BYTES, SERVICE_NAMES, names, routes};
 
-/// Handles the calls of every service.
 #[derive(Clone)]
 struct Handlers {
     engine: Arc<Engine>,

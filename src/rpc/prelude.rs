@@ -1,9 +1,6 @@
 //! Names that most files of this layer use: those of the model. The contract's are under `v1`.
 
-pub use super::convert::{
-    Form, Reply, decode,
-    encode::{self, Mode},
-};
+pub use super::convert::{Form, Mode, decode, encode};
 pub use crate::{
     domain::{
         delta::{Delta, Operation, ScopeDelta},

@@ -66,7 +66,7 @@ service! { EventService |engine, context| {
     append_event(AppendEventRequest: (append, reply)) -> AppendEventResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));
         let answer = engine.append_events(context, append).await?;
-        Ok(encode::append_event(answer, dropped, Mode::of(reply)))
+        Ok(encode::append_event(answer, dropped, reply))
     };
     append_events(AppendEventsRequest: (append, reply)) -> AppendEventsResponse = {
         let dropped = encode::dropped_temp_keys(dropped_keys(&append));

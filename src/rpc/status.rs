@@ -11,12 +11,14 @@ use tonic_types::StatusExt;
 use super::prelude::*;
 use crate::{
     domain::{
+        Sequence,
         error::{Bounded, Damage, Damaged, SequenceConflict, Violation},
+        json::JsonType,
         limits::SCOPE_BYTES,
     },
     proto::codec::UNDECODABLE,
 };
-use caller::{invalid_credential, limited, permission_denied, remedy};
+use caller::{invalid_credential, permission_denied, rate_limited};
 use report::{Report, encoded_bytes};
 
 /// Milliseconds after which a retry makes sense when the disk is full: people have to do something first.
@@ -66,7 +68,6 @@ pub fn of_transport(refusal: &Status) -> Option<Status> {
     Some(status(&Error::Invalid(vec![fault]), ""))
 }
 
-/// The reason in the details of a status.
 pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
@@ -85,140 +86,169 @@ macro_rules! report {
 fn report(error: &Error, request_id: impl fmt::Display) -> Report {
     match error {
         Error::Invalid(violations) => invalid(violations),
-        Error::MessageTooLarge => report!(
-            MessageTooLarge,
-            "The message exceeds the limit of {limit} bytes, uncompressed. Send less per call.",
-            limit = MESSAGE_BYTES
-        ),
-        Error::SessionNotFound(SessionRef::Full(key)) => report!(
+        Error::MessageTooLarge => message_too_large(),
+        Error::SessionNotFound(session) => session_not_found(session),
+        Error::SessionExists(key) => session_exists(key),
+        Error::EventIdReused(id) => event_id_reused(id),
+        Error::RequestIdReused(id) => request_id_reused(id),
+        Error::Conflict { sequence, keys } => conflict(*sequence, keys),
+        Error::Replaced(scope) => replaced(scope),
+        Error::PermissionDenied(denial) => permission_denied(denial),
+        Error::AmbiguousSessionId(id) => ambiguous_session_id(id),
+        Error::TypeMismatch { key, wanted, found } => type_mismatch(key, *wanted, *found),
+        Error::MissingStateKey(keys) => missing_state_key(keys),
+        Error::CursorOfOtherStore => Report::new(Reason::CursorOfOtherStore, CURSOR_OF_OTHER_STORE),
+        Error::BeyondLastSequence { asked, last_sequence } => beyond_last(*asked, *last_sequence),
+        Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
+        Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
+        Error::AnswerTooLarge => answer_too_large(),
+        Error::Overloaded { what, retry_after_millis } => overloaded(*what, *retry_after_millis),
+        Error::RateLimited { what, limit, retry_after_millis } => {
+            rate_limited(*what, *limit, *retry_after_millis)
+        }
+        Error::DiskFull => {
+            Report::new(Reason::DiskFull, DISK_FULL).retry_after(DISK_FULL_RETRY_MILLIS)
+        }
+        Error::Starting => Report::new(Reason::Starting, STARTING),
+        Error::Draining => Report::new(Reason::Draining, DRAINING),
+        Error::StoreUnavailable(_) => Report::new(Reason::StoreUnavailable, STORE_UNAVAILABLE),
+        Error::FileLost => Report::new(Reason::FileLost, FILE_LOST),
+        Error::OutcomeUnknown(_) => Report::new(Reason::OutcomeUnknown, OUTCOME_UNKNOWN),
+        Error::ExpiredInQueue => Report::new(Reason::ExpiredInQueue, EXPIRED_IN_QUEUE),
+        Error::Damaged(damaged, _) => stored_damage(damaged),
+        Error::CredentialMissing => Report::new(Reason::CredentialMissing, CREDENTIAL_MISSING),
+        Error::CredentialInvalid(fault) => invalid_credential(*fault),
+        Error::CredentialExpired => Report::new(Reason::CredentialExpired, CREDENTIAL_EXPIRED),
+        Error::Internal(_) => {
+            Report::new(Reason::Internal, INTERNAL).with("request_id", request_id)
+        }
+    }
+}
+
+const CURSOR_OF_OTHER_STORE: &str =
+    "The cursor belongs to another store. Start the watch without a cursor.";
+const DISK_FULL: &str = "The disk of the store is full and nothing was applied. \
+    Free space, or delete sessions, then retry.";
+const STARTING: &str = "The server is starting. Retry shortly.";
+const DRAINING: &str = "The server is shutting down. \
+    Retry the call, resume a stream of appends after the last answered item, \
+    or resume a watch at its last cursor.";
+const STORE_UNAVAILABLE: &str = "The store is unavailable and nothing was applied. Retry the call.";
+const FILE_LOST: &str = "The database file was removed or replaced while the server was running, \
+    or its disk failed to store it, and nothing was applied. Restart the server, then retry.";
+const OUTCOME_UNKNOWN: &str = "The store failed during the commit, \
+    so the call may or may not have been applied. \
+    Retry with the same event id or request id.";
+const EXPIRED_IN_QUEUE: &str = "The deadline passed while the call was queued, \
+    and nothing was applied. Retry with a later deadline.";
+const CREDENTIAL_MISSING: &str = "The call has no credential. \
+    Send the metadata `authorization: Bearer TOKEN`, or connect with a client certificate.";
+const CREDENTIAL_EXPIRED: &str = "The token or the client certificate has expired. \
+    Send a new token, or connect with a new certificate.";
+const INTERNAL: &str = "Internal error. Report it with this request_id.";
+
+fn message_too_large() -> Report {
+    report!(
+        MessageTooLarge,
+        "The message exceeds the limit of {limit} bytes, uncompressed. Send less per call.",
+        limit = MESSAGE_BYTES
+    )
+}
+
+fn answer_too_large() -> Report {
+    report!(
+        AnswerTooLarge,
+        "The text exceeds the limit of {limit} bytes per response. Render a shorter template.",
+        limit = MESSAGE_BYTES
+    )
+}
+
+fn session_not_found(session: &SessionRef) -> Report {
+    match session {
+        SessionRef::Full(SessionKey { app_name, user_id, session_id }) => report!(
             SessionNotFound,
             "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
              does not exist. Create it first.",
-            app_name = &key.app_name,
-            user_id = &key.user_id,
-            session_id = &key.session_id
+            app_name = app_name,
+            user_id = user_id,
+            session_id = session_id
         ),
-        Error::SessionNotFound(SessionRef::Bare(id, _)) => report!(
+        SessionRef::Bare(id, _) => report!(
             SessionNotFound,
             "Session '{session_id}' does not exist. Create it first.",
             session_id = id
         ),
-        Error::SessionExists(key) => report!(
-            SessionExists,
-            "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
-             exists already. Use another id, or set allow_existing of CreateSession.",
-            app_name = &key.app_name,
-            user_id = &key.user_id,
-            session_id = &key.session_id
-        ),
-        Error::EventIdReused(id) => report!(
-            EventIdReused,
-            "Event id '{event_id}' was used for other content. \
-             Send the same content to retry, or use another id.",
-            event_id = id
-        ),
-        Error::RequestIdReused(id) => report!(
-            RequestIdReused,
-            "Request id '{request_id}' was used for another delta. \
-             Send the same delta to retry, or use another id.",
-            request_id = id
-        ),
-        Error::Conflict { sequence, keys } => conflict(*sequence, keys),
-        Error::Replaced(scope) => replaced(scope),
-        Error::PermissionDenied(denial) => permission_denied(denial),
-        Error::AmbiguousSessionId(id) => report!(
-            AmbiguousSessionId,
-            "Several sessions have the id '{session_id}'. Set app_name and user_id as well.",
-            session_id = id
-        ),
-        Error::TypeMismatch { key, wanted, found } => report!(
-            TypeMismatch,
-            "The value of key '{key}' has type {type}, but the operation needs {wanted}. \
-             Replace the value, or use another key.",
-            key = key,
-            type = found,
-            wanted = wanted
-        ),
-        Error::MissingStateKey(keys) => missing_state_key(keys),
-        Error::CursorOfOtherStore => report!(
-            CursorOfOtherStore,
-            "The cursor belongs to another store. Start the watch without a cursor."
-        ),
-        Error::BeyondLastSequence { asked, last_sequence } => report!(
-            BeyondLastSequence,
-            "Sequence {asked} is greater than the last sequence, {last_sequence}. \
-             Send {last_sequence} or less.",
-            asked = asked,
-            last_sequence = last_sequence
-        ),
-        Error::StateTooLarge(scope) => state_too_large(scope.as_str(), SCOPE_BYTES),
-        Error::InvocationTooLarge(limit) => state_too_large("invocation", *limit),
-        Error::AnswerTooLarge => report!(
-            AnswerTooLarge,
-            "The text exceeds the limit of {limit} bytes per response. Render a shorter template.",
-            limit = MESSAGE_BYTES
-        ),
-        Error::Overloaded { what, retry_after_millis: millis } => {
-            let message = format!("{}. Retry in {millis} ms.", full(*what));
-            Report::new(Reason::Overloaded, message).with("what", what).retry_after(*millis)
-        }
-        Error::RateLimited { what, limit, retry_after_millis: millis } => {
-            let message = format!("{} Retry in {millis} ms.", limited(*what, *limit));
-            Report::new(Reason::RateLimited, message)
-                .with("what", what)
-                .with("limit", limit)
-                .retry_after(*millis)
-        }
-        Error::DiskFull => report!(
-            DiskFull,
-            "The disk of the store is full and nothing was applied. \
-             Free space, or delete sessions, then retry."
-        )
-        .retry_after(DISK_FULL_RETRY_MILLIS),
-        Error::Starting => report!(Starting, "The server is starting. Retry shortly."),
-        Error::Draining => report!(
-            Draining,
-            "The server is shutting down. \
-             Retry the call, resume a stream of appends after the last answered item, \
-             or resume a watch at its last cursor."
-        ),
-        Error::StoreUnavailable(_) => report!(
-            StoreUnavailable,
-            "The store is unavailable and nothing was applied. Retry the call."
-        ),
-        Error::FileLost => report!(
-            FileLost,
-            "The database file was removed or replaced while the server was running, \
-             or its disk failed to store it, and nothing was applied. Restart the server, then retry."
-        ),
-        Error::OutcomeUnknown(_) => report!(
-            OutcomeUnknown,
-            "The store failed during the commit, so the call may or may not have been applied. \
-             Retry with the same event id or request id."
-        ),
-        Error::ExpiredInQueue => report!(
-            ExpiredInQueue,
-            "The deadline passed while the call was queued, and nothing was applied. \
-             Retry with a later deadline."
-        ),
-        Error::Damaged(damaged, _) => stored_damage(damaged),
-        Error::CredentialMissing => report!(
-            CredentialMissing,
-            "The call has no credential. \
-             Send the metadata `authorization: Bearer TOKEN`, or connect with a client certificate."
-        ),
-        Error::CredentialInvalid(fault) => {
-            let message = format!("{}. {}.", invalid_credential(*fault), remedy(*fault));
-            Report::new(Reason::CredentialInvalid, message).with("fault", fault)
-        }
-        Error::CredentialExpired => report!(
-            CredentialExpired,
-            "The token or the client certificate has expired. \
-             Send a new token, or connect with a new certificate."
-        ),
-        Error::Internal(_) => report!(Internal, "Internal error. Report it with this request_id.")
-            .with("request_id", request_id),
     }
+}
+
+fn session_exists(SessionKey { app_name, user_id, session_id }: &SessionKey) -> Report {
+    report!(
+        SessionExists,
+        "Session '{session_id}' of user '{user_id}' in application '{app_name}' \
+         exists already. Use another id, or set allow_existing of CreateSession.",
+        app_name = app_name,
+        user_id = user_id,
+        session_id = session_id
+    )
+}
+
+fn event_id_reused(id: &EventId) -> Report {
+    report!(
+        EventIdReused,
+        "Event id '{event_id}' was used for other content. \
+         Send the same content to retry, or use another id.",
+        event_id = id
+    )
+}
+
+fn request_id_reused(id: &RequestId) -> Report {
+    report!(
+        RequestIdReused,
+        "Request id '{request_id}' was used for another delta. \
+         Send the same delta to retry, or use another id.",
+        request_id = id
+    )
+}
+
+fn ambiguous_session_id(id: &SessionId) -> Report {
+    report!(
+        AmbiguousSessionId,
+        "Several sessions have the id '{session_id}'. Set app_name and user_id as well.",
+        session_id = id
+    )
+}
+
+fn type_mismatch(key: &StateKey, wanted: JsonType, found: JsonType) -> Report {
+    report!(
+        TypeMismatch,
+        "The value of key '{key}' has type {type}, but the operation needs {wanted}. \
+         Replace the value, or use another key.",
+        key = key,
+        type = found,
+        wanted = wanted
+    )
+}
+
+fn beyond_last(asked: Sequence, last: Sequence) -> Report {
+    report!(
+        BeyondLastSequence,
+        "Sequence {asked} is greater than the last sequence, {last_sequence}. \
+         Send {last_sequence} or less.",
+        asked = asked,
+        last_sequence = last
+    )
+}
+
+fn overloaded(what: Bounded, millis: u64) -> Report {
+    let full = match what {
+        Bounded::Calls => "Too many calls are in flight",
+        Bounded::WriteQueue => "The write queue is full",
+        Bounded::ReadQueue => "The read queue is full",
+        Bounded::Watches => "Too many watches are open",
+        Bounded::TempInvocations => "Too many invocations have temp: state",
+    };
+    let message = format!("{full}. Retry in {millis} ms.");
+    Report::new(Reason::Overloaded, message).with("what", what).retry_after(millis)
 }
 
 fn stored_damage(Damaged { what, name }: &Damaged) -> Report {
@@ -234,16 +264,6 @@ fn stored_damage(Damaged { what, name }: &Damaged) -> Report {
     match name {
         Some(name) => report.with("name", name),
         None => report,
-    }
-}
-
-const fn full(what: Bounded) -> &'static str {
-    match what {
-        Bounded::Calls => "Too many calls are in flight",
-        Bounded::WriteQueue => "The write queue is full",
-        Bounded::ReadQueue => "The read queue is full",
-        Bounded::Watches => "Too many watches are open",
-        Bounded::TempInvocations => "Too many invocations have temp: state",
     }
 }
 
@@ -316,7 +336,6 @@ const KEYS_LISTED: usize = 5;
 /// Bytes of these keys as they are sent, which leaves what the message says before and after them.
 const KEYS_LISTED_BYTES: usize = 650;
 
-/// Several keys, for a message.
 fn listed(keys: &[impl ToString]) -> String {
     let mut left = KEYS_LISTED_BYTES;
     let fits = |key: &String| {

@@ -42,11 +42,8 @@ async fn serve(store: Arc<dyn Store>, bare: BareIds) -> Server {
     let engine = Arc::new(Engine::new(store, EngineOptions::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let routes = Arc::new(routes(engine.clone(), bare));
-    let router = axum::Router::new().fallback(async move |request: axum::extract::Request| {
-        routes(request.map(Body::new)).await
-    });
-    let router = tonic::transport::Server::builder().add_routes(router.into());
+    let routes = routes(engine.clone(), bare);
+    let router = tonic::transport::Server::builder().add_routes(routes);
     let serving = router.serve_with_incoming(TcpListenerStream::new(listener));
     let task = tokio::spawn(async move { serving.await.unwrap() });
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();

@@ -95,7 +95,6 @@ async fn check_host(State(own_host): State<Arc<str>>, request: Request, next: Ne
     (StatusCode::MISDIRECTED_REQUEST, text).into_response()
 }
 
-/// All metrics, in Prometheus' text format.
 async fn scrape(
     State((phase, metrics)): State<(watch::Receiver<Phase>, Arc<Metrics>)>,
 ) -> Result<([(HeaderName, &'static str); 1], String), (StatusCode, String)> {
@@ -142,16 +141,15 @@ async fn ready(
     (StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
-/// Accepts connections for ever.
 pub async fn serve(listener: Listener, routes: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let routes = match listener.plain_host() {
         Some(host) => routes.layer(from_fn_with_state(Arc::from(host), check_host)),
         None => routes,
     };
     let may_change = MayChange(!listener.is_open());
     // It is never closed.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let ((reader, writer), tls) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -162,7 +160,7 @@ pub async fn serve(listener: Listener, routes: Router) {
         };
         let routes = routes.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let answered = timeout(Duration::from_secs(REQUEST_TIMEOUT_SECS), async {
                 match tls {
                     None => answer(join(reader, writer), routes, may_change).await,

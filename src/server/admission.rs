@@ -1,8 +1,8 @@
-//! Admission of calls: as many as are done soon, and a refusal of all others that costs little.
+//! Concurrency limit. Rejects before decoding.
 //!
 //! A call that waits longer than its client does is work for nothing, and under overload soon all work is. So the number of calls in
 //! flight follows what the server does: while many are in flight, those before a call and the time that it takes tell how many calls
-//! end in [`WAIT`]. The last quarter of the places is for callers that have less than their share.
+//! end in [`WAIT`]. The last quarter of the permits is for callers that have less than their share.
 
 mod shares;
 
@@ -70,8 +70,7 @@ struct Averages {
     seconds: f64,
 }
 
-/// A call in flight.
-pub struct Place {
+pub struct Permit {
     calls: Arc<Calls>,
     /// `None`: one of the callers that nobody tells apart.
     caller: Option<Arc<Identity>>,
@@ -95,8 +94,8 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// A place for a call, if one is free for this caller.
-    pub fn place(&self, principal: &Principal) -> Option<Place> {
+    /// A permit for a call, if one is free for this caller.
+    pub fn permit(&self, principal: &Principal) -> Option<Permit> {
         let calls = &self.calls;
         let most = calls.most.load(Relaxed);
         let caller = match principal {
@@ -122,16 +121,16 @@ impl Admission {
             return None;
         };
         let before = (before >= FEWEST_CALLS / 2).then(|| (before, instant()));
-        Some(Place { calls: Arc::clone(calls), caller, before, is_done: false })
+        Some(Permit { calls: Arc::clone(calls), caller, before, is_done: false })
     }
 
-    /// Tells the number of calls that have a place. A stream has none once it has begun.
+    /// Tells the number of calls that have a permit. A stream has none once it has begun.
     pub fn in_flight(&self) -> impl Fn() -> usize + Send + Sync + use<> {
         let calls = Arc::clone(&self.calls);
         move || calls.in_flight.load(Relaxed)
     }
 
-    /// The answer to a call for which no place is free. Its message is not decoded.
+    /// The answer to a call for which no permit is free. Its message is not decoded.
     pub fn refuse(
         &self,
         request: Request<Body>,
@@ -162,14 +161,14 @@ impl Calls {
     }
 }
 
-impl Place {
+impl Permit {
     /// The call has its answer. How fast a refusal comes says nothing of the others.
     pub fn answered(mut self, answer: &Response<Body>) {
         self.is_done = !answer.headers().contains_key(Status::GRPC_STATUS);
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.calls.in_flight.fetch_sub(1, Relaxed);
         if let Some(caller) = &self.caller {

@@ -18,7 +18,7 @@ use tonic::{
 
 use crate::{
     access::Principal,
-    metrics::{CallShare, Calls, MethodMetrics},
+    metrics::{Calls, MeasuredCall},
     proto::code_name,
     rpc::status::reason,
     store::CallId,
@@ -27,7 +27,6 @@ use crate::{
 /// Characters of a path. Those of the services are shorter.
 const PATH_CHARS: usize = 128;
 
-/// The notes to take of calls.
 #[derive(Default)]
 pub struct CallNotes {
     pub log: bool,
@@ -40,10 +39,9 @@ pub struct CallLog {
     /// As far as it is known.
     code: Option<Code>,
     line: Option<Line>,
-    metrics: Option<(Arc<MethodMetrics>, CallShare)>,
+    metrics: Option<MeasuredCall>,
 }
 
-/// The part that only the log has.
 struct Line {
     path: String,
     request_id: CallId,
@@ -72,11 +70,7 @@ impl CallNotes {
             sent: 0,
         };
         let line = self.log.then(line);
-        let method = self.calls.as_ref().map(|calls| calls.method(path));
-        let metrics = method.map(|method| {
-            let share = method.begin();
-            (method, share)
-        });
+        let metrics = self.calls.as_ref().map(|calls| calls.begin(path));
         (line.is_some() || metrics.is_some()).then(|| CallLog {
             began: Instant::now(),
             code: None,
@@ -101,7 +95,6 @@ impl CallLog {
         })
     }
 
-    /// A part of the answer.
     pub fn sent(&mut self, data: &Bytes) {
         if let Some(line) = &mut self.line {
             line.sent += data.len() as u64;
@@ -117,8 +110,8 @@ impl CallLog {
             Some(_) => {
                 let Some(status) = Status::from_header_map(headers) else { return };
                 self.code = Some(status.code());
-                if let Some((method, _)) = &self.metrics {
-                    method.refuse(reason(&status).as_deref());
+                if let Some(call) = &self.metrics {
+                    call.refuse(reason(&status).as_deref());
                 }
             }
         }
@@ -126,13 +119,12 @@ impl CallLog {
         self.note();
     }
 
-    /// Notes the call, once.
     fn note(&mut self) {
         // Without a status the client has left.
         let code = code_name(self.code.unwrap_or(Code::Cancelled));
         let elapsed = self.began.elapsed();
-        if let Some((method, _)) = self.metrics.take() {
-            method.end(code, elapsed);
+        if let Some(call) = self.metrics.take() {
+            call.end(code, elapsed);
         }
         let Some(line) = self.line.take() else { return };
         let Line { path, request_id, principal, peer, received, sent } = line;

@@ -23,31 +23,28 @@ const FEWEST: u64 = 16;
 /// Refusals are logged this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Counts open connections.
 pub struct ConnectionLimit {
     most: usize,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     metrics: ConnectionMetrics,
-    /// When a refusal was logged last.
     logged: Option<Instant>,
 }
 
-/// The place of an open connection. Dropping it gives it back.
-pub struct ConnectionPlace {
+pub struct ConnectionPermit {
     _permit: OwnedSemaphorePermit,
     _open: GaugeShare,
 }
 
 impl ConnectionLimit {
     pub fn new(most: usize, metrics: ConnectionMetrics) -> Self {
-        Self { most, places: Arc::new(Semaphore::new(most)), metrics, logged: None }
+        Self { most, permits: Arc::new(Semaphore::new(most)), metrics, logged: None }
     }
 
-    /// A place for a connection that was accepted, if one is free.
-    pub fn place(&mut self) -> Option<ConnectionPlace> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+    /// A permit for a connection that was accepted, if one is free.
+    pub fn permit(&mut self) -> Option<ConnectionPermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             let open = GaugeShare::new(&self.metrics.open, 1);
-            return Some(ConnectionPlace { _permit: permit, _open: open });
+            return Some(ConnectionPermit { _permit: permit, _open: open });
         }
         self.metrics.refused.inc();
         let now = instant();
@@ -108,13 +105,13 @@ mod tests {
     fn a_place_is_given_back() {
         let metrics = Metrics::default().connections.clone();
         let mut limit = ConnectionLimit::new(2, metrics.clone());
-        let first = limit.place().unwrap();
-        let _second = limit.place().unwrap();
-        assert!(limit.place().is_none());
+        let first = limit.permit().unwrap();
+        let _second = limit.permit().unwrap();
+        assert!(limit.permit().is_none());
         assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 1));
         drop(first);
-        let _third = limit.place().unwrap();
-        assert!(limit.place().is_none());
+        let _third = limit.permit().unwrap();
+        assert!(limit.permit().is_none());
         assert_eq!((metrics.open.get(), metrics.refused.get()), (2, 2));
     }
 
@@ -124,7 +121,7 @@ mod tests {
         let mut logged = Vec::new();
         for _ in 0..5 {
             let before = limit.logged;
-            assert!(limit.place().is_none());
+            assert!(limit.permit().is_none());
             logged.push(limit.logged != before);
             advance(LOG_INTERVAL / 2).await;
         }

@@ -26,10 +26,10 @@ use tokio_util::{either::Either, task::TaskTracker};
 
 use super::{
     connection_limit::ConnectionLimit,
-    front::Front,
+    dispatch::Dispatch,
     health::{Phase, draining},
     identity::Authenticator,
-    lingering::lingering,
+    lingering_close::lingering,
     listener::{Halves, Listener, peer},
     read_quota::quota,
     write_coalescing::coalescing,
@@ -51,7 +51,6 @@ const HEADER_BYTES: u32 = 32 * 1024;
 const KEEPALIVE_INTERVAL_SECS: u64 = 40;
 const KEEPALIVE_TIMEOUT_SECS: u64 = 20;
 
-/// The bytes that every HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Seconds that a client has to send them, and to begin TLS before: clients do so at once, even without a request.
@@ -66,7 +65,7 @@ const IDLE_GRACE: Duration = Duration::from_secs(5);
 
 /// The service of every connection, with the authentication of its callers.
 pub struct Edge {
-    pub front: Front,
+    pub dispatch: Dispatch,
     pub authenticator: Arc<Authenticator>,
 }
 
@@ -77,7 +76,7 @@ pub async fn serve(
     edge: Edge,
     phase: watch::Receiver<Phase>,
 ) {
-    let Edge { front, authenticator } = edge;
+    let Edge { dispatch, authenticator } = edge;
     let connections = GracefulShutdown::new();
     let mut stop = pin!(draining(phase.clone()));
     loop {
@@ -88,7 +87,7 @@ pub async fn serve(
         match accepted {
             Ok((halves, tls)) => {
                 // Its client is told by the end of the connection.
-                let Some(place) = limit.place() else { continue };
+                let Some(permit) = limit.permit() else { continue };
                 let (phase, watcher) = (phase.clone(), connections.watcher());
                 let served = match tls {
                     None => {
@@ -96,18 +95,19 @@ pub async fn serve(
                             Either::Left(_) => authenticator.of_tcp(None),
                             Either::Right(unix) => authenticator.of_unix(unix.as_ref().peer_cred()),
                         };
-                        let front = front.with_caller(caller, peer(&halves));
-                        Either::Left(connection(halves, front, phase, watcher))
+                        let dispatch = dispatch.with_caller(caller, peer(&halves));
+                        Either::Left(connection(halves, dispatch, phase, watcher))
                     }
                     Some(tls) => {
-                        let (front, authenticator) = (front.clone(), Arc::clone(&authenticator));
-                        let edge = Edge { front, authenticator };
+                        let (dispatch, authenticator) =
+                            (dispatch.clone(), Arc::clone(&authenticator));
+                        let edge = Edge { dispatch, authenticator };
                         Either::Right(encrypted(tls, halves, edge, phase, watcher))
                     }
                 };
                 tokio::spawn(async move {
                     served.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -132,11 +132,10 @@ pub async fn idle(in_flight: &TaskTracker, drain_timeout: Duration) {
     }
 }
 
-/// A connection within TLS.
 async fn encrypted(
     tls: TlsAcceptor,
     halves: Halves,
-    Edge { front, authenticator }: Edge,
+    Edge { dispatch, authenticator }: Edge,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) {
@@ -152,7 +151,7 @@ async fn encrypted(
         Ok(Ok(stream)) => {
             let certificates = stream.get_ref().1.peer_certificates();
             let caller = authenticator.of_tcp(certificates.and_then(|chain| chain.first()));
-            connection(split(stream), front.with_caller(caller, peer), phase, watcher).await;
+            connection(split(stream), dispatch.with_caller(caller, peer), phase, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client could not begin TLS"),
         Err(_) => tracing::debug!("a client did not begin TLS in time"),
@@ -161,7 +160,7 @@ async fn encrypted(
 
 async fn connection<R, W>(
     (mut reader, writer): (R, W),
-    front: Front,
+    dispatch: Dispatch,
     phase: watch::Receiver<Phase>,
     watcher: Watcher,
 ) where
@@ -174,15 +173,15 @@ async fn connection<R, W>(
         preface = timeout(Duration::from_secs(PREFACE_TIMEOUT_SECS), preface(&mut reader)) => preface,
     };
     let Ok(Ok(preface)) = preface else { return };
-    let (reader, quota) = quota(reader, front.tells_callers_apart());
-    let (writer, flusher) = coalescing(writer, front.calls());
-    let in_flight = front.in_flight().clone();
+    let (reader, quota) = quota(reader, dispatch.tells_callers_apart());
+    let (writer, flusher) = coalescing(writer, dispatch.calls());
+    let in_flight = dispatch.in_flight().clone();
     let (end, registration) = AbortHandle::new_pair();
-    front.ends_with(end);
+    dispatch.ends_with(end);
     let stream = join(Cursor::new(preface).chain(reader), writer);
     let io = TokioIo::new(lingering(stream, IDLE_GRACE));
     let http = http();
-    let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(front)));
+    let served = watcher.watch(http.serve_connection(io, TowerToHyperService::new(dispatch)));
     let served = quota.serve(served);
     // The server has logged it if it ends the connection itself.
     let served = Abortable::new(flusher.serve(served, in_flight), registration).await;

@@ -18,9 +18,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The store is not open yet.
     Starting,
-    /// The store is open, in this condition.
     Open(Condition),
     Draining,
 }
@@ -62,7 +60,6 @@ pub async fn follow(mut condition: watch::Receiver<Condition>, phase: &watch::Se
     }
 }
 
-/// Waits for the shutdown.
 pub async fn draining(mut phase: watch::Receiver<Phase>) {
     // A server that was dropped has stopped as well.
     let _ = phase.wait_for(|&phase| phase == Phase::Draining).await;

@@ -40,7 +40,6 @@ pub struct Authenticator {
     clock: Arc<dyn Clock>,
 }
 
-/// The callers of one connection.
 pub struct Caller {
     authenticator: Arc<Authenticator>,
     /// The identity of the connection itself, or why its certificate has none.
@@ -65,7 +64,6 @@ impl Authenticator {
         Ok(Self { static_tokens, jwt, unix_peers: *unix_peers, clock: Arc::new(SystemClock) })
     }
 
-    /// The files to be read again.
     pub fn files(&self) -> Vec<Arc<dyn Reload>> {
         let static_tokens = self.static_tokens.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
         let jwt = self.jwt.iter().map(|it| Arc::clone(it) as Arc<dyn Reload>);
@@ -88,7 +86,6 @@ impl Authenticator {
         self.caller(shown.map(|certificate| certificate::identity(certificate).map(Arc::new)))
     }
 
-    /// The callers of a connection to a Unix socket.
     pub fn of_unix(self: &Arc<Self>, process: std::io::Result<UCred>) -> Option<Arc<Caller>> {
         let process = process.ok().filter(|_| self.unix_peers);
         self.caller(process.map(|process| {
@@ -105,7 +102,6 @@ impl Authenticator {
         is_asked.then(|| Arc::new(Caller { authenticator: Arc::clone(self), own }))
     }
 
-    /// The holder of a token.
     fn holder(&self, token: &str) -> Result<Arc<Identity>, Error> {
         let hash = TokenHash::of(token);
         if let Some(known) = self.static_tokens.as_ref().and_then(|all| all.current().holder(&hash))
@@ -123,7 +119,6 @@ impl Authenticator {
 }
 
 impl Caller {
-    /// The principal of a call with these headers.
     pub fn principal(&self, headers: &HeaderMap) -> Result<Principal, Error> {
         let Self { authenticator, own } = self;
         let token = bearer(headers).filter(|_| authenticator.takes_tokens());

@@ -18,13 +18,11 @@ use crate::{config::Listen, files::FileMode};
 /// Connections to a Unix socket that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// A bound listener, with TLS if it speaks that.
 pub struct Listener {
     socket: Socket,
     tls: Option<(Tls, Protocol)>,
 }
 
-/// The rules of access to an address.
 pub struct Access<'a> {
     /// What the address was passed with.
     pub flag: &'static str,
@@ -56,7 +54,6 @@ pub struct SocketFile {
     identity: Option<(u64, u64)>,
 }
 
-/// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
@@ -124,7 +121,6 @@ impl Listener {
         }
     }
 
-    /// The next connection, and how TLS begins on it.
     pub async fn accept(&self) -> io::Result<(Halves, Option<TlsAcceptor>)> {
         let halves = match &self.socket {
             Socket::Tcp(listener, ..) => {

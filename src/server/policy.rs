@@ -1,11 +1,19 @@
 //! The policy's file, which is read again when it changes.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use super::reload::{NamedFile, Reloaded};
-use crate::access::{Policy, parse};
+use crate::{
+    access::{Policy, parse},
+    config::Config,
+};
 
-pub fn load(path: &Path) -> Result<Arc<Reloaded<Policy>>, String> {
+/// Without an identity source the rules would name nobody.
+pub fn load(config: &Config) -> Result<Option<Arc<Reloaded<Policy>>>, String> {
+    let Some(path) = &config.identity.policy else { return Ok(None) };
+    if !config.identifies() {
+        return Err("--policy requires an identity source: pass --token-hashes, --jwt-keys, --tls-client-ca, or --unix-peers with a Unix socket.".into());
+    }
     let file = NamedFile::new("--policy", path);
     let policy = Reloaded::load_one("policy", file, |file, content| {
         let text = str::from_utf8(content).map_err(|_| file.refused("it is not UTF-8"))?;
@@ -13,5 +21,5 @@ pub fn load(path: &Path) -> Result<Arc<Reloaded<Policy>>, String> {
             format!("{} Try `sessiond policy check`.", file.refused(fault.trim_end_matches('.')))
         })
     });
-    policy.map(Arc::new)
+    policy.map(|policy| Some(Arc::new(policy)))
 }

@@ -25,7 +25,6 @@ const QUOTA_BYTES: usize = 8 * 1024;
 /// that it gets at once before it passes a call on, and ends a connection when more than 4096 reset calls wait.
 const LARGE_QUOTA_BYTES: usize = 64 * 1024;
 
-/// Bytes that are left of the quota.
 type Left = Arc<AtomicUsize>;
 
 /// A reader that has nothing more to read once its quota is used.
@@ -34,7 +33,6 @@ pub struct QuotaReader<R> {
     left: Left,
 }
 
-/// Gives a connection its quota.
 pub struct Quota {
     left: Left,
     bytes: usize,

@@ -3,10 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -18,7 +15,6 @@ use tokio::{
 
 use crate::metrics::TlsMetrics;
 
-/// A file, and the flag that names it.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
     pub flag: &'static str,
@@ -36,7 +32,6 @@ impl NamedFile {
         })
     }
 
-    /// The message for a file that cannot be used.
     pub fn refused(&self, cause: &str) -> String {
         format!("The file '{}' of {} cannot be used ({cause}).", self.path.display(), self.flag)
     }
@@ -53,7 +48,6 @@ pub struct Reloaded<T> {
     parse: Box<Parse<T>>,
     current: watch::Sender<Arc<T>>,
     last: Mutex<Last>,
-    failures: AtomicU64,
 }
 
 /// The last attempt to read the files.
@@ -65,7 +59,6 @@ struct Last {
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the files for the first time.
     pub fn load(
         what: &'static str,
         files: Vec<NamedFile>,
@@ -79,11 +72,9 @@ impl<T> Reloaded<T> {
             parse: Box::new(parse),
             current,
             last: Mutex::new(Last { contents, failure: None }),
-            failures: AtomicU64::new(0),
         })
     }
 
-    /// The same for a single file.
     pub fn load_one(
         what: &'static str,
         file: NamedFile,
@@ -99,7 +90,6 @@ impl<T> Reloaded<T> {
         Arc::clone(&self.current.borrow())
     }
 
-    /// The same, now and at every change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
     }
@@ -110,11 +100,8 @@ pub trait Reload: Send + Sync {
     /// Their name in the log and in metrics.
     fn what(&self) -> &'static str;
 
-    /// Reads the files again, and uses them if they have changed.
-    fn reload(&self);
-
-    /// How often they could not be used since the start.
-    fn failures(&self) -> u64;
+    /// Reads the files again, and uses them if they have changed. Returns whether they could be used.
+    fn reload(&self) -> bool;
 }
 
 impl<T: Send + Sync> Reload for Reloaded<T> {
@@ -122,10 +109,10 @@ impl<T: Send + Sync> Reload for Reloaded<T> {
         self.what
     }
 
-    fn reload(&self) {
+    fn reload(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let parsed = match read(&self.files) {
-            Ok(contents) if contents == last.contents && last.failure.is_none() => return,
+            Ok(contents) if contents == last.contents && last.failure.is_none() => return true,
             Ok(contents) => {
                 let parsed = (self.parse)(&self.files, &contents);
                 last.contents = contents;
@@ -133,26 +120,19 @@ impl<T: Send + Sync> Reload for Reloaded<T> {
             }
             Err(error) => Err(error),
         };
-        match parsed {
+        let failure = match parsed {
             Ok(value) => {
                 self.current.send_replace(Arc::new(value));
-                last.failure = None;
                 tracing::info!(files = self.what, "reloaded");
+                None
             }
-            Err(error) => {
-                self.failures.fetch_add(1, Relaxed);
-                if last.failure.as_ref() != Some(&error) {
-                    let failures = self.failures();
-                    let files = self.what;
-                    tracing::error!(files, %error, failures, "not reloaded, keeping the old content");
-                }
-                last.failure = Some(error);
-            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failure.as_ref().filter(|_| failure != last.failure) {
+            tracing::error!(files = self.what, %error, "not reloaded, keeping the old content");
         }
-    }
-
-    fn failures(&self) -> u64 {
-        self.failures.load(Relaxed)
+        last.failure = failure;
+        last.failure.is_none()
     }
 }
 
@@ -169,9 +149,8 @@ pub async fn follow(all: Vec<Arc<dyn Reload>>, every: Duration, metrics: TlsMetr
         rounds.tick().await;
         let (all, metrics) = (Arc::clone(&all), metrics.clone());
         let reload = move |files: &Arc<dyn Reload>| {
-            let before = files.failures();
-            files.reload();
-            metrics.failed(files.what(), files.failures() - before);
+            let failures = metrics.reload_failures.with_label_values(&[files.what()]);
+            failures.inc_by(u64::from(!files.reload()));
         };
         let round = spawn_blocking(move || all.iter().for_each(reload));
         if let Err(error) = round.await {
@@ -190,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_cannot_be_used_changes_nothing_and_is_counted() {
+    fn content_that_cannot_be_used_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("number");
         let load = || Reloaded::load("a number", vec![NamedFile::new("--number", &path)], number);
@@ -202,16 +181,15 @@ mod tests {
         reloaded.reload();
         assert!(Arc::ptr_eq(&first, &reloaded.current()), "nothing has changed");
 
-        let failed = |times| {
-            reloaded.reload();
-            assert_eq!((*reloaded.current(), reloaded.failures()), (1, times));
+        let failed = || {
+            assert_eq!((reloaded.reload(), *reloaded.current()), (false, 1));
             reloaded.last.lock().unwrap().failure.clone().unwrap()
         };
         fs::write(&path, "one").unwrap();
-        assert!(failed(1).contains("it has no number"));
-        assert!(failed(2).contains("it has no number"), "it is still unusable");
+        assert!(failed().contains("it has no number"));
+        assert!(failed().contains("it has no number"), "it is still unusable");
         fs::remove_file(&path).unwrap();
-        assert!(failed(3).contains("No such file"));
+        assert!(failed().contains("No such file"));
 
         // Also the content of before counts as new after a failure.
         fs::write(&path, "1").unwrap();

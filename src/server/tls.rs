@@ -13,13 +13,8 @@ use tokio_rustls::TlsAcceptor;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 use super::reload::{NamedFile, Reload, Reloaded};
-use crate::{
-    config::TlsArgs,
-    metrics::{TlsFile, TlsMetrics},
-    pem,
-};
+use crate::{config::TlsArgs, metrics::TlsMetrics, pem};
 
-/// What is spoken within TLS.
 #[derive(Clone, Copy)]
 pub enum Protocol {
     /// With a client certificate, if there are authorities of clients.
@@ -32,7 +27,6 @@ pub enum Protocol {
 #[derive(Clone)]
 pub struct Tls(Arc<Reloaded<Configs>>);
 
-/// For each [`Protocol`].
 struct Configs {
     grpc: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
@@ -72,9 +66,9 @@ impl Tls {
 
 /// Tells until when the certificates of the files are valid, which are those of [`config`].
 fn report_expiry(metrics: &TlsMetrics, contents: &[Vec<u8>]) {
-    for (file, at) in [(TlsFile::Certificate, 0), (TlsFile::ClientCa, 2)] {
+    for (file, at) in [("certificate", 0), ("client_ca", 2)] {
         if let Some(expiry) = contents.get(at).and_then(|pem| earliest_expiry(pem)) {
-            metrics.set_expiry(file, expiry);
+            metrics.expiry.with_label_values(&[file]).set(expiry);
         }
     }
 }
@@ -125,7 +119,6 @@ fn config(
     Ok(config)
 }
 
-/// Verifies the certificates of clients.
 fn verifier(
     file: &NamedFile,
     authorities: &[u8],
@@ -203,29 +196,28 @@ mod tests {
         let tls = load(folder.path());
         let current = || Arc::as_ptr(&tls.0.current().grpc);
         let first = current();
-        let stays = |failures| {
-            tls.0.reload();
-            assert_eq!((current(), tls.0.failures()), (first, failures));
+        let stays = |is_usable| {
+            assert_eq!((tls.0.reload(), current()), (is_usable, first));
         };
-        stays(0);
+        stays(true);
 
         // The key of another certificate, as between two writes of a renewal.
         let old = fs::read(folder.path().join("cert.pem")).unwrap();
         write(folder.path());
         let new = fs::read(folder.path().join("cert.pem")).unwrap();
         fs::write(folder.path().join("cert.pem"), &old).unwrap();
-        stays(1);
+        stays(false);
         let error = load_again(folder.path()).err().unwrap();
         assert!(error.contains("its own key"), "{error}");
 
         fs::remove_file(folder.path().join("key.pem")).unwrap();
-        stays(2);
+        stays(false);
         let error = load_again(folder.path()).err().unwrap();
         assert!(error.contains("--tls-key"), "{error}");
 
         write(folder.path());
         assert_ne!(fs::read(folder.path().join("cert.pem")).unwrap(), new);
-        tls.0.reload();
+        assert!(tls.0.reload());
         assert_ne!(current(), first);
     }
 }

@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use http_body_util::BodyExt as _;
 use opentelemetry::{
     Context, KeyValue,
     trace::{
@@ -23,11 +22,7 @@ use opentelemetry_sdk::{
     trace::{SdkTracer, SdkTracerProvider, Span},
 };
 use tokio::task::spawn_blocking;
-use tonic::{
-    Code, Status,
-    body::Body,
-    codegen::{Body as _, http},
-};
+use tonic::{Code, Status, codegen::http};
 
 use crate::{
     domain::trace::TraceParent,
@@ -41,7 +36,6 @@ const NAME: &str = env!("CARGO_PKG_NAME");
 /// Bytes of a method's name. Those of the contract are shorter.
 const METHOD_BYTES: usize = 64;
 
-/// Time for the last spans at shutdown, at most.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes spans of calls, and exports them in batches. Spans that do not fit into its queue are dropped.
@@ -130,24 +124,15 @@ impl TracedCall {
         request
     }
 
-    /// The same answer. Its end is that of the call.
-    pub fn answer(mut self, answer: http::Response<Body>) -> http::Response<Body> {
+    /// It has an answer with these headers, which hold its status if there is no body.
+    pub fn answered(&mut self, headers: &http::HeaderMap) {
         self.spans.answered();
-        // An answer without a body has its status in the headers.
-        self.code = code(answer.headers());
-        if answer.body().is_end_stream() {
-            return answer;
-        }
-        answer.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                self.note(frame.trailers_ref());
-                frame
-            }))
-        })
+        self.ended(headers);
     }
 
-    fn note(&mut self, trailers: Option<&http::HeaderMap>) {
-        self.code = self.code.or_else(|| code(trailers?));
+    /// It has ended with these trailers.
+    pub fn ended(&mut self, trailers: &http::HeaderMap) {
+        self.code = self.code.or_else(|| code(trailers));
     }
 }
 
@@ -238,7 +223,6 @@ impl Recorder for CallRecorder {
     }
 }
 
-/// The caller's span, if it sent one.
 fn parent(headers: &http::HeaderMap) -> Context {
     let text = |name| headers.get(name)?.to_str().ok();
     let parent = text("traceparent").and_then(TraceParent::parse);
@@ -260,7 +244,7 @@ mod tests {
     #[test]
     fn the_code_is_that_of_the_status() {
         for status in [Status::ok(""), Status::not_found("é"), Status::data_loss("")] {
-            let headers = status.clone().into_http::<Body>().into_parts().0.headers;
+            let headers = status.clone().into_http::<()>().into_parts().0.headers;
             assert_eq!(code(&headers), Some(status.code()));
         }
         assert_eq!(code(&http::HeaderMap::new()), None);

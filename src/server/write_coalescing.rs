@@ -17,14 +17,12 @@ use tokio_util::task::TaskTracker;
 /// Bytes of the buffer: a dozen responses to appends, and a record of TLS.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Calls in flight above which writes are buffered. With 16 in flight, callers that wait for their responses made fewer calls when
-/// theirs waited (docs/overload.md).
+/// Calls in flight above which writes are buffered. Fewer callers, which wait for their responses, would make fewer calls.
 const MANY_CALLS: usize = 32;
 
 /// The writing half of a connection. Flushing it does nothing while many calls are in flight.
 pub struct Coalescing<W, C>(Arc<Shared<W, C>>);
 
-/// Flushes what was written.
 pub struct Flusher<W, C>(Arc<Shared<W, C>>);
 
 struct Shared<W, C> {

@@ -9,7 +9,6 @@ use super::{
     value::{Map, WHITE_SPACE},
 };
 
-/// The amount of an increment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Amount {
     Whole(i64),
@@ -50,7 +49,6 @@ pub fn list_append(current: Option<&Json>, values: &Json, max_length: usize) -> 
     Json::of_items(&parts)
 }
 
-/// The text between an array's brackets.
 fn content(list: &Json) -> &str {
     let inner = list.as_str().strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
     inner.unwrap_or_default().trim_matches(WHITE_SPACE)

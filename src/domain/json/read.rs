@@ -8,7 +8,6 @@ use memchr::memchr2;
 
 use super::MAX_NESTING;
 
-/// The beginning of a value.
 pub enum Head<'a> {
     /// `{` was read: [`Reader::next_key`] is next.
     Object,
@@ -105,7 +104,6 @@ impl<'a> Reader<'a> {
         self.since(start)
     }
 
-    /// The string that begins here.
     fn string(&mut self) -> RawString<'a> {
         let bytes = self.text.as_bytes();
         let (start, mut escaped) = (self.at, false);
@@ -191,7 +189,6 @@ pub(super) fn is_integer(text: &str) -> bool {
     !text.contains(['.', 'e', 'E'])
 }
 
-/// A string with its quotes and escapes.
 #[derive(Clone, Copy, PartialEq)]
 pub struct RawString<'a> {
     pub(super) quoted: &'a str,

@@ -11,7 +11,6 @@ use serde::de::IgnoredAny;
 
 use super::read::{Head, Reader, check};
 
-/// White space as JSON defines it.
 pub(super) const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Members in order of first appearance. hashbrown's hash is seeded like std's, and faster on short keys.
@@ -76,7 +75,6 @@ impl Json {
         is_stored(text).then(|| Json(text.to_owned()))
     }
 
-    /// Likewise, of an object.
     pub fn stored_object(text: &str) -> Option<Json> {
         Self::stored(text).filter(|json| json.json_type() == JsonType::Object)
     }
@@ -121,7 +119,6 @@ impl Json {
         self.0
     }
 
-    /// Bytes of the text.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a JSON text is never empty; the length is a size to be added up"
@@ -163,7 +160,6 @@ impl Json {
         members.into_iter().map(owned).collect()
     }
 
-    /// An object of these members, whose keys differ.
     pub fn of_members(members: &[(String, Json)]) -> Json {
         object_text(members.iter().map(|(key, value)| (key.as_str(), value.as_str())))
     }
@@ -184,7 +180,6 @@ impl Json {
         items
     }
 
-    /// An array of these JSON texts.
     pub fn of_items(items: &[impl Borrow<str>]) -> Json {
         Json(format!("[{}]", items.join(",")))
     }
@@ -202,7 +197,6 @@ impl fmt::Display for Json {
     }
 }
 
-/// Appends a string in quotes.
 pub fn push_string(text: &mut String, value: &str) {
     if is_plain(value) {
         text.push('"');

@@ -27,15 +27,13 @@ fn tokens_come_back_as_they_went() {
         include_rewound: true,
     };
     assert_eq!(EventToken::decode(&events.encode()), Some(events));
-    let sessions = SessionToken {
-        request: Digest(1),
-        last: (Time::new(2, 3).unwrap(), UserId::new("ü").unwrap(), SessionId::new("s").unwrap()),
-    };
+    let session =
+        (Time::new(2, 3).unwrap(), UserId::new("ü").unwrap(), SessionId::new("s").unwrap());
+    let sessions = SessionToken { request: Digest(1), after: session };
     assert_eq!(SessionToken::decode(&sessions.encode()), Some(sessions));
-    let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
+    let changes = ChangeToken { request: Digest(1), after: (Incarnation(2), 3) };
     assert_eq!(ChangeToken::decode(&changes.encode()), Some(changes));
-    let state =
-        StateToken { request: Digest(1), incarnation: Incarnation(2), after: "ü".to_owned() };
+    let state = StateToken { request: Digest(1), after: (Incarnation(2), "ü".to_owned()) };
     assert_eq!(StateToken::decode(&state.encode()), Some(state));
     let names = NameToken { request: Digest(1), after: "ü".to_owned() };
     assert_eq!(NameToken::decode(&names.encode()), Some(names));
@@ -64,11 +62,11 @@ fn the_format_is_pinned() {
     let pin = "ZQEAAAAAAAAA__________8BAAAAAAAAAAAABAAAAAAAAAABCQAAAAAAAAAAf0H0_zoAAAD_yZo7AI3og_o";
     assert_eq!(events.encode(), pin);
     let user = UserId::new("ü").unwrap();
-    let last = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
-    let pin = "cwEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc-5g-DQ";
-    assert_eq!(SessionToken { request: Digest(1), last }.encode(), pin);
-    let changes = ChangeToken { request: Digest(1), incarnation: Incarnation(2), before: 3 };
-    assert_eq!(changes.encode(), "awEAAAAAAAAAAgAAAAAAAAADAAAAAAAAAPCeBW8");
+    let after = (Time::new(2, 3).unwrap(), user, SessionId::new("s").unwrap());
+    let pin = "cAEAAAAAAAAAAgAAAAAAAAADAAAAAgAAAAAAAADDvAEAAAAAAAAAc_PIN1";
+    assert_eq!(SessionToken { request: Digest(1), after }.encode(), pin);
+    let changes = ChangeToken { request: Digest(1), after: (Incarnation(2), 3) };
+    assert_eq!(changes.encode(), "PIN2");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::domain::{
     page::{EventFilter, EventSelection},
     token::EventToken,
 };
+use crate::store::StateQuery;
 
 impl World {
     async fn filled(&self, events: usize) -> SessionKey {
@@ -107,4 +108,26 @@ async fn a_token_is_refused_with_other_filters_another_order_and_another_life() 
     world.engine.delete_session(&RequestContext::internal(), session.clone().into()).await.unwrap();
     world.filled(5).await;
     assert!(refused(world.list(&session, false, token).await.err().unwrap()));
+}
+
+/// Replicas of different builds read each other's tokens.
+#[tokio::test]
+async fn tokens_are_pinned() {
+    let (world, context) = (world(), RequestContext::internal());
+    let session = world.create("alice", "s").await;
+    world.append(&session, None, set(&[("a", "1"), ("b", "2")])).await.unwrap();
+    let query = SessionQuery::info(SessionRef::Full(session.clone()));
+    let info = world.engine.get_session(&context, query, None).await.unwrap().info;
+    let filter = EventFilter {
+        after_time: Time::new(-1, 5),
+        author: Some(Author::new("agent").unwrap()),
+        ..EventFilter::default()
+    };
+    let selection = EventSelection { filter, recent: Some(9), ..EventSelection::default() };
+    assert_eq!(events::token(&info, &selection, false).encode(), "PIN3");
+    let query = StateQuery { scope: Scope::Session(session), keys: None };
+    let page = StatePage { max_items: Some(1), token: None };
+    let (list, _) =
+        world.engine.get_state(&context, query, page, Some(invocation("turn"))).await.unwrap();
+    assert_eq!(list.next_page_token(1).unwrap(), "PIN4");
 }

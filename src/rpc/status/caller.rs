@@ -6,21 +6,18 @@ use crate::domain::{
     permission::Denial,
 };
 
-pub fn limited(what: Limited, limit: u32) -> String {
-    match what {
-        Limited::PrincipalAppends => {
-            format!("The caller exceeds the limit of {limit} appends a second.")
-        }
-        Limited::ApplicationAppends => {
-            format!("The application exceeds the limit of {limit} appends a second.")
-        }
-        Limited::PrincipalWatches => {
-            format!("The caller exceeds the limit of {limit} open watches.")
-        }
-        Limited::ApplicationWatches => {
-            format!("The application exceeds the limit of {limit} open watches.")
-        }
-    }
+pub fn rate_limited(what: Limited, limit: u32, millis: u64) -> Report {
+    let (who, of) = match what {
+        Limited::PrincipalAppends => ("caller", "appends a second"),
+        Limited::ApplicationAppends => ("application", "appends a second"),
+        Limited::PrincipalWatches => ("caller", "open watches"),
+        Limited::ApplicationWatches => ("application", "open watches"),
+    };
+    let message = format!("The {who} exceeds the limit of {limit} {of}. Retry in {millis} ms.");
+    Report::new(Reason::RateLimited, message)
+        .with("what", what)
+        .with("limit", limit)
+        .retry_after(millis)
 }
 
 pub fn permission_denied(denial: &Denial) -> Report {
@@ -43,8 +40,8 @@ pub fn permission_denied(denial: &Denial) -> Report {
     user_id.iter().fold(report, |it, user| it.with("user_id", user))
 }
 
-pub const fn invalid_credential(fault: CredentialFault) -> &'static str {
-    match fault {
+pub fn invalid_credential(fault: CredentialFault) -> Report {
+    let cause = match fault {
         CredentialFault::NotBearer => "The metadata `authorization` is not one bearer token",
         CredentialFault::TooLong => "The bearer token is too long",
         CredentialFault::UnknownToken => "The bearer token is not known to this server",
@@ -54,22 +51,21 @@ pub const fn invalid_credential(fault: CredentialFault) -> &'static str {
             "The JWT is signed with a key that this server does not have"
         }
         CredentialFault::Signature => "The signature of the JWT is wrong",
-        CredentialFault::Issuer => "The JWT is of another issuer than this server trusts",
+        CredentialFault::Issuer => "Untrusted JWT issuer",
         CredentialFault::Audience => "The JWT is not meant for this server",
         CredentialFault::NotYetValid => "The JWT is not valid yet",
         CredentialFault::Claims => {
             "The JWT lacks a subject or a time of expiry, or has a wrong one"
         }
         CredentialFault::CertificateName => "The client certificate does not name its holder",
-    }
-}
-
-pub const fn remedy(fault: CredentialFault) -> &'static str {
-    match fault {
+    };
+    let remedy = match fault {
         CredentialFault::NotBearer => "Send it once, as Bearer TOKEN",
         CredentialFault::CertificateName => {
             "Connect with one that has a SPIFFE URI, a DNS name or a common name"
         }
         _ => "Send a valid token",
-    }
+    };
+    let message = format!("{cause}. {remedy}.");
+    Report::new(Reason::CredentialInvalid, message).with("fault", fault)
 }

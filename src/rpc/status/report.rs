@@ -13,7 +13,6 @@ use crate::domain::{
     limits::VIOLATIONS,
 };
 
-/// The domain of every `ErrorInfo`.
 pub const DOMAIN: &str = "sessiond";
 
 /// Bytes of a whole status on the wire. The rest of the 8 KiB is for what proxies add to the trailers.
@@ -123,7 +122,6 @@ pub struct Report {
     pub reason: Reason,
     /// One or two sentences: what is wrong, and what to do.
     pub message: String,
-    /// Every variable part of the message.
     pub metadata: Vec<(&'static str, String)>,
     pub violations: Vec<Violation>,
     pub retry_after: Option<Duration>,
@@ -141,7 +139,6 @@ impl Report {
         self
     }
 
-    /// Says when a retry makes sense.
     pub fn retry_after(self, millis: u64) -> Self {
         let retry_after = Some(Duration::from_millis(millis));
         Self { retry_after, ..self.with("retry_after_millis", millis) }

@@ -1,4 +1,4 @@
-//! The calls in flight of each identified caller, so that none of them takes the last places from the others.
+//! The calls in flight of each identified caller, so that none of them takes the last permits from the others.
 
 use std::{
     collections::HashMap,
@@ -10,11 +10,11 @@ use std::{
 pub struct Shares(Mutex<HashMap<String, usize>>);
 
 impl Shares {
-    /// Counts a call. When places are scarce, not one of a caller that has its share of them: places are divided among those that have
+    /// Counts a call. When permits are scarce, not one of a caller that has its share of them: permits are divided among those that have
     /// calls in flight and one more, which may come.
-    pub fn begin(&self, caller: &str, places: usize, are_scarce: bool) -> bool {
+    pub fn begin(&self, caller: &str, permits: usize, are_scarce: bool) -> bool {
         let mut calls = self.lock();
-        let share = places / (calls.len() + 1);
+        let share = permits / (calls.len() + 1);
         let own = calls.get(caller).copied().unwrap_or(0);
         if are_scarce && own >= share {
             return false;

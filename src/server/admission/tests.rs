@@ -1,4 +1,4 @@
-//! Calls that take places, and refusals.
+//! Calls that take permits, and refusals.
 
 use std::{
     convert::Infallible,
@@ -24,20 +24,20 @@ fn answer() -> Response<Body> {
     Response::new(Body::empty())
 }
 
-fn places(admission: &Admission, count: usize) -> Vec<Place> {
-    iter::repeat_with(|| admission.place(&Principal::Local).unwrap()).take(count).collect()
+fn permits(admission: &Admission, count: usize) -> Vec<Permit> {
+    iter::repeat_with(|| admission.permit(&Principal::Local).unwrap()).take(count).collect()
 }
 
-/// Fills all places. After this time all calls are done.
+/// Fills all permits. After this time all calls are done.
 async fn take(admission: &Admission, time: Duration) {
-    let places: Vec<_> = iter::from_fn(|| admission.place(&Principal::Local)).collect();
-    assert!(places.len() >= FEWEST_CALLS);
+    let permits: Vec<_> = iter::from_fn(|| admission.permit(&Principal::Local)).collect();
+    assert!(permits.len() >= FEWEST_CALLS);
     advance(time).await;
-    places.into_iter().for_each(|it| it.answered(&answer()));
+    permits.into_iter().for_each(|it| it.answered(&answer()));
 }
 
 fn free(admission: &Admission) -> usize {
-    iter::from_fn(|| admission.place(&Principal::Local)).collect::<Vec<_>>().len()
+    iter::from_fn(|| admission.permit(&Principal::Local)).collect::<Vec<_>>().len()
 }
 
 #[tokio::test]
@@ -60,17 +60,17 @@ async fn calls_that_were_given_up_took_at_least_as_long() {
     pause();
     let admission = Admission::default();
     take(&admission, WAIT * 100).await;
-    let soon = places(&admission, FEWEST_CALLS);
+    let soon = permits(&admission, FEWEST_CALLS);
     advance(WAIT / 100).await;
     drop(soon);
     assert_eq!(free(&admission), FEWEST_CALLS, "nobody knows how long they would have taken");
     let refusal = Status::not_found("no session").into_http();
-    let refused = places(&admission, FEWEST_CALLS);
+    let refused = permits(&admission, FEWEST_CALLS);
     advance(WAIT / 100).await;
     refused.into_iter().for_each(|it| it.answered(&refusal));
     assert_eq!(free(&admission), FEWEST_CALLS, "a refusal is fast");
     let admission = Admission::default();
-    let late = places(&admission, MOST_CALLS);
+    let late = permits(&admission, MOST_CALLS);
     advance(WAIT * 100).await;
     drop(late);
     assert_eq!(free(&admission), FEWEST_CALLS);
@@ -82,15 +82,15 @@ fn a_caller_leaves_places_to_others() {
     let caller = |name: &str| Principal::Identified(Arc::new(Identity::new(name)));
     let [flood, modest, new] = ["flood", "modest", "new"].map(caller);
     let take = |principal: &Principal, most: usize| {
-        iter::from_fn(|| admission.place(principal)).take(most).collect::<Vec<_>>()
+        iter::from_fn(|| admission.permit(principal)).take(most).collect::<Vec<_>>()
     };
     let mut flooding = take(&flood, MOST_CALLS);
     assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "the last quarter is for others");
     let others = take(&modest, MOST_CALLS);
     assert_eq!(others.len(), MOST_CALLS / 4);
-    assert!(admission.place(&new).is_none(), "all are taken");
+    assert!(admission.permit(&new).is_none(), "all are taken");
     flooding.truncate(1);
-    assert!(admission.place(&flood).is_some(), "many are free again");
+    assert!(admission.permit(&flood).is_some(), "many are free again");
     drop((flooding, others));
     let all = take(&Principal::Local, MOST_CALLS * 9 / 10);
     let share = take(&new, MOST_CALLS);
@@ -99,12 +99,12 @@ fn a_caller_leaves_places_to_others() {
     let flooding = take(&flood, MOST_CALLS);
     assert_eq!(flooding.len(), MOST_CALLS * 3 / 4, "and nobody is left");
     admission.calls.most.store(FEWEST_CALLS, Relaxed);
-    assert!(admission.place(&flood).is_none() && admission.place(&Principal::Local).is_none());
+    assert!(admission.permit(&flood).is_none() && admission.permit(&Principal::Local).is_none());
     assert_eq!(take(&modest, MOST_CALLS).len(), FEWEST_CALLS / 3, "its share is there");
     drop(flooding);
     let callers: Vec<_> = (0..MOST_CALLS).map(|number| caller(&number.to_string())).collect();
-    let places: Vec<_> = callers.iter().filter_map(|it| admission.place(it)).collect();
-    assert_eq!(places.len(), FEWEST_CALLS, "however many callers there are");
+    let permits: Vec<_> = callers.iter().filter_map(|it| admission.permit(it)).collect();
+    assert_eq!(permits.len(), FEWEST_CALLS, "however many callers there are");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn slow_calls_among_few_say_nothing() {
     pause();
     let admission = Admission::default();
     for _ in 0..100 {
-        let few = places(&admission, FEWEST_CALLS / 2);
+        let few = permits(&admission, FEWEST_CALLS / 2);
         advance(WAIT * 100).await;
         few.into_iter().for_each(|it| it.answered(&answer()));
     }

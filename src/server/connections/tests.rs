@@ -15,11 +15,7 @@ use crate::{
     domain::{limits::MESSAGE_BYTES, prelude::*},
     engine::{Engine, EngineOptions},
     metrics::Metrics,
-    server::{
-        front::{Services, tests::as_routes},
-        identity::Caller,
-        unread::Unread,
-    },
+    server::{dispatch::Services, identity::Caller, response_budget::ResponseBudget},
     store::{Condition, SystemClock, memory::MemoryStore},
 };
 
@@ -62,23 +58,23 @@ async fn the_preface_is_read_as_far_as_it_is_one() {
 async fn a_connection_without_a_preface_is_closed() {
     pause();
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let front = || front(Arc::default(), &phase);
+    let dispatch = || dispatch(Arc::default(), &phase);
     let watcher = || GracefulShutdown::new().watcher();
     let began = Instant::now();
     let (mut client, server) = duplex(64);
     client.write_all(b"PRI * HT").await.unwrap();
-    connection(split(server), front(), phase.subscribe(), watcher()).await;
+    connection(split(server), dispatch(), phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS);
     phase.send_replace(Phase::Draining);
     let (_client, server) = duplex(64);
-    connection(split(server), front(), phase.subscribe(), watcher()).await;
+    connection(split(server), dispatch(), phase.subscribe(), watcher()).await;
     assert_eq!(began.elapsed().as_secs(), PREFACE_TIMEOUT_SECS, "at once");
 }
 
-fn front(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Front {
-    let unread = Unread::new(&Metrics::default().connections);
+fn dispatch(services: Arc<OnceLock<Services>>, phase: &watch::Sender<Phase>) -> Dispatch {
+    let budget = ResponseBudget::new(&Metrics::default().connections);
     let (in_flight, notes) = Default::default();
-    Front::new(services, phase.subscribe(), in_flight, unread, notes, None).unwrap()
+    Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None)
 }
 
 /// A connection of a client that has sent these frames, its other end, and the phase of the server.
@@ -100,9 +96,9 @@ fn begun(
 ) -> (impl Future<Output = ()>, DuplexStream, watch::Sender<Phase>) {
     let (client, server) = duplex(1 << 20);
     let phase = watch::Sender::new(Phase::Open(Condition::Ready));
-    let front = front(services, &phase).with_caller(caller, Arc::default());
+    let dispatch = dispatch(services, &phase).with_caller(caller, Arc::default());
     let watcher = GracefulShutdown::new().watcher();
-    (connection(split(server), front, phase.subscribe(), watcher), client, phase)
+    (connection(split(server), dispatch, phase.subscribe(), watcher), client, phase)
 }
 
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0a ping's";
@@ -157,7 +153,7 @@ async fn a_client_that_leaves_too_many_answers_unread_loses_its_connection() {
     const ANSWER: &[u8] = &[0; MESSAGE_BYTES];
     const FITTING: u32 = 128;
     let answer = axum::routing::post(async || ANSWER);
-    let routes = as_routes(axum::Router::new().route("/", answer).into());
+    let routes = axum::Router::new().route("/", answer).into();
     let store = MemoryStore::new(StoreId([1; 16]), Arc::new(SystemClock));
     let engine = Arc::new(Engine::new(Arc::new(store), EngineOptions::default()));
     let services = Arc::new(Services { routes, engine }.into());

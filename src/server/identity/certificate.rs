@@ -77,7 +77,6 @@ fn spiffe(uri: &str) -> Option<String> {
     (is_domain && is_path && uri.len() <= SPIFFE_BYTES).then(|| uri.to_owned())
 }
 
-/// The only common name.
 fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     let mut names = certificate.subject().iter_common_name();
     let (first, second) = (names.next()?, names.next());

@@ -76,7 +76,6 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// Whether a token has three parts.
 pub fn has_its_form(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }

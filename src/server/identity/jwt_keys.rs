@@ -16,7 +16,6 @@ use x509_parser::{
 /// Keys of a file: several times what issuers publish. A token without a key id is tried with each of its algorithm.
 const KEYS: usize = 32;
 
-/// Bits of an RSA key.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::{env, fs};
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithTonicConfig as _};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-/// A variable that is set to something.
 #[expect(
     clippy::disallowed_methods,
     reason = "OpenTelemetry has its settings in the environment, where its SDK reads the others"

@@ -10,6 +10,7 @@
 //!   (`scope`), each in the order of their names. Every other row is written under these locks.
 
 use super::prelude::*;
+use crate::store::layout::layout_hash;
 
 /// One step, from a version to the next.
 #[derive(Clone, Copy)]
@@ -22,10 +23,14 @@ pub(super) struct Migration {
 
 /// Every step since the empty database, in order. A step leaves what earlier programs read and write, because they run beside this one
 /// during an upgrade.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    // Versions 1 and 2 were never released.
-    Migration { version: 3, title: "create the tables", sql: TABLES },
-];
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, title: "create the tables", sql: TABLES }];
+
+/// The hash of the tables that steps make, which the database keeps beside their version.
+pub(super) fn layout(steps: &[Migration]) -> String {
+    let steps = steps.iter().map(|step| step.sql);
+    layout_hash(&[META].into_iter().chain(steps).collect::<Vec<_>>().join(";"))
+}
 
 /// `tombstone.lease_secs` of rows that may be removed at once.
 pub(super) const PURGED: i64 = i64::MIN;
@@ -38,6 +43,7 @@ pub(super) const META: &str = "
 CREATE TABLE IF NOT EXISTS meta (
     id INTEGER PRIMARY KEY,
     schema_version INTEGER NOT NULL,
+    layout TEXT NOT NULL,
     store_id BYTEA NOT NULL,
     next_id BIGINT NOT NULL,
     -- Greater than every version of the applications and users that were removed.

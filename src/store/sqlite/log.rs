@@ -1,12 +1,6 @@
-//! Where the rows of a log lie: the events of a session, or the changes of an application or a user.
-//!
-//! Rows of all logs lie in commit order. `log_index` finds those of a log: each of its rows is a *run*, the numbers of up to
-//! [`LOG_STEP`] successive rows of a log, so that a commit to many logs does not change a page of the index for each of them. The rows that follow
-//! are *unindexed*: their numbers stand in the head of the node.
+//! Reading a log: the events of a session, or the changes of an application or a user.
 
-use rusqlite::types::FromSqlError;
-
-use super::{connection::Tables, prelude::*, row, schema::LOG_STEP};
+use super::{connection::Tables, prelude::*};
 
 /// A log, whose changes add up to the state of a scope.
 #[derive(Clone, Copy, Debug)]
@@ -15,72 +9,37 @@ pub(super) struct Log {
     pub(super) kind: ScopeKind,
 }
 
-/// The rows that `log_index` does not have yet, oldest first.
-#[derive(Default)]
-pub(super) struct Unindexed {
-    len: usize,
-    /// Their numbers as they are stored, without the bracket at the end.
-    rows: String,
-    /// The hashes of the ids of events, as they are stored.
-    hashes: Vec<u8>,
-}
-
-impl Unindexed {
-    pub(super) fn push(&mut self, row: i64, hash: Option<i64>) {
-        self.rows.push(if self.len == 0 { '[' } else { ',' });
-        self.rows.push_str(&row.to_string());
-        self.hashes.extend(hash.into_iter().flat_map(i64::to_be_bytes));
-        self.len += 1;
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The numbers as they are stored, an array in JSON: the views read them as well.
-    pub(super) fn stored(&self) -> String {
-        if self.len == 0 { "[]".to_owned() } else { [&self.rows, "]"].concat() }
-    }
-}
-
-/// Runs that may hold versions in `(after, up_to]`. The parameters are those of [`runs_of`].
-const RUNS: &str =
-    "SELECT version, rows, hashes FROM log_index WHERE node = ?1 AND version > ?2 AND version < ?3";
-
-fn runs_of(node: NodeId, after: Version, up_to: Version) -> (NodeId, Version, Version) {
-    // The version in a damaged head may be any number that SQLite has.
-    (node, after, (up_to + LOG_STEP as u64).min(i64::MAX.cast_unsigned()))
-}
-
 impl Log {
     pub(super) fn of_session(session: Incarnation) -> Self {
         Self { node: session.0, kind: ScopeKind::Session }
     }
 
-    /// The column of the version, where [`Tables::each_row`] reads.
+    /// The column of the version.
     pub(super) fn version(self) -> &'static str {
         match self.kind {
-            ScopeKind::Session => "t.sequence",
-            ScopeKind::Application | ScopeKind::User => "t.version",
+            ScopeKind::Session => "sequence",
+            ScopeKind::Application | ScopeKind::User => "version",
         }
     }
 
-    fn table(self) -> &'static str {
+    /// The table of the rows, and its column of the node.
+    fn table(self) -> (&'static str, &'static str) {
         match self.kind {
-            ScopeKind::Session => "event",
-            ScopeKind::Application | ScopeKind::User => "scope_log",
+            ScopeKind::Session => ("event", "session"),
+            ScopeKind::Application | ScopeKind::User => ("scope_log", "scope"),
+        }
+    }
+
+    /// The version of its node.
+    fn last(self) -> &'static str {
+        match self.kind {
+            ScopeKind::Session => "SELECT last_sequence FROM session WHERE id = ?1",
+            ScopeKind::Application | ScopeKind::User => "SELECT version FROM scope WHERE id = ?1",
         }
     }
 }
 
 impl Tables {
-    /// The version of a log, and its unindexed rows. A log that nothing was written to has version 0.
-    pub(super) fn unindexed(&self, log: Log) -> Result<(Version, Vec<i64>)> {
-        let sql = "SELECT version, unindexed FROM state WHERE node = ?1 AND name = 0";
-        let found = self.one(sql, [log.node], |row| Ok((row.get(0)?, row::parsed(row, 1)?)))?;
-        Ok(found.unwrap_or_default())
-    }
-
     /// Goes through the rows of a log in `(after, up_to]` until `take` refuses one. Returns whether it took all. The first column is the
     /// version. A version that is missing is damage, which SQLite does not see.
     pub(super) fn each_row(
@@ -89,70 +48,26 @@ impl Tables {
         columns: &str,
         (after, up_to): (Version, Version),
         descending: bool,
-        mut take: impl FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
-        let (last, unindexed) = self.unindexed(log)?;
-        let indexed = last.saturating_sub(unindexed.len() as u64);
+        mut take: impl FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        // Nothing was written to a log whose node has no row.
+        let last = self.value(log.last(), [log.node])?.unwrap_or(0);
         let mut expected = Dense { after, up_to: up_to.min(last), descending };
-        let mut take = |row: &Row<'_>| {
+        let ((table, node), version) = (log.table(), log.version());
+        let order = if descending { "DESC" } else { "ASC" };
+        let sql = format!(
+            "SELECT {columns} FROM {table} WHERE {node} = ?1 AND {version} > ?2 AND {version} <= ?3
+             ORDER BY {version} {order}"
+        );
+        let is_whole = self.each(&sql, (log.node, after, expected.up_to), |row| {
             let version = row.get(0)?;
             expected.next(version)?;
             take(row).map_err(|error| error.in_row(Damage::in_log(log.kind), version))
-        };
-        for in_index in [!descending, descending] {
-            let (after, up_to) = match in_index {
-                true => (after, up_to.min(indexed)),
-                false => (after.max(indexed), up_to.min(last)),
-            };
-            if after >= up_to {
-                continue;
-            }
-            let is_whole = if in_index {
-                let order = if descending { "DESC" } else { "ASC" };
-                let sql = format!("{RUNS} ORDER BY version {order}");
-                self.each(&sql, runs_of(log.node, after, up_to), |run| {
-                    let (last, rows): (Version, Vec<i64>) = (run.get(0)?, row::parsed(run, 1)?);
-                    let before = last.saturating_sub(rows.len() as u64);
-                    // Of the first and the last run a part may be meant.
-                    let start = after.saturating_sub(before) as usize;
-                    let end = rows.len().saturating_sub(last.saturating_sub(up_to) as usize);
-                    let rows = rows.get(start..end).unwrap_or_default();
-                    self.each_of(log, columns, rows, descending, &mut take)
-                })?
-            } else {
-                let rows = &unindexed[(after - indexed) as usize..(up_to - indexed) as usize];
-                self.each_of(log, columns, rows, descending, &mut take)?
-            };
-            if !is_whole {
-                return Ok(false);
-            }
+        })?;
+        if is_whole {
+            expected.end()?;
         }
-        expected.end()?;
-        Ok(true)
-    }
-
-    /// Goes through rows by their numbers, in the order of the list or from its end. Passes over those that are missing.
-    fn each_of(
-        &self,
-        log: Log,
-        columns: &str,
-        rows: &[i64],
-        descending: bool,
-        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
-        let table = log.table();
-        let mut statement =
-            self.prepare(&format!("SELECT {columns} FROM {table} t WHERE t.id = ?1"))?;
-        for at in 0..rows.len() {
-            let at = if descending { rows.len() - 1 - at } else { at };
-            let mut found = statement.query([rows[at]])?;
-            if let Some(row) = found.next()?
-                && !take(row)?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(is_whole)
     }
 
     /// Goes through every row of a log, whatever its node says of it, and however many are missing.
@@ -160,56 +75,11 @@ impl Tables {
         &self,
         log: Log,
         columns: &str,
-        take: &mut dyn FnMut(&Row<'_>) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
-        let sql = "SELECT rows FROM log_index WHERE node = ?1 ORDER BY version";
-        self.each(sql, [log.node], |run| {
-            self.each_of(log, columns, &row::parsed::<Vec<i64>>(run, 0)?, false, &mut *take)
-        })?;
-        self.each_of(log, columns, &self.unindexed(log)?.1, false, take)?;
-        Ok(())
-    }
-
-    /// Goes through the indexed events of a session in `(after, up_to]`: their sequences, and the hashes of their ids.
-    pub(super) fn each_hash(
-        &self,
-        session: Incarnation,
-        (after, up_to): (Sequence, Sequence),
-        mut take: impl FnMut(Sequence, i64),
+        mut take: impl FnMut(&Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.each(RUNS, runs_of(session.0, after, up_to), |run| {
-            let last: Sequence = run.get(0)?;
-            let (hashes, rest) = run.get_ref(2)?.as_blob()?.as_chunks();
-            if !rest.is_empty() {
-                return Err(FromSqlError::InvalidType.into());
-            }
-            let first = (last + 1).saturating_sub(hashes.len() as u64);
-            for (sequence, hash) in (first..).zip(hashes) {
-                if sequence > after && sequence <= up_to {
-                    take(sequence, i64::from_be_bytes(*hash));
-                }
-            }
-            Ok::<_, rusqlite::Error>(true)
-        })?;
-        Ok(())
-    }
-
-    /// Puts the unindexed rows of a log, the last of which has this version, into the index.
-    pub(super) fn index_run(
-        &self,
-        node: NodeId,
-        version: Version,
-        unindexed: &mut Unindexed,
-    ) -> Result<()> {
-        if unindexed.len == 0 {
-            return Ok(());
-        }
-        let hashes = (!unindexed.hashes.is_empty()).then_some(&unindexed.hashes);
-        let insert = "INSERT INTO log_index VALUES (?1, ?2, ?3, ?4)";
-        self.run(insert, (node, version, unindexed.stored(), hashes))?;
-        unindexed.len = 0;
-        unindexed.rows.clear();
-        unindexed.hashes.clear();
+        let ((table, node), version) = (log.table(), log.version());
+        let sql = format!("SELECT {columns} FROM {table} WHERE {node} = ?1 ORDER BY {version}");
+        self.each(&sql, [log.node], |row| take(row).map(|()| true))?;
         Ok(())
     }
 }
@@ -223,7 +93,7 @@ struct Dense {
 
 impl Dense {
     /// The next row has this version.
-    fn next(&mut self, version: Version) -> Result<(), Error> {
+    fn next(&mut self, version: Version) -> Result<()> {
         if self.after >= self.up_to || version != self.expected() {
             return Err(self.missing());
         }
@@ -235,7 +105,7 @@ impl Dense {
     }
 
     /// No row follows.
-    fn end(&self) -> Result<(), Error> {
+    fn end(&self) -> Result<()> {
         if self.after >= self.up_to { Ok(()) } else { Err(self.missing()) }
     }
 

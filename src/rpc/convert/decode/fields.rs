@@ -15,7 +15,6 @@ use crate::{
     rpc::prelude::*,
 };
 
-/// A text with rules.
 pub trait Text: Sized {
     fn parse(at: At<'_>, text: &str) -> Decoded<Self>;
 }
@@ -205,13 +204,13 @@ pub fn enumeration<T: TryFrom<i32>>(at: At<'_>, number: i32) -> Decoded<T> {
 }
 
 /// The form of an answer, which shows no versions unless another field asks for them.
-impl Read<Reply> for i32 {
-    fn read(self, at: At<'_>) -> Decoded<Reply> {
+impl Read<Mode> for i32 {
+    fn read(self, at: At<'_>) -> Decoded<Mode> {
         let form = match enumeration(at, self)? {
             Form::Unspecified => Form::Struct,
             form => form,
         };
-        Ok(Reply { form, with_versions: false, store: at.store })
+        Ok(Mode { form, with_versions: false, store: at.store, depth: 0 })
     }
 }
 

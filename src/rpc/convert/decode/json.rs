@@ -29,7 +29,6 @@ pub type Limit = (usize, Reason, &'static str);
 pub const VALUE: Limit =
     (VALUE_BYTES, Reason::ValueTooLarge, "Store large values elsewhere, and only a reference here");
 
-/// An event's body.
 pub const BODY: Limit =
     (BODY_BYTES, Reason::EventTooLarge, "Split the event, or store large content elsewhere");
 
@@ -87,7 +86,6 @@ pub fn entries(at: At<'_>, object: Struct) -> Decoded<Vec<(StateKey, Json)>> {
     })
 }
 
-/// Likewise. If a key is repeated, the last value counts.
 pub fn entries_of_text(at: At<'_>, text: String) -> Decoded<Vec<(StateKey, Json)>> {
     let object = valid(at, Json::object(text))?;
     at.all(object.members(), |(key, json)| {

@@ -38,7 +38,7 @@ pub struct Faulted(());
 pub type Decoded<T> = Result<T, Faulted>;
 
 /// A request with what it says about its answer.
-pub type Asked<T> = Decoded<(T, Reply)>;
+pub type Asked<T> = Decoded<(T, Mode)>;
 
 /// Reads a request; all its faults together are one error.
 pub fn decode<Q, T>(

@@ -40,7 +40,7 @@ pub fn create_session(at: At<'_>, request: v1::CreateSessionRequest) -> Asked<Cr
         expiration,
         on_existing: if allow_existing { OnExisting::Return } else { OnExisting::Refuse },
     };
-    Ok((new, Reply { with_versions: include_versions, ..json_form }))
+    Ok((new, Mode { with_versions: include_versions, ..json_form }))
 }
 
 pub fn get_session(
@@ -51,7 +51,7 @@ pub fn get_session(
         key, events, as_of_sequence, invocation_id, without_state, json_form, include_versions
     } = request);
     let (session, as_of, with_state) = (key, as_of_sequence, !without_state);
-    let reply = Reply { with_versions: include_versions, ..json_form };
+    let reply = Mode { with_versions: include_versions, ..json_form };
     Ok(((SessionQuery { session, as_of, with_state, events }, invocation_id), reply))
 }
 
@@ -165,7 +165,7 @@ pub fn append_event(at: At<'_>, request: v1::AppendEventRequest) -> Asked<Append
         include_versions
     } = request);
     let (session, events) = (key, vec![event]);
-    let reply = Reply { with_versions: include_versions, ..json_form };
+    let reply = Mode { with_versions: include_versions, ..json_form };
     Ok((Append { session, events, precondition, request: None, return_state }, reply))
 }
 
@@ -174,7 +174,7 @@ pub fn append_events(at: At<'_>, request: v1::AppendEventsRequest) -> Asked<Appe
         key, events = batch(at.field("events"), events), precondition, return_state, json_form,
         include_versions
     } = request);
-    let reply = Reply { with_versions: include_versions, ..json_form };
+    let reply = Mode { with_versions: include_versions, ..json_form };
     Ok((Append { session: key, events, precondition, request: None, return_state }, reply))
 }
 
@@ -204,7 +204,7 @@ pub fn get_state(
         page_token
     } = request);
     let keys = Some(keys).filter(|keys: &Vec<_>| !keys.is_empty());
-    let reply = Reply { with_versions: include_versions, ..json_form };
+    let reply = Mode { with_versions: include_versions, ..json_form };
     let page = StatePage { max_items: page_size, token: page_token };
     Ok(((StateQuery { scope, keys }, page, invocation_id), reply))
 }
@@ -262,7 +262,6 @@ pub fn render_template(
     Ok((key, template, invocation_id))
 }
 
-/// EndInvocation: which one of which session.
 pub fn end_invocation(
     at: At<'_>,
     request: v1::EndInvocationRequest,
@@ -271,8 +270,7 @@ pub fn end_invocation(
     Ok((key, invocation_id))
 }
 
-/// Watch: the scope and the start.
-pub fn watch(at: At<'_>, request: v1::WatchRequest) -> Decoded<(Scope, WatchFrom, Reply)> {
+pub fn watch(at: At<'_>, request: v1::WatchRequest) -> Decoded<(Scope, WatchFrom, Mode)> {
     use v1::WatchStart::{Beginning, Now, Snapshot, Unspecified};
     read!(at: v1::WatchRequest {
         scope, start = enumeration(at.field("start"), start), cursor, json_form
@@ -302,7 +300,6 @@ pub fn list_users(
     Ok((UsersQuery { app_name, after: None, max_items: page_size }, page_token))
 }
 
-/// The settings of a session, which are not state.
 struct Settings {
     display_name: DisplayName,
     labels: Labels,
@@ -329,7 +326,6 @@ impl Read<Settings> for v1::Session {
     }
 }
 
-/// The events that a read returns.
 impl Read<EventSelection> for v1::EventSelection {
     fn read(self, at: At<'_>) -> Decoded<EventSelection> {
         read!(at: v1::EventSelection {

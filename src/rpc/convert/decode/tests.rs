@@ -19,7 +19,7 @@ use crate::{
     engine,
     proto::v1::{self, AppendEventRequest, StateDelta, StateOperation, state_operation::Operation},
     rpc::convert::{
-        Reply,
+        Mode,
         decode::{self, BareIds},
     },
     store,
@@ -37,39 +37,39 @@ macro_rules! requests {
     )*};
 }
 requests! {
-    create_session(CreateSessionRequest) -> (store::CreateSession, Reply);
-    list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Reply);
+    create_session(CreateSessionRequest) -> (store::CreateSession, Mode);
+    list_sessions(ListSessionsRequest) -> ((store::SessionsQuery, Option<SessionToken>), Mode);
     update_session(UpdateSessionRequest) -> store::SessionUpdate;
     delete_session(DeleteSessionRequest) -> store::DeleteSession;
-    fork_session(ForkSessionRequest) -> (store::ForkSession, Reply);
-    rewind_session(RewindSessionRequest) -> (store::RewindSession, Reply);
-    list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Reply);
-    get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Reply);
-    update_state(UpdateStateRequest) -> (store::StateUpdate, Reply);
-    list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Reply);
+    fork_session(ForkSessionRequest) -> (store::ForkSession, Mode);
+    rewind_session(RewindSessionRequest) -> (store::RewindSession, Mode);
+    list_events(ListEventsRequest) -> ((store::SessionQuery, Option<EventToken>), Mode);
+    get_state(GetStateRequest) -> ((store::StateQuery, engine::StatePage, Option<InvocationId>), Mode);
+    update_state(UpdateStateRequest) -> (store::StateUpdate, Mode);
+    list_key_changes(ListKeyChangesRequest) -> ((store::KeyChangeQuery, Option<ChangeToken>), Mode);
     render_template(RenderTemplateRequest) -> (SessionKey, String, Option<InvocationId>);
     end_invocation(EndInvocationRequest) -> (SessionKey, InvocationId);
-    watch(WatchRequest) -> (Scope, engine::WatchFrom, Reply);
+    watch(WatchRequest) -> (Scope, engine::WatchFrom, Mode);
 }
 
 fn get_session(
     request: v1::GetSessionRequest,
     bare: BareIds,
-) -> Result<((store::SessionQuery, Option<InvocationId>), Reply), Error> {
+) -> Result<((store::SessionQuery, Option<InvocationId>), Mode), Error> {
     decode::decode(request, bare, STORE, decode::get_session)
 }
 
 fn append_event(
     request: v1::AppendEventRequest,
     bare: BareIds,
-) -> Result<(store::Append, Reply), Error> {
+) -> Result<(store::Append, Mode), Error> {
     decode::decode(request, bare, STORE, decode::append_event)
 }
 
 fn append_events(
     request: v1::AppendEventsRequest,
     bare: BareIds,
-) -> Result<(store::Append, Reply), Error> {
+) -> Result<(store::Append, Mode), Error> {
     decode::decode(request, bare, STORE, decode::append_events)
 }
 

@@ -24,17 +24,16 @@ const ANSWER_BYTES: usize = MESSAGE_BYTES - 4096;
 pub fn create_session(
     created: Created,
     dropped: Vec<String>,
-    reply: Reply,
+    mode: Mode,
 ) -> v1::CreateSessionResponse {
     let Created { info, state, created } = created;
-    let (_, session) = written(&[], &info, Some(&state), Mode::of(reply));
+    let (_, session) = written(&[], &info, Some(&state), mode);
     v1::CreateSessionResponse { session: Some(session), created, dropped_temp_keys: dropped }
 }
 
 /// The session, and as many events as fit beside it.
-pub fn get_session(answer: SessionAnswer, reply: Reply) -> v1::GetSessionResponse {
+pub fn get_session(answer: SessionAnswer, mode: Mode) -> v1::GetSessionResponse {
     let SessionAnswer { info, state, events: list } = answer;
-    let mode = Mode::of(reply);
     let session = fitted(mode, |mode| session(&info, state.as_ref(), mode));
     let events =
         page(&list.items, field_bytes(&session), |it| fitted(mode, |mode| event(it, mode)));
@@ -44,9 +43,8 @@ pub fn get_session(answer: SessionAnswer, reply: Reply) -> v1::GetSessionRespons
 
 pub fn list_sessions(
     list: List<(SessionInfo, Option<State>)>,
-    reply: Reply,
+    mode: Mode,
 ) -> v1::ListSessionsResponse {
-    let mode = Mode::of(reply);
     let encode = |(info, state): &(_, Option<_>), mode| session(info, state.as_ref(), mode);
     let (sessions, next_page_token) = full_page(&list, |it| fitted(mode, |mode| encode(it, mode)));
     v1::ListSessionsResponse { sessions, next_page_token }
@@ -56,14 +54,14 @@ pub fn update_session(info: SessionInfo, store: StoreId) -> v1::UpdateSessionRes
     v1::UpdateSessionResponse { session: Some(session_envelope(&info, store)) }
 }
 
-pub fn fork_session((info, state): (SessionInfo, State), reply: Reply) -> v1::ForkSessionResponse {
-    let (_, session) = written(&[], &info, Some(&state), Mode::of(reply));
+pub fn fork_session((info, state): (SessionInfo, State), mode: Mode) -> v1::ForkSessionResponse {
+    let (_, session) = written(&[], &info, Some(&state), mode);
     v1::ForkSessionResponse { session: Some(session) }
 }
 
-pub fn rewind_session(answer: Appended, reply: Reply) -> v1::RewindSessionResponse {
+pub fn rewind_session(answer: Appended, mode: Mode) -> v1::RewindSessionResponse {
     let v1::AppendEventResponse { session, event, replayed, dropped_temp_keys: _ } =
-        append_event(answer, Vec::new(), Mode::of(reply));
+        append_event(answer, Vec::new(), mode);
     v1::RewindSessionResponse { session, event, replayed }
 }
 
@@ -79,11 +77,11 @@ pub fn append_event(answer: Appended, dropped: Vec<String>, mode: Mode) -> v1::A
 pub fn append_events(
     answer: Appended,
     dropped: Vec<String>,
-    reply: Reply,
+    mode: Mode,
 ) -> v1::AppendEventsResponse {
     let Appended { info, events, state, request_replayed: _ } = answer;
     let replayed = events.iter().map(|it| it.replayed).collect();
-    let (events, session) = written(&events, &info, state.as_ref(), Mode::of(reply));
+    let (events, session) = written(&events, &info, state.as_ref(), mode);
     let session = Some(session);
     v1::AppendEventsResponse { events, session, replayed, dropped_temp_keys: dropped }
 }
@@ -110,16 +108,15 @@ pub fn failure(status: &Status) -> v1::AppendFailure {
     }
 }
 
-pub fn list_events(list: List<Event>, reply: Reply) -> v1::ListEventsResponse {
-    let (events, next_page_token) =
-        full_page(&list, |it| fitted(Mode::of(reply), |mode| event(it, mode)));
+pub fn list_events(list: List<Event>, mode: Mode) -> v1::ListEventsResponse {
+    let (events, next_page_token) = full_page(&list, |it| fitted(mode, |mode| event(it, mode)));
     v1::ListEventsResponse { events, next_page_token }
 }
 
 /// All keys in the form asked for, or as text if that does not fit, or as many as fit as text.
 pub fn get_state(
     (list, life): (List<StateEntry>, Option<Life>),
-    reply: Reply,
+    mode: Mode,
 ) -> v1::GetStateResponse {
     use v1::get_state_response::StateForm;
     let response = |entries: &[StateEntry], mode: Mode| {
@@ -132,11 +129,10 @@ pub fn get_state(
             versions: versions(entries, mode),
             damaged_keys: State::damaged(entries),
             next_page_token: list.next_page_token(entries.len()).unwrap_or_default(),
-            uid: optional_uid(life, reply.store),
+            uid: optional_uid(life, mode.store),
             ..Default::default()
         }
     };
-    let mode = Mode::of(reply);
     let all = response(&list.items, mode);
     if fits(&all) {
         return all;
@@ -169,10 +165,10 @@ fn as_many_as_fit(entries: &[StateEntry], mode: Mode) -> usize {
     entries.iter().take_while(fits).count()
 }
 
-pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateResponse {
+pub fn update_state(answer: StateUpdated, mode: Mode) -> v1::UpdateStateResponse {
     use v1::update_state_response::StateForm;
     let StateUpdated { state, replayed, life } = answer;
-    fitted(Mode::of(reply), |mode| {
+    fitted(mode, |mode| {
         let json = Cow::Owned(state.to_json());
         let (form, state_rounded) =
             mode.encode(json, object, StateForm::State, StateForm::StateJson);
@@ -187,9 +183,9 @@ pub fn update_state(answer: StateUpdated, reply: Reply) -> v1::UpdateStateRespon
     })
 }
 
-pub fn list_key_changes(list: List<KeyChange>, reply: Reply) -> v1::ListKeyChangesResponse {
+pub fn list_key_changes(list: List<KeyChange>, mode: Mode) -> v1::ListKeyChangesResponse {
     let (changes, next_page_token) =
-        full_page(&list, |it| fitted(Mode::of(reply), |mode| key_change(it, mode)));
+        full_page(&list, |it| fitted(mode, |mode| key_change(it, mode)));
     v1::ListKeyChangesResponse { changes, next_page_token }
 }
 
@@ -222,11 +218,8 @@ pub fn list_users(list: List<UserId>, app: &AppName) -> v1::ListUsersResponse {
 }
 
 /// One message with the cursor right behind it.
-pub fn watch(item: WatchItem, cursor: String, reply: Reply) -> v1::WatchResponse {
-    fitted(Mode::of(reply), |mode| v1::WatchResponse {
-        kind: Some(kind(&item, mode)),
-        cursor: cursor.clone(),
-    })
+pub fn watch(item: WatchItem, cursor: String, mode: Mode) -> v1::WatchResponse {
+    fitted(mode, |mode| v1::WatchResponse { kind: Some(kind(&item, mode)), cursor: cursor.clone() })
 }
 
 fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
@@ -263,7 +256,6 @@ fn kind(item: &WatchItem, mode: Mode) -> v1::watch_response::Kind {
     }
 }
 
-/// Bytes of a message as a field of another.
 pub fn field_bytes(message: &impl Message) -> usize {
     let bytes = message.encoded_len();
     1 + length_delimiter_len(bytes) + bytes

@@ -22,7 +22,6 @@ const ENTRY_BYTES: usize = 4;
 /// A message, and whether a number in it had to be rounded. `None`: it is nested too deep, or larger than an answer.
 pub type Built<T> = Option<(T, bool)>;
 
-/// How a message is encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
     pub form: Form,
@@ -30,17 +29,10 @@ pub struct Mode {
     pub with_versions: bool,
     /// Part of every uid.
     pub store: StoreId,
-    /// Levels below the answer.
     pub depth: usize,
 }
 
 impl Mode {
-    /// That of an answer.
-    pub fn of(reply: Reply) -> Self {
-        let Reply { form, with_versions, store } = reply;
-        Self { form, with_versions, store, depth: 0 }
-    }
-
     pub fn as_text(self) -> Self {
         Self { form: Form::Text, ..self }
     }
@@ -68,6 +60,13 @@ impl Mode {
     }
 }
 
+#[cfg(test)]
+impl From<Form> for Mode {
+    fn from(form: Form) -> Self {
+        Self { form, with_versions: false, store: StoreId([0; 16]), depth: 0 }
+    }
+}
+
 /// An object as a message that lies `depth` levels below the answer. It stops at what is certainly larger than an answer, so that no
 /// request costs more memory than that; the caller measures the answer.
 pub fn object(json: &Json, depth: usize) -> Built<Struct> {
@@ -80,7 +79,6 @@ pub fn object(json: &Json, depth: usize) -> Built<Struct> {
     Some((built, builder.rounded))
 }
 
-/// Any value, likewise.
 pub fn value(json: &Json, depth: usize) -> Built<Value> {
     let mut builder = Builder::new(json);
     Some((builder.value(depth)?, builder.rounded))

@@ -9,21 +9,59 @@ use crate::{
     store::rows::{EVENT_BYTES, EVENT_COLUMNS},
 };
 
-/// Rows, and bytes of events, that one piece of a sweep removes: a few milliseconds of the lane's time.
+/// Rows, and bytes of events and snapshots, that one piece of a sweep removes: a few milliseconds of the lane's time.
 const PURGED_ROWS: usize = 512;
 const PURGED_BYTES: u64 = 1 << 20;
 
-/// Snapshots of a removed application or user, likewise: each has a mebibyte at most.
-const PURGED_SNAPSHOTS: usize = 8;
-
-/// The rows of a session.
+/// The rows of a node.
 const OF_NODE: &str = "app_name = $1 AND user_id = $2 AND incarnation = $3";
+
+/// The rows of an application or a user in a table without sessions.
+const OF_LOG: &str = "app_name = $1 AND user_id = $2 AND $3::bigint = 0";
 
 /// Bytes of a snapshot, which need not be read for that.
 const SNAPSHOT_BYTES: &str = "pg_column_size(key_names) + pg_column_size(key_values)";
 
-/// Tables with short rows of a session, each with the rest of its key.
-const SHORT_ROWS: [(&str, &str); 2] = [("state", "name"), ("request", "request_id")];
+/// Rows of a node that is gone.
+struct Rows {
+    table: &'static str,
+    /// The rest of its key.
+    key: &'static str,
+    condition: &'static str,
+    bytes: &'static str,
+}
+
+/// Of a session.
+const OF_SESSION: [Rows; 5] = [
+    Rows { table: "event", key: "sequence", condition: OF_NODE, bytes: EVENT_BYTES },
+    Rows { table: "marker", key: "sequence", condition: OF_NODE, bytes: "0" },
+    Rows { table: "snapshot", key: "version", condition: OF_NODE, bytes: SNAPSHOT_BYTES },
+    Rows { table: "state", key: "name", condition: OF_NODE, bytes: "0" },
+    Rows { table: "request", key: "request_id", condition: OF_NODE, bytes: "0" },
+];
+
+/// Of an application or a user. Snapshots come first: a log without its beginning is read only behind one.
+const OF_SCOPE: [Rows; 3] = [
+    Rows {
+        table: "snapshot",
+        key: "version",
+        condition: "app_name = $1 AND user_id = $2 AND incarnation = $3 AND version <= $4",
+        bytes: SNAPSHOT_BYTES,
+    },
+    Rows {
+        table: "scope_log",
+        key: "version",
+        condition: "app_name = $1 AND user_id = $2 AND $3::bigint = 0 AND version <= $4",
+        bytes: "0",
+    },
+    Rows {
+        table: "state",
+        key: "name",
+        condition: "app_name = $1 AND user_id = $2 AND incarnation = $3 AND value IS NULL
+            AND version <= $4",
+        bytes: "0",
+    },
+];
 
 /// Copies the events in `(after, up_to]` of a session into a fork, with what belongs to them, and renews the fork's lease.
 pub(super) async fn copy(
@@ -64,26 +102,8 @@ async fn set_lease(connection: &Connection, fork: &Node, lease_secs: i64) -> Res
 pub(super) async fn purge(connection: &Connection, session: &Node) -> Result<()> {
     // A fork cannot go on without these rows.
     set_lease(connection, session, PURGED).await?;
-    let tables = [
-        ("event", "sequence", EVENT_BYTES, &["event", "marker"][..]),
-        ("snapshot", "version", SNAPSHOT_BYTES, &["snapshot"][..]),
-    ];
-    for (table, version, bytes, with) in tables {
-        if let Some(end) = end_of_piece(connection, session, table, version, bytes).await? {
-            for table in with {
-                let sql = format!("DELETE FROM {table} WHERE {OF_NODE} AND {version} <= $4");
-                Columns::new(sql).node(session).number(end).all(connection).await?;
-            }
-            return Ok(());
-        }
-    }
-    for (table, key) in SHORT_ROWS {
-        let sql = format!(
-            "DELETE FROM {table} WHERE {OF_NODE} AND {key} <= (SELECT max({key}) FROM
-             (SELECT {key} FROM {table} WHERE {OF_NODE} ORDER BY {key} LIMIT {PURGED_ROWS}) piece)
-             RETURNING 1"
-        );
-        if Columns::new(sql).node(session).all(connection).await?.len() == PURGED_ROWS {
+    for rows in &OF_SESSION {
+        if purge_rows(connection, session, None, rows).await? {
             return Ok(());
         }
     }
@@ -97,28 +117,35 @@ pub(super) async fn purge_scope(
     scope: &Node,
     through: Version,
 ) -> Result<()> {
-    // Snapshots first: a log without its beginning is read only behind one.
-    let tables = [
-        ("snapshot", "version", "incarnation = $3 AND version <= $4", PURGED_SNAPSHOTS),
-        ("scope_log", "version", "$3::bigint = 0 AND version <= $4", PURGED_ROWS),
-        ("state", "name", "incarnation = $3 AND value IS NULL AND version <= $4", PURGED_ROWS),
-    ];
-    for (table, key, condition, limit) in tables {
-        let sql = format!(
-            "DELETE FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
-             AND {key} <= (SELECT max({key}) FROM
-                 (SELECT {key} FROM {table} WHERE app_name = $1 AND user_id = $2 AND {condition}
-                  ORDER BY {key} LIMIT {limit}) piece)
-             RETURNING 1"
-        );
-        let delete = Columns::new(sql).node(scope).number(through);
-        if !delete.all(connection).await?.is_empty() {
+    for rows in &OF_SCOPE {
+        if purge_rows(connection, scope, Some(through), rows).await? {
             return Ok(());
         }
     }
-    let sql = "DELETE FROM ended_scope
-        WHERE app_name = $1 AND user_id = $2 AND $3::bigint = 0 AND through = $4";
+    let sql = format!("DELETE FROM ended_scope WHERE {OF_LOG} AND through = $4");
     Columns::new(sql).node(scope).number(through).all(connection).await.map(drop)
+}
+
+/// Removes the first rows of a node, up to a version if one is told. Returns whether there was one.
+async fn purge_rows(
+    connection: &Connection,
+    node: &Node,
+    through: Option<Version>,
+    Rows { table, key, condition, bytes }: &Rows,
+) -> Result<bool> {
+    let sql = format!(
+        "DELETE FROM {table} WHERE {condition} AND {key} <= (
+             SELECT max({key}) FROM (
+                 SELECT {key}, sum({bytes}) OVER (ORDER BY {key}) - ({bytes}) AS bytes_before
+                 FROM (SELECT * FROM {table} WHERE {condition} ORDER BY {key} LIMIT {PURGED_ROWS}) t
+             ) piece WHERE bytes_before < {PURGED_BYTES})
+         RETURNING 1"
+    );
+    let mut delete = Columns::new(sql).node(node);
+    if let Some(through) = through {
+        delete = delete.number(through);
+    }
+    Ok(!delete.all(connection).await?.is_empty())
 }
 
 /// Removes the name of a user from some of the changes of its application, and some of the scope's requests.
@@ -137,27 +164,4 @@ pub(super) async fn remove_name(connection: &Connection, scope: &ScopeKey) -> Re
              (SELECT request_id FROM request WHERE {OF_NODE} LIMIT {PURGED_ROWS})"
     );
     Columns::new(delete).node(&node).all(connection).await.map(drop)
-}
-
-/// The last version of the rows that fit into a piece; `None`: there are no rows.
-async fn end_of_piece(
-    connection: &Connection,
-    session: &Node,
-    table: &str,
-    version: &str,
-    bytes: &str,
-) -> Result<Option<u64>> {
-    let sql = format!(
-        "SELECT {version}, ({bytes})::bigint FROM {table} WHERE {OF_NODE}
-         ORDER BY {version} LIMIT {PURGED_ROWS}"
-    );
-    let (mut end, mut sum) = (None, 0);
-    for row in Columns::new(sql).node(session).all(connection).await? {
-        end = Some(number(&row, 0)?);
-        sum += number(&row, 1)?;
-        if sum >= PURGED_BYTES {
-            break;
-        }
-    }
-    Ok(end)
 }

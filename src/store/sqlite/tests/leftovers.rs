@@ -3,11 +3,9 @@
 use super::*;
 
 /// Tables in which a session has rows, with the column of its number.
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 7] = [
     ("session", "id"),
     ("event", "session"),
-    ("log_index", "node"),
-    ("event_key", "session"),
     ("state", "node"),
     ("removed", "node"),
     ("snapshot", "node"),
@@ -26,7 +24,7 @@ pub(super) fn rows_left(connection: &Connection) -> Vec<(&'static str, i64)> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Events and keys for several pieces, a step of the index of ids, two snapshots and more, removed keys, a marker, a request.
+/// Events and keys for several pieces, two snapshots and more, removed keys, a marker, a request.
 pub(super) async fn fill(fixture: &Fixture, session: &str) {
     let state = vec![(key("initial"), json("0"))];
     let create = CreateSession { state, ..creation("u", session) };
@@ -54,7 +52,7 @@ async fn a_long_session_goes_in_pieces_and_leaves_nothing() {
     let fixture = Fixture::new().await;
     fill(&fixture, "s").await;
     let tables: Vec<_> = rows_left(&fixture.tables()).iter().map(|(table, _)| *table).collect();
-    assert_eq!(tables, TABLES[..8].iter().map(|(table, _)| *table).collect::<Vec<_>>());
+    assert_eq!(tables, TABLES[..6].iter().map(|(table, _)| *table).collect::<Vec<_>>());
     assert!(fixture.delete("s").await);
     // The address is free at once.
     fixture.create("u", "s").await;
@@ -110,49 +108,13 @@ async fn events_of_the_group_that_deletes_their_session_are_swept_as_well() {
 }
 
 #[tokio::test]
-async fn a_sweep_spares_the_rows_of_others_that_a_damaged_run_names() {
-    let fixture = Fixture::new().await;
-    fixture.create("u", "r").await;
-    fixture.create("u", "s").await;
-    fixture.append("r", "1", &[]).await;
-    let events = (0..40).map(|at| event(&at.to_string(), &[]));
-    fixture.store().append(&call(), batch("s", events)).await.unwrap();
-    let of_r = "SELECT json_group_array(id) FROM event WHERE event_id = '1' AND sequence = 1";
-    let damage = format!("UPDATE log_index SET rows = ({of_r})");
-    assert_eq!(fixture.tables().execute(&damage, ()).unwrap(), 1);
-    assert!(fixture.delete("s").await);
-    fixture.sweep().await;
-    assert_eq!(fixture.events("r").await.events.len(), 1);
-}
-
-#[tokio::test]
-async fn a_run_that_cannot_be_read_does_not_stop_the_sweep() {
-    let fixture = Fixture::new().await;
-    for session in ["r", "s"] {
-        fixture.create("u", session).await;
-        let events = (0..40).map(|at| event(&at.to_string(), &[]));
-        fixture.store().append(&call(), batch(session, events)).await.unwrap();
-    }
-    let damage = "UPDATE log_index SET rows = '[' WHERE version = 32 AND node =
-        (SELECT id FROM session WHERE session_id = 'r')";
-    assert_eq!(fixture.tables().execute(damage, ()).unwrap(), 1);
-    assert!(fixture.delete("r").await && fixture.delete("s").await);
-    fixture.sweep().await;
-    assert_eq!(rows_left(&fixture.tables()), [("event", 32)]);
-}
-
-#[tokio::test]
 async fn a_sweep_never_takes_rows_of_a_later_session() {
     for pieces in 0..2 {
         let fixture = Fixture::new().await;
         fixture.create("u", "r").await;
         fixture.create("u", "s").await;
-        // A whole step of the index of ids.
-        let step = (0..schema::KEY_STEP + 1024).map(|at| event(&format!("{at:04}"), &[]));
-        let mut step: Vec<_> = step.collect();
-        for half in [step.split_off(512), step] {
-            fixture.store().append(&call(), batch("s", half)).await.unwrap();
-        }
+        let events = (0..1000).map(|at| event(&format!("{at:04}"), &[]));
+        fixture.store().append(&call(), batch("s", events)).await.unwrap();
         assert!(fixture.delete("s").await);
         for piece in 0..pieces {
             assert!(fixture.store().sweep().await.unwrap(), "piece {piece}");

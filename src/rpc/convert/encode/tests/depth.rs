@@ -159,7 +159,7 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
             outcome: Some(Outcome::Appended(encode::append_event(
                 answer,
                 vec![],
-                Mode::of(Form::Struct.into()).inner(),
+                Mode::from(Form::Struct).inner(),
             ))),
         };
         assert!(decodes(&response), "{levels} levels were answered");
@@ -172,11 +172,8 @@ fn what_is_too_deep_for_a_write_comes_as_text_field_by_field() {
     }
     // Three levels to the body, three for each object, one hundred in all.
     assert_eq!(as_text, MAX_NESTING - 1 - 32);
-    let mixed = encode::append_event(
-        appended(json("{}"), objects(60)),
-        vec![],
-        Mode::of(Form::Struct.into()),
-    );
+    let mixed =
+        encode::append_event(appended(json("{}"), objects(60)), vec![], Mode::from(Form::Struct));
     let event = mixed.event.unwrap();
     assert!(matches!(event.body_form, Some(BodyForm::Body(_))));
     let set = event.state_delta.unwrap().set_form;

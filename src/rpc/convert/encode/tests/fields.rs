@@ -22,7 +22,7 @@ use crate::{
     },
     rpc::{
         convert::{
-            Form, Reply,
+            Form, Mode,
             encode::{self, Mode},
         },
         status::status,
@@ -48,7 +48,7 @@ fn a_session_says_everything_about_itself() {
     info.forked_from = Some(ForkOrigin { key: info.key.clone(), sequence: 3 });
     let created_info = info.clone();
     let created = Created { info, state: state([("a", json("1.0"))]), created: true };
-    let reply = Reply { with_versions: true, ..Form::Text.into() };
+    let reply = Mode { with_versions: true, ..Form::Text.into() };
     let response = encode::create_session(created, vec!["temp:x".into()], reply);
     let key = v1::SessionKey { app_name: "a".into(), user_id: "u".into(), session_id: "s".into() };
     let expected = v1::Session {
@@ -122,7 +122,7 @@ fn a_delta_alone_can_be_the_one_that_is_rounded() {
 fn an_event_that_was_never_stored_is_partial() {
     let events = vec![AppendedEvent { event: event(0, json("{}")).into(), replayed: false }];
     let answer = Appended { info: info(), events, state: None, request_replayed: false };
-    let event = encode::append_event(answer, vec![], Mode::of(Form::Text.into())).event.unwrap();
+    let event = encode::append_event(answer, vec![], Mode::from(Form::Text)).event.unwrap();
     assert!(event.partial && event.state_delta.is_none());
 }
 

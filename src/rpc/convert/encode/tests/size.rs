@@ -15,7 +15,7 @@ use crate::{
     engine::{List, SessionAnswer, WatchItem},
     proto::v1::{self, event::BodyForm, session::StateForm, watch_response::Kind},
     rpc::convert::{
-        Form, Reply,
+        Form, Mode,
         encode::{self, Mode},
     },
     store::{Appended, AppendedEvent, StateUpdated},
@@ -76,7 +76,7 @@ fn what_is_too_large_for_a_read_comes_as_text_and_the_rest_as_it_was_asked_for()
     assert!(page.iter().all(|event| event.body_form.is_some()));
     for form in [Form::Struct, Form::Text] {
         let state = all(state([("k", zeros(400_000))]).0);
-        let answer = encode::get_state((state, None), Reply { with_versions: true, ..form.into() });
+        let answer = encode::get_state((state, None), Mode { with_versions: true, ..form.into() });
         assert!(
             matches!(answer.state_form, Some(InState::StateJson(text)) if text.len() > 800_000)
         );
@@ -143,7 +143,7 @@ fn an_item_fits_exactly_or_not_at_all() {
 #[test]
 fn what_is_too_large_for_a_write_comes_as_text() {
     let answer = appended([body_of_zeros(400_000)], Some(state([("k", zeros(100))])));
-    let response = encode::append_event(answer, vec![], Mode::of(Form::Struct.into()));
+    let response = encode::append_event(answer, vec![], Mode::from(Form::Struct));
     assert!(response.encoded_len() <= MESSAGE_BYTES && response.replayed);
     let body = response.event.unwrap().body_form.unwrap();
     assert!(matches!(body, BodyForm::BodyJson(text) if text == body_of_zeros(400_000).as_str()));
@@ -156,7 +156,7 @@ fn a_state_beside_written_events_is_left_out_where_even_text_is_too_large() {
     let append = |state_bytes: usize| {
         let value = json(format!("\"{}\"", "x".repeat(state_bytes)));
         let answer = appended(vec![text_of(1 << 20); 3], Some(state([("k", value)])));
-        let reply = Reply { with_versions: true, ..Form::Text.into() };
+        let reply = Mode { with_versions: true, ..Form::Text.into() };
         let response = encode::append_events(answer, vec![], reply);
         assert!(response.encoded_len() <= MESSAGE_BYTES);
         assert_eq!((response.events.len(), response.replayed.len()), (3, 3));
@@ -240,7 +240,7 @@ fn a_page_of_state_is_as_large_as_an_answer() {
         let keys: Vec<String> = (0..500_000).map(|at| format!("{name}{at:06}")).collect();
         let entries = state(keys.iter().map(|key| (key.as_str(), json("1")))).0;
         let answer =
-            encode::get_state((all(entries), None), Reply { with_versions, ..Form::Text.into() });
+            encode::get_state((all(entries), None), Mode { with_versions, ..Form::Text.into() });
         let bytes = answer.encoded_len();
         assert!((MESSAGE_BYTES - 8192..=MESSAGE_BYTES).contains(&bytes), "{bytes}");
     }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// What a connection reads and writes.
-pub struct Lingering<S> {
+pub struct LingeringClose<S> {
     stream: S,
     /// Ends the wait for the client. `None`: the server has not ended its direction.
     wait: Option<Pin<Box<Sleep>>>,
@@ -25,11 +25,11 @@ pub struct Lingering<S> {
 }
 
 /// `limit`: how long a client may take to receive the last answers and to end its direction.
-pub fn lingering<S>(stream: S, limit: Duration) -> Lingering<S> {
-    Lingering { stream, wait: None, limit }
+pub fn lingering<S>(stream: S, limit: Duration) -> LingeringClose<S> {
+    LingeringClose { stream, wait: None, limit }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LingeringClose<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -39,7 +39,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringClose<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! A request is read whole before it takes a place among the calls in flight, so that a client that does not send the rest of it takes no
-//! place from others. What has been read is bounded in bytes and in time.
+//! Buffers a request before it takes a permit of the concurrency limit, so that clients that do not send the rest hold none. Bounded in
+//! bytes and in time.
 
 use std::{
     pin::pin,
@@ -26,27 +26,25 @@ use crate::domain::{
     limits::MESSAGE_BYTES,
 };
 
-/// How long a request may take to come: the largest message, over a slow network.
-const ARRIVAL: Duration = Duration::from_secs(30);
+/// Request body timeout: the largest message, over a slow network.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a request that are read before it is decoded: a message of the largest size with its length. The decoder refuses a larger
 /// one for its length.
 const REQUEST_BYTES: usize = MESSAGE_BYTES + 1024;
 
-/// Bytes of the requests of all calls that have come and are not answered: a hundred of the largest.
+/// Bytes of all buffered requests until their calls are answered: a hundred of the largest.
 const ALL_BYTES: usize = 100 * MESSAGE_BYTES;
 
-/// The requests that have come.
 #[derive(Clone, Default)]
-pub struct Arrivals(Arc<AtomicUsize>);
+pub struct RequestBuffers(Arc<AtomicUsize>);
 
-/// The bytes of a request, from its first one until its call is answered.
-pub struct Held {
+pub struct Buffered {
     all: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Held {
+impl Buffered {
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
         let before = self.all.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
@@ -57,20 +55,20 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Buffered {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Relaxed);
     }
 }
 
-impl Arrivals {
-    /// Reads a request that is one message. `draining` is the shutdown, which does not wait for the rest of a request.
+impl RequestBuffers {
+    /// Reads a request of one message. A shutdown, `draining`, does not wait for the rest of it.
     pub async fn whole<D: Future<Output = ()>>(
         &self,
         request: Request<Body>,
         draining: impl FnOnce() -> D,
-    ) -> Result<(Request<Body>, Held), Status> {
-        let mut held = Held { all: Arc::clone(&self.0), bytes: 0 };
+    ) -> Result<(Request<Body>, Buffered), Status> {
+        let mut held = Buffered { all: Arc::clone(&self.0), bytes: 0 };
         let (parts, body) = request.into_parts();
         let body = {
             let mut reading = pin!(read(body, &mut held));
@@ -79,7 +77,7 @@ impl Arrivals {
                 Poll::Ready(read) => read,
                 Poll::Pending => select! {
                     read = reading => read,
-                    () = sleep(ARRIVAL) => Err(late()),
+                    () = sleep(TIMEOUT) => Err(late()),
                     () = draining() => Err(refusal(&Error::Draining)),
                 },
             }
@@ -89,15 +87,14 @@ impl Arrivals {
 }
 
 fn late() -> Status {
-    let cause = format!("it did not come whole within {} s", ARRIVAL.as_secs());
-    let message =
-        format!("The request is not complete: {cause}. End the request after its message.");
+    let cause = format!("request body timed out after {} s", TIMEOUT.as_secs());
+    let message = format!("Incomplete request: {cause}. End the request after its message.");
     let fault = Violation::new("", Reason::BadMessage, message).with("cause", cause);
     refusal(&Error::Invalid(vec![fault]))
 }
 
 /// Reads a body to its end, or as much of it as a request may have.
-async fn read(mut body: Body, held: &mut Held) -> Result<Body, Status> {
+async fn read(mut body: Body, held: &mut Buffered) -> Result<Body, Status> {
     let mut parts: Vec<Bytes> = Vec::new();
     while held.bytes <= REQUEST_BYTES {
         match body.frame().await.transpose()?.map(|frame| frame.into_data()) {

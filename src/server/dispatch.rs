@@ -21,12 +21,12 @@ use tonic_health::pb::health_server::HealthServer;
 
 use super::{
     admission::{Admission, after_rest},
-    arrival::Arrivals,
     call_log::{CallLog, CallNotes},
     health::{Phase, PhaseHealth, draining, refusal},
     identity::Caller,
-    traces::Traces,
-    unread::{Answers, Unread, Untaken},
+    request_buffering::RequestBuffers,
+    response_budget::{ResponseBudget, ResponseBytes, Unsent},
+    traces::{TracedCall, Traces},
 };
 use crate::{
     access::Principal,
@@ -71,57 +71,55 @@ const READS_PER_CONNECTION: usize = 64;
 
 /// Passes calls to the services once they are there. Every call has a clone of it.
 #[derive(Clone)]
-pub struct Front {
+pub struct Dispatch {
     shared: Arc<Shared>,
     connection: Arc<OfConnection>,
 }
 
-/// What the calls of a connection share.
 struct OfConnection {
     reads: Arc<Semaphore>,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBytes>,
     /// `None`: every caller of the connection is local.
     caller: Option<Arc<Caller>>,
     /// The address of the client, for the log.
     peer: Arc<str>,
 }
 
-/// What all connections share.
 struct Shared {
     health: HealthServer<PhaseHealth>,
     services: Arc<OnceLock<Services>>,
     phase: watch::Receiver<Phase>,
     in_flight: TaskTracker,
-    arrivals: Arrivals,
-    /// A stream gives its place back once it has begun.
+    buffers: RequestBuffers,
+    /// A stream gives its permit back once it has begun.
     admission: Admission,
-    unread: Unread,
+    budget: ResponseBudget,
     notes: CallNotes,
     /// `None`: no call has spans.
     traces: Option<Traces>,
 }
 
-impl Front {
+impl Dispatch {
     /// `services` is set when the store is open. `in_flight` counts the requests whose answer has not been written yet.
     pub fn new(
         services: Arc<OnceLock<Services>>,
         phase: watch::Receiver<Phase>,
         in_flight: TaskTracker,
-        unread: Unread,
+        budget: ResponseBudget,
         notes: CallNotes,
         traces: Option<Traces>,
     ) -> Self {
         let health = HealthServer::new(PhaseHealth(phase.clone()))
             .max_decoding_message_size(OPEN_REQUEST_BYTES);
-        let (arrivals, admission): (_, Admission) = Default::default();
+        let (buffers, admission): (_, Admission) = Default::default();
         let shared = Shared {
             health,
             services,
             phase,
             in_flight,
-            arrivals,
+            buffers,
             admission,
-            unread,
+            budget,
             notes,
             traces,
         };
@@ -129,7 +127,6 @@ impl Front {
         Self { shared: Arc::new(shared), connection }
     }
 
-    /// The same for the calls of one connection.
     pub fn with_caller(&self, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Self {
         let connection = OfConnection::new(&self.shared, caller, peer);
         Self { shared: Arc::clone(&self.shared), connection }
@@ -140,7 +137,6 @@ impl Front {
         self.connection.answers.end_with(end);
     }
 
-    /// Whether callers are identified.
     pub fn tells_callers_apart(&self) -> bool {
         self.connection.caller.is_some()
     }
@@ -170,7 +166,7 @@ impl Front {
 impl OfConnection {
     fn new(shared: &Shared, caller: Option<Arc<Caller>>, peer: Arc<str>) -> Arc<Self> {
         let reads = Arc::new(Semaphore::new(READS_PER_CONNECTION));
-        Arc::new(Self { reads, answers: shared.unread.connection(), caller, peer })
+        Arc::new(Self { reads, answers: shared.budget.connection(), caller, peer })
     }
 }
 
@@ -194,7 +190,7 @@ impl Shared {
         let is_reflection = path.starts_with(REFLECTION);
         let (request, _held) = match is_reflection || path == APPEND_STREAM {
             true => (request, None),
-            false => match self.arrivals.whole(request, || draining(self.phase.clone())).await {
+            false => match self.buffers.whole(request, || draining(self.phase.clone())).await {
                 Ok((request, held)) => (request, Some(held)),
                 Err(refusal) => return Ok((refusal.into_http(), None)),
             },
@@ -203,7 +199,7 @@ impl Shared {
             false => None,
             true => Arc::clone(reads).acquire_owned().await.ok(),
         };
-        let Some(place) = self.admission.place(principal) else {
+        let Some(permit) = self.admission.permit(principal) else {
             return Ok((self.admission.refuse(request).await, None));
         };
         // A call that this lets through counts against the limit of its caller, so nothing else may refuse it before it is decoded.
@@ -212,7 +208,7 @@ impl Shared {
         }
         let request = if is_reflection { self.until_draining(request) } else { request };
         let answer = services.routes.clone().call(request).await?;
-        place.answered(&answer);
+        permit.answered(&answer);
         Ok((answer, read))
     }
 
@@ -237,7 +233,7 @@ async fn refused(request: http::Request<Body>, error: &Error) -> Answered {
     Ok((after_rest(request, refusal(error).into_http()).await, None))
 }
 
-impl<B> Service<http::Request<B>> for Front
+impl<B> Service<http::Request<B>> for Dispatch
 where
     B: codegen::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<StdError>,
@@ -263,7 +259,7 @@ where
         }
         // Nobody without a credential makes spans.
         let traces = shared.traces.as_ref().filter(|_| principal.is_ok());
-        let traced = traces.and_then(|traces| traces.begin(&request));
+        let mut traced = traces.and_then(|traces| traces.begin(&request));
         if let Some(traced) = &traced {
             request = traced.request(request);
         }
@@ -281,12 +277,11 @@ where
             if let Some(log) = &mut log {
                 log.ended(answer.headers());
             }
-            let answer = match traced {
-                Some(traced) => traced.answer(answer),
-                None => answer,
-            };
+            if let Some(traced) = &mut traced {
+                traced.answered(answer.headers());
+            }
             let answers = Arc::clone(&connection.answers);
-            Ok(answer.map(|body| tracked(body, answers, (token, read), log)))
+            Ok(answer.map(|body| tracked(body, answers, (token, read), log, traced)))
         })
     }
 }
@@ -311,9 +306,10 @@ fn explained(answer: http::Response<Body>) -> http::Response<Body> {
 /// yet waits in HTTP/2's buffers. Its end is that of the call.
 fn tracked(
     body: Body,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBytes>,
     (token, read): (TaskTrackerToken, Option<OwnedSemaphorePermit>),
     mut log: Option<CallLog>,
+    mut traced: Option<TracedCall>,
 ) -> Body {
     let mut has_begun = false;
     Body::new(body.map_frame(move |frame| {
@@ -323,12 +319,15 @@ fn tracked(
             frame.data_ref().into_iter().for_each(|data| log.sent(data));
             frame.trailers_ref().into_iter().for_each(|trailers| log.ended(trailers));
         }
+        if let (Some(traced), Some(trailers)) = (&mut traced, frame.trailers_ref()) {
+            traced.ended(trailers);
+        }
         frame.map_data(|data| {
-            let untaken = match mem::replace(&mut has_begun, true) {
+            let unsent = match mem::replace(&mut has_begun, true) {
                 false => answers.begun(data.len()),
                 true => answers.made(data.len()),
             };
-            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: untaken })
+            Bytes::from_owner(Unwritten { data, _token: token.clone(), _untaken: unsent })
         })
     }))
 }
@@ -337,7 +336,7 @@ fn tracked(
 struct Unwritten {
     data: Bytes,
     _token: TaskTrackerToken,
-    _untaken: Untaken,
+    _untaken: Unsent,
 }
 
 impl AsRef<[u8]> for Unwritten {

@@ -11,7 +11,7 @@ const READABLE_CHARS: usize = 40;
 /// in case, become `session~~hash` of all of them. Empty ids at the end do not count.
 ///
 /// Callers choose ids. They cannot make two names equal: the hash is a SHA-256, and no name of plain ids has `~~`.
-pub fn of<const N: usize>(ids: [&String; N], suffix: &str) -> String {
+pub fn file_name<const N: usize>(ids: [&String; N], suffix: &str) -> String {
     let ids: Vec<_> = ids.into_iter().filter(|id| !id.is_empty()).collect();
     let length: usize = ids.iter().map(|id| id.len() + 1).sum();
     if length <= PLAIN_BYTES && ids.iter().all(|id| is_plain(id)) {
@@ -41,7 +41,7 @@ mod tests {
     const SUFFIX: &str = ".session.json";
 
     fn name(app: &str, user: &str, session: &str) -> String {
-        of([app, user, session].map(str::to_owned).each_ref(), SUFFIX)
+        file_name([app, user, session].map(str::to_owned).each_ref(), SUFFIX)
     }
 
     #[test]
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_a_hash_is_never_one_of_plain_ids() {
-        let of_two = |ids: [&str; 2]| of(ids.map(str::to_owned).each_ref(), SUFFIX);
+        let of_two = |ids: [&str; 2]| file_name(ids.map(str::to_owned).each_ref(), SUFFIX);
         // As Python's hashlib makes it.
         let hash = "a36c5c367c3f8c9846fd8496db86ae7add4c614e76c5b2c80407f5d05a375301";
         let hashed = of_two(["shop", "a~b"]);

@@ -16,8 +16,8 @@ fn parts(sizes: &[usize]) -> impl Stream<Item = Part> + Send + use<> {
     stream::iter(sizes.to_vec()).map(|size| Ok(Bytes::from(vec![7; size])))
 }
 
-fn held(arrivals: &Arrivals) -> usize {
-    arrivals.0.load(Relaxed)
+fn held(buffers: &RequestBuffers) -> usize {
+    buffers.0.load(Relaxed)
 }
 
 fn reason(refusal: &Status) -> String {
@@ -27,50 +27,50 @@ fn reason(refusal: &Status) -> String {
 #[tokio::test]
 async fn a_request_stays_what_it_was_and_is_held_until_its_answer() {
     for sizes in [&[][..], &[5], &[3, 0, 4], &[REQUEST_BYTES, 1, 9]] {
-        let arrivals = Arrivals::default();
-        let (request, call) = arrivals.whole(request(parts(sizes)), pending::<()>).await.unwrap();
+        let buffers = RequestBuffers::default();
+        let (request, call) = buffers.whole(request(parts(sizes)), pending::<()>).await.unwrap();
         let all: usize = sizes.iter().sum();
         let read: usize = sizes.iter().take_while(|size| **size != 9).sum();
-        assert_eq!(held(&arrivals), read, "a larger one is not read to its end");
+        assert_eq!(held(&buffers), read, "a larger one is not read to its end");
         let body = request.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body.len(), all);
         drop(call);
-        assert_eq!(held(&arrivals), 0);
+        assert_eq!(held(&buffers), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "the test looks how long a request is waited for")]
 async fn the_rest_of_a_request_has_to_come_in_time() {
-    let (arrivals, began) = (Arrivals::default(), Instant::now());
+    let (buffers, began) = (RequestBuffers::default(), Instant::now());
     let begun = request(parts(&[5]).chain(stream::pending()));
-    let refusal = arrivals.whole(begun, pending::<()>).await.err().unwrap();
-    assert_eq!(began.elapsed(), ARRIVAL);
+    let refusal = buffers.whole(begun, pending::<()>).await.err().unwrap();
+    assert_eq!(began.elapsed(), TIMEOUT);
     assert_eq!(reason(&refusal), Reason::BadMessage.as_str());
-    assert_eq!(held(&arrivals), 0);
+    assert_eq!(held(&buffers), 0);
 }
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_the_rest_of_a_request() {
-    let arrivals = Arrivals::default();
+    let buffers = RequestBuffers::default();
     let begun = request(parts(&[5]).chain(stream::pending()));
-    let refusal = arrivals.whole(begun, || ready(())).await.err().unwrap();
+    let refusal = buffers.whole(begun, || ready(())).await.err().unwrap();
     assert_eq!(reason(&refusal), Reason::Draining.as_str());
-    let (_, call) = arrivals.whole(request(parts(&[5])), || ready(())).await.unwrap();
+    let (_, call) = buffers.whole(request(parts(&[5])), || ready(())).await.unwrap();
     assert_eq!(call.bytes, 5, "one that has come is served");
 }
 
 #[tokio::test]
 async fn what_all_requests_hold_is_bounded() {
-    let (arrivals, mut calls) = (Arrivals::default(), Vec::new());
+    let (buffers, mut calls) = (RequestBuffers::default(), Vec::new());
     let refusal = loop {
-        match arrivals.whole(request(parts(&[MESSAGE_BYTES])), pending::<()>).await {
+        match buffers.whole(request(parts(&[MESSAGE_BYTES])), pending::<()>).await {
             Ok((_, call)) => calls.push(call),
             Err(refusal) => break refusal,
         }
     };
     assert_eq!(reason(&refusal), Reason::Overloaded.as_str());
-    assert_eq!(held(&arrivals), ALL_BYTES, "the refused one holds nothing");
+    assert_eq!(held(&buffers), ALL_BYTES, "the refused one holds nothing");
     calls.pop();
-    assert!(arrivals.whole(request(parts(&[1])), pending::<()>).await.is_ok());
+    assert!(buffers.whole(request(parts(&[1])), pending::<()>).await.is_ok());
 }

@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// A server whose store is not open yet.
-fn starting() -> (Front, watch::Sender<Phase>) {
+fn starting() -> (Dispatch, watch::Sender<Phase>) {
     let phase = watch::Sender::new(Phase::Starting);
     let notes = CallNotes { log: true, calls: None };
-    let unread = Unread::new(&Metrics::default().connections);
+    let budget = ResponseBudget::new(&Metrics::default().connections);
     let (services, in_flight) = Default::default();
-    let front = Front::new(services, phase.subscribe(), in_flight, unread, notes, None);
-    (front, phase)
+    let dispatch = Dispatch::new(services, phase.subscribe(), in_flight, budget, notes, None);
+    (dispatch, phase)
 }
 
 /// No methods, over an empty store.
@@ -37,55 +37,56 @@ fn services(options: EngineOptions) -> Services {
 }
 
 /// Calls with one message, which comes with its flag and length before it.
-async fn call(front: &mut Front, path: &str, message: &str) -> http::Response<Body> {
+async fn call(dispatch: &mut Dispatch, path: &str, message: &str) -> http::Response<Body> {
     let request = http::Request::post(format!("http://here{path}"))
         .header("content-type", "application/grpc")
         .body(Body::new(message.to_owned()))
         .unwrap();
-    front.call(request).await.unwrap()
+    dispatch.call(request).await.unwrap()
 }
 
 #[tokio::test]
 async fn until_the_store_is_open_calls_are_told_to_wait_and_health_answers() {
-    let (mut front, _phase) = starting();
-    let told = call(&mut front, "/sessiond.v1.SessionService/GetSession", "\0\0\0\0\0").await;
+    let (mut dispatch, _phase) = starting();
+    let told = call(&mut dispatch, "/sessiond.v1.SessionService/GetSession", "\0\0\0\0\0").await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::Unavailable);
     let info = status.get_details_error_info().unwrap();
     assert_eq!(info.reason, Reason::Starting.as_str());
-    let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
     assert!(Status::from_header_map(told.headers()).is_none(), "it answers");
 }
 
 #[tokio::test]
 async fn a_call_too_many_is_refused_before_its_message_is_read() {
-    let (mut front, _phase) = starting();
-    assert!(front.shared.services.set(services(EngineOptions::default())).is_ok());
+    let (mut dispatch, _phase) = starting();
+    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
     let path = "/sessiond.v1.SessionService/GetSession";
-    let all: Vec<_> = iter::from_fn(|| front.shared.admission.place(&Principal::Local)).collect();
-    let told = call(&mut front, path, "\0").await;
+    let all: Vec<_> =
+        iter::from_fn(|| dispatch.shared.admission.permit(&Principal::Local)).collect();
+    let told = call(&mut dispatch, path, "\0").await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
     assert_eq!(status.get_details_error_info().unwrap().metadata["what"], "calls");
-    let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
     assert!(Status::from_header_map(told.headers()).is_none(), "health answers");
     let more = 2 * all.len();
     drop(all);
     for _ in 0..more {
-        let told = call(&mut front, path, "\0").await;
+        let told = call(&mut dispatch, path, "\0").await;
         let status = Status::from_header_map(told.headers()).unwrap();
-        assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its place back");
+        assert_eq!(status.code(), tonic::Code::Unimplemented, "each gives its permit back");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_its_message_is_read()
 {
-    let (mut front, _phase) = starting();
+    let (mut dispatch, _phase) = starting();
     let limits = LimitOptions { principal_appends: NonZeroU32::new(1), ..LimitOptions::default() };
     let services = services(EngineOptions { limits, ..EngineOptions::default() });
     let engine = Arc::clone(&services.engine);
-    assert!(front.shared.services.set(services).is_ok());
+    assert!(dispatch.shared.services.set(services).is_ok());
     let context = RequestContext::internal();
     let key = SessionKey {
         app_name: AppName::new("app").unwrap(),
@@ -96,16 +97,16 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
         let _ = engine.delete_session(&context, key.clone().into()).await;
     }
     for (path, _) in methods() {
-        let told = call(&mut front, &path, "\0").await;
+        let told = call(&mut dispatch, &path, "\0").await;
         let status = Status::from_header_map(told.headers());
         let reason = status.and_then(|it| it.get_details_error_info()).map(|it| it.reason);
         let is_refused = reason.as_deref() == Some(Reason::RateLimited.as_str());
         assert_eq!(is_refused, APPENDS.contains(&&*path), "{path}");
     }
     advance(Duration::from_secs(1)).await;
-    let places = || iter::from_fn(|| front.shared.admission.place(&Principal::Local));
-    let all: Vec<_> = places().collect();
-    let told = call(&mut front.clone(), APPENDS[0], "\0").await;
+    let permits = || iter::from_fn(|| dispatch.shared.admission.permit(&Principal::Local));
+    let all: Vec<_> = permits().collect();
+    let told = call(&mut dispatch.clone(), APPENDS[0], "\0").await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.get_details_error_info().unwrap().reason, Reason::Overloaded.as_str());
     drop(all);
@@ -115,9 +116,9 @@ async fn an_append_of_a_caller_that_does_not_heed_its_limit_is_refused_before_it
 
 #[tokio::test]
 async fn a_refusal_of_health_is_headers_alone() {
-    let (mut front, _phase) = starting();
+    let (mut dispatch, _phase) = starting();
     // HealthCheckRequest { service: "x" }
-    let told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\x03\x0a\x01x").await;
+    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\x03\x0a\x01x").await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::NotFound);
     assert!(told.body().is_end_stream(), "the status is the end of the answer");
@@ -125,9 +126,9 @@ async fn a_refusal_of_health_is_headers_alone() {
 
 #[tokio::test]
 async fn a_request_is_in_flight_until_its_answer_is_written() {
-    let (mut front, _phase) = starting();
-    let in_flight = front.shared.in_flight.clone();
-    let mut told = call(&mut front, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    let (mut dispatch, _phase) = starting();
+    let in_flight = dispatch.shared.in_flight.clone();
+    let mut told = call(&mut dispatch, "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
     let part = told.frame().await.unwrap().unwrap().into_data().unwrap();
     drop(told);
     assert_eq!(in_flight.len(), 1, "a part waits for its reader");
@@ -158,46 +159,49 @@ fn the_kinds_of_methods_are_those_of_the_contract() {
 }
 
 /// A call whose message never comes whole.
-fn unfinished(front: &Front, path: &str) -> impl Future<Output = http::Response<Body>> + use<> {
+fn unfinished(
+    dispatch: &Dispatch,
+    path: &str,
+) -> impl Future<Output = http::Response<Body>> + use<> {
     let begun = stream::iter([Ok::<_, Infallible>("\0")]).chain(stream::pending());
     let request = http::Request::post(format!("http://here{path}"))
         .header("content-type", "application/grpc")
         .body(Body::new(axum::body::Body::from_stream(begun)))
         .unwrap();
-    let answer = front.clone().call(request);
+    let answer = dispatch.clone().call(request);
     async move { answer.await.unwrap() }
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_come_takes_no_place() {
-    let (mut front, _phase) = starting();
-    assert!(front.shared.services.set(services(EngineOptions::default())).is_ok());
-    let mut begun = pin!(unfinished(&front, APPENDS[0]));
+async fn a_request_that_does_not_come_takes_no_permit() {
+    let (mut dispatch, _phase) = starting();
+    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
+    let mut begun = pin!(unfinished(&dispatch, APPENDS[0]));
     assert!(poll!(&mut begun).is_pending());
-    assert_eq!(front.calls()(), 0);
-    let mut begun = pin!(unfinished(&front, APPEND_STREAM));
+    assert_eq!(dispatch.calls()(), 0);
+    let mut begun = pin!(unfinished(&dispatch, APPEND_STREAM));
     assert!(poll!(&mut begun).is_ready(), "no method is there");
-    let told = call(&mut front, APPENDS[0], "\0\0\0\0\0").await;
+    let told = call(&mut dispatch, APPENDS[0], "\0\0\0\0\0").await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::Unimplemented);
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
-    let (mut front, _phase) = starting();
+    let (mut dispatch, _phase) = starting();
     let answer = axum::routing::post(async || "an answer");
     let routes = axum::Router::new().route(READS[3], answer.clone()).route(APPENDS[0], answer);
     let services = Services { routes: routes.into(), ..services(EngineOptions::default()) };
-    assert!(front.shared.services.set(services).is_ok());
+    assert!(dispatch.shared.services.set(services).is_ok());
     let mut answers = Vec::new();
     for _ in 0..READS_PER_CONNECTION {
-        answers.push(call(&mut front, READS[3], "\0\0\0\0\0").await);
+        answers.push(call(&mut dispatch, READS[3], "\0\0\0\0\0").await);
     }
-    let mut same = front.clone();
+    let mut same = dispatch.clone();
     let mut waiting = pin!(call(&mut same, READS[3], "\0\0\0\0\0"));
     assert!(poll!(&mut waiting).is_pending());
-    call(&mut front, APPENDS[0], "\0\0\0\0\0").await;
-    call(&mut front.with_caller(None, Arc::default()), READS[3], "\0\0\0\0\0").await;
+    call(&mut dispatch, APPENDS[0], "\0\0\0\0\0").await;
+    call(&mut dispatch.with_caller(None, Arc::default()), READS[3], "\0\0\0\0\0").await;
     assert!(poll!(&mut waiting).is_pending(), "another connection has its own");
     drop(answers.pop());
     assert!(poll!(&mut waiting).is_ready());
@@ -205,32 +209,32 @@ async fn a_client_that_does_not_take_its_answers_gets_no_further_reads() {
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_calls_that_need_no_credential() {
-    let (front, phase) = starting();
-    assert!(front.shared.services.set(services(EngineOptions::default())).is_ok());
+    let (dispatch, phase) = starting();
+    assert!(dispatch.shared.services.set(services(EngineOptions::default())).is_ok());
     let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     for path in ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"] {
-        let mut begun = pin!(unfinished(&front, path));
+        let mut begun = pin!(unfinished(&dispatch, path));
         assert!(poll!(&mut begun).is_pending());
         phase.send_replace(Phase::Draining);
         assert!(poll!(&mut begun).is_ready(), "{path}");
         phase.send_replace(Phase::Starting);
     }
     phase.send_replace(Phase::Draining);
-    assert!(poll!(&mut pin!(unfinished(&front, reflection))).is_ready());
-    assert!(front.in_flight().is_empty());
-    let told = call(&mut front.clone(), "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
+    assert!(poll!(&mut pin!(unfinished(&dispatch, reflection))).is_ready());
+    assert!(dispatch.in_flight().is_empty());
+    let told = call(&mut dispatch.clone(), "/grpc.health.v1.Health/Check", "\0\0\0\0\0").await;
     assert!(Status::from_header_map(told.headers()).is_none(), "what has come is answered");
 }
 
 #[tokio::test]
 async fn calls_that_need_no_credential_have_small_messages() {
-    let (mut front, _phase) = starting();
+    let (mut dispatch, _phase) = starting();
     let name = "x".repeat(OPEN_REQUEST_BYTES);
     let length = u32::try_from(name.len() + 3).unwrap().to_be_bytes();
     let length = std::str::from_utf8(&length).unwrap();
     // HealthCheckRequest { service: name }
     let message = format!("\0{length}\x0a\u{0}\u{20}{name}");
-    let told = call(&mut front, "/grpc.health.v1.Health/Check", &message).await;
+    let told = call(&mut dispatch, "/grpc.health.v1.Health/Check", &message).await;
     let status = Status::from_header_map(told.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
 }

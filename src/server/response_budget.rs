@@ -1,5 +1,5 @@
-//! The answers that clients have not taken. All of them together are bounded in bytes: beyond that, the connection that leaves most of
-//! them ends, because nothing else gives the memory back. A write is done when its answer is made, so it cannot be refused for it.
+//! Bounds response bytes not yet written; closes the largest holder. Writes have been applied when their response is made, so that they
+//! cannot be refused for its size.
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +19,8 @@ const ALL_BYTES: usize = 128 * MESSAGE_BYTES;
 /// Bytes in memory of the shortest answer: tonic's buffer of 8 KiB, the call of HTTP/2, and their tasks.
 const ANSWER_BYTES: usize = 16 << 10;
 
-/// The answers of all connections.
 #[derive(Clone)]
-pub struct Unread(Arc<All>);
+pub struct ResponseBudget(Arc<All>);
 
 struct All {
     bytes: AtomicUsize,
@@ -29,31 +28,29 @@ struct All {
     metrics: ConnectionMetrics,
     connections: Mutex<Connections>,
     /// The connection that was ended last. Whoever holds it decides; nobody waits for that.
-    ended: Mutex<Weak<Answers>>,
+    ended: Mutex<Weak<ResponseBytes>>,
 }
 
 #[derive(Default)]
 struct Connections {
     newest: u64,
-    open: BTreeMap<u64, Weak<Answers>>,
+    open: BTreeMap<u64, Weak<ResponseBytes>>,
 }
 
-/// The answers of one connection.
-pub struct Answers {
+pub struct ResponseBytes {
     all: Arc<All>,
     number: u64,
     bytes: AtomicUsize,
-    /// What ends the connection, once it is served.
     end: OnceLock<AbortHandle>,
 }
 
 /// The bytes of a part of an answer, until the connection has written it.
-pub struct Untaken {
-    answers: Arc<Answers>,
+pub struct Unsent {
+    answers: Arc<ResponseBytes>,
     bytes: usize,
 }
 
-impl Unread {
+impl ResponseBudget {
     pub fn new(metrics: &ConnectionMetrics) -> Self {
         Self::at_most(ALL_BYTES, metrics)
     }
@@ -64,12 +61,12 @@ impl Unread {
         Self(Arc::new(All { bytes, most, metrics, connections, ended }))
     }
 
-    pub fn connection(&self) -> Arc<Answers> {
+    pub fn connection(&self) -> Arc<ResponseBytes> {
         let mut connections = self.0.lock();
         connections.newest += 1;
         let (all, number) = (Arc::clone(&self.0), connections.newest);
         let (bytes, end) = Default::default();
-        let answers = Arc::new(Answers { all, number, bytes, end });
+        let answers = Arc::new(ResponseBytes { all, number, bytes, end });
         connections.open.insert(number, Arc::downgrade(&answers));
         answers
     }
@@ -83,13 +80,14 @@ impl All {
     /// Ends the connection that leaves most, unless what the ending ones give back is enough.
     fn end_one(&self) {
         let Ok(mut ended) = self.ended.try_lock() else { return };
-        let bytes = |answers: &Arc<Answers>| answers.bytes.load(Relaxed);
+        let bytes = |answers: &Arc<ResponseBytes>| answers.bytes.load(Relaxed);
         let given_back = ended.upgrade().as_ref().map_or(0, bytes);
         if self.bytes.load(Relaxed).saturating_sub(given_back) <= self.most {
             return;
         }
         let open: Vec<_> = self.lock().open.values().filter_map(Weak::upgrade).collect();
-        let stays = |answers: &&Arc<Answers>| answers.end.get().is_some_and(|it| !it.is_aborted());
+        let stays =
+            |answers: &&Arc<ResponseBytes>| answers.end.get().is_some_and(|it| !it.is_aborted());
         if open.iter().filter(stays).map(bytes).sum::<usize>() <= self.most {
             return;
         }
@@ -98,7 +96,7 @@ impl All {
         };
         tracing::warn!(
             bytes = bytes(largest),
-            "ending a connection: its client leaves more answers unread than any other, and all of them are too many"
+            "closing connection: response buffer limit exceeded, largest holder"
         );
         self.metrics.ended.inc();
         largest.end.get().into_iter().for_each(AbortHandle::abort);
@@ -106,20 +104,19 @@ impl All {
     }
 }
 
-impl Answers {
+impl ResponseBytes {
     /// Counts the first part of an answer. However short it is, it holds the buffer that it was encoded into, and its call.
-    pub fn begun(self: &Arc<Self>, bytes: usize) -> Untaken {
+    pub fn begun(self: &Arc<Self>, bytes: usize) -> Unsent {
         self.made(bytes.max(ANSWER_BYTES))
     }
 
-    /// Counts a part of an answer that is made.
-    pub fn made(self: &Arc<Self>, bytes: usize) -> Untaken {
+    pub fn made(self: &Arc<Self>, bytes: usize) -> Unsent {
         self.bytes.fetch_add(bytes, Relaxed);
         let before = self.all.bytes.fetch_add(bytes, Relaxed);
         if before + bytes > self.all.most {
             self.all.end_one();
         }
-        Untaken { answers: Arc::clone(self), bytes }
+        Unsent { answers: Arc::clone(self), bytes }
     }
 
     pub fn end_with(&self, end: AbortHandle) {
@@ -127,13 +124,13 @@ impl Answers {
     }
 }
 
-impl Drop for Answers {
+impl Drop for ResponseBytes {
     fn drop(&mut self) {
         self.all.lock().open.remove(&self.number);
     }
 }
 
-impl Drop for Untaken {
+impl Drop for Unsent {
     fn drop(&mut self) {
         self.answers.bytes.fetch_sub(self.bytes, Relaxed);
         self.answers.all.bytes.fetch_sub(self.bytes, Relaxed);
@@ -145,12 +142,12 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    fn ended(connections: &[&Arc<Answers>]) -> Vec<bool> {
+    fn ended(connections: &[&Arc<ResponseBytes>]) -> Vec<bool> {
         connections.iter().map(|it| it.end.get().unwrap().is_aborted()).collect()
     }
 
-    fn connection(unread: &Unread) -> Arc<Answers> {
-        let connection = unread.connection();
+    fn connection(budget: &ResponseBudget) -> Arc<ResponseBytes> {
+        let connection = budget.connection();
         connection.end_with(AbortHandle::new_pair().0);
         connection
     }
@@ -158,8 +155,8 @@ mod tests {
     #[test]
     fn the_connection_that_leaves_most_ends_and_one_at_a_time() {
         let metrics = Metrics::default().connections.clone();
-        let unread = Unread::at_most(100, &metrics);
-        let [one, other, third] = [(); 3].map(|()| connection(&unread));
+        let budget = ResponseBudget::at_most(100, &metrics);
+        let [one, other, third] = [(); 3].map(|()| connection(&budget));
         let all = [&one, &other, &third];
         let of_one = one.made(40);
         let _of_other = (other.made(20), other.made(25));
@@ -172,14 +169,14 @@ mod tests {
         let _one_more = third.made(1);
         assert_eq!(ended(&all), [true, true, false]);
         drop((of_one, of_third, more, last));
-        assert_eq!((unread.0.bytes.load(Relaxed), metrics.ended.get()), (46, 2));
+        assert_eq!((budget.0.bytes.load(Relaxed), metrics.ended.get()), (46, 2));
     }
 
     #[test]
     fn one_thread_decides_and_others_do_not_wait() {
-        let unread = Unread::at_most(100, &Metrics::default().connections);
-        let connection = connection(&unread);
-        let deciding = unread.0.ended.lock().unwrap();
+        let budget = ResponseBudget::at_most(100, &Metrics::default().connections);
+        let connection = connection(&budget);
+        let deciding = budget.0.ended.lock().unwrap();
         let _unread = connection.made(101);
         assert_eq!(ended(&[&connection]), [false]);
         drop(deciding);
@@ -189,23 +186,23 @@ mod tests {
 
     #[test]
     fn a_short_answer_counts_with_its_buffer() {
-        let unread = Unread::at_most(100, &Metrics::default().connections);
-        let connection = connection(&unread);
+        let budget = ResponseBudget::at_most(100, &Metrics::default().connections);
+        let connection = connection(&budget);
         let answers = [connection.begun(1), connection.begun(ANSWER_BYTES + 1), connection.made(1)];
-        assert_eq!(unread.0.bytes.load(Relaxed), 2 * ANSWER_BYTES + 2);
+        assert_eq!(budget.0.bytes.load(Relaxed), 2 * ANSWER_BYTES + 2);
         drop(answers);
-        assert_eq!(unread.0.bytes.load(Relaxed), 0);
+        assert_eq!(budget.0.bytes.load(Relaxed), 0);
     }
 
     #[test]
     fn answers_that_were_taken_do_not_count() {
-        let unread = Unread::at_most(100, &Metrics::default().connections);
-        let connection = connection(&unread);
+        let budget = ResponseBudget::at_most(100, &Metrics::default().connections);
+        let connection = connection(&budget);
         for _ in 0..10 {
             drop(connection.made(60));
         }
         assert_eq!(ended(&[&connection]), [false]);
         drop(connection);
-        assert_eq!((unread.0.bytes.load(Relaxed), unread.0.lock().open.len()), (0, 0));
+        assert_eq!((budget.0.bytes.load(Relaxed), budget.0.lock().open.len()), (0, 0));
     }
 }

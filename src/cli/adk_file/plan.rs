@@ -5,13 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{
-    cli::adk_file::{SessionFile, delta, set_members},
-    domain::{
-        json::{Json, fingerprint, same_value},
-        scope::{ScopeKind, TEMP},
-    },
-    proto::v1,
+use super::read::SessionFile;
+use crate::domain::{
+    json::{Json, fingerprint, same_value},
+    scope::{ScopeKind, TEMP},
 };
 
 /// Everything that an import does beside the events of the file.
@@ -34,8 +31,8 @@ pub struct Plan {
 /// New values and removals.
 #[derive(Debug, Default)]
 pub struct Changes {
-    set: Vec<(String, Json)>,
-    remove: Vec<String>,
+    pub set: Vec<(String, Json)>,
+    pub remove: Vec<String>,
 }
 
 impl Changes {
@@ -57,13 +54,8 @@ impl Changes {
     }
 
     /// How many keys change.
-    pub fn len(&self) -> usize {
+    pub fn number(&self) -> usize {
         self.set.len() + self.remove.len()
-    }
-
-    /// `None` if nothing changes.
-    pub fn delta(&self) -> Option<v1::StateDelta> {
-        delta(&self.set, self.remove.clone())
     }
 }
 
@@ -73,12 +65,10 @@ impl Plan {
         let mut end: BTreeMap<String, Option<Json>> = BTreeMap::new();
         let mut logged = Vec::new();
         for event in &file.events {
-            if let Some(delta) = &event.state_delta {
-                let set = set_members(delta);
-                logged.extend(set.iter().filter(|(key, _)| is_shared(key)).cloned());
-                end.extend(set.into_iter().map(|(key, value)| (key, Some(value))));
-                end.extend(delta.remove.iter().map(|key| (key.clone(), None)));
-            }
+            let set = event.set.iter().cloned();
+            logged.extend(set.clone().filter(|(key, _)| is_shared(key)));
+            end.extend(set.map(|(key, value)| (key, Some(value))));
+            end.extend(event.remove.iter().map(|key| (key.clone(), None)));
         }
         let state = file.state.as_deref().unwrap_or_default();
         let initial = match &file.exported {
@@ -202,23 +192,22 @@ mod tests {
         assert_eq!(changes.set, owned(&[("changed", "2")]));
         assert_eq!(changes.remove, ["gone"]);
         let settled = plan(ADK).own_changes(&json(r#"{ "changed":2, "start":1.0}"#));
-        assert_eq!(settled.delta(), None);
+        assert_eq!(settled.number(), 0);
     }
 
     #[test]
     fn a_file_without_state_asks_for_none() {
         let plan = plan(r#"{"events":[{"id":"a","actions":{"stateDelta":{"k":1}}}]}"#);
         assert_eq!(plan.initial_state(), "{}");
-        assert_eq!(plan.own_changes(&json(r#"{"other":1}"#)).delta(), None);
+        assert_eq!(plan.own_changes(&json(r#"{"other":1}"#)).number(), 0);
         assert_eq!((plan.gone.len(), plan.state().len()), (0, 0));
     }
 
     #[test]
     fn an_export_says_how_the_session_began_and_what_is_gone() {
         let plan = plan(
-            r#"{"state":{"k":2,"app:a":1},"events":[{"id":"e","actions":{"state_delta":{"user:u":1}}}],
-            "sessiond":{"session":{"format":1},"initial_state":{"k":1,"app:a":1,"app:b":2,"app:c":3},
-            "events":[{"sequence":1,"remove":["app:c"]}],"hidden":[],"rewinds":[]}}"#,
+            r#"{"state":{"k":2,"app:a":1},"events":[{"id":"e","actions":{"state_delta":{"user:u":1,"app:c":"__ADK_SENTINEL_REMOVED__"}}}],
+            "sessiond":{"session":{"format":1},"initial_state":{"k":1,"app:a":1,"app:b":2,"app:c":3},"hidden":[]}}"#,
         );
         assert_eq!(
             plan.initial,
