@@ -15,7 +15,9 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use super::super::{connect::connection::Connection, prelude::*, row::number, shared::Shared};
+use super::super::{
+    columns::Columns, connect::connection::Connection, prelude::*, row::number, shared::Shared,
+};
 use crate::{domain::token::Digest, store::Condition};
 
 /// Milliseconds between two notifications: a burst of commits costs a few of them.
