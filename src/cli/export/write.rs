@@ -13,7 +13,10 @@ use crate::{
         time,
         whole_state::{complete, warn},
     },
-    domain::json::Json,
+    domain::{
+        json::Json,
+        visible::{Marker, Visible},
+    },
     proto::v1::{self, session::Expiration},
 };
 
@@ -71,7 +74,15 @@ pub async fn readable(
     let now = v1::GetSessionRequest { without_state: true, ..get_request(key) };
     let now = server.sessions().get_session(now).await?.into_inner().session.unwrap_or_default();
     let last = now.last_sequence;
-    let log = damage::each_event(server, key, last, |_| Ok(())).await?;
+    let mut markers = Vec::new();
+    let note = |event: v1::Event| {
+        let sequence = event.sequence.cast_unsigned();
+        let marker = event.rewind_to_sequence.map(|to| Marker { sequence, to: to.cast_unsigned() });
+        markers.extend(marker);
+        Ok(())
+    };
+    let log = damage::each_event(server, key, last, note).await?;
+    let visible = Visible::new(&markers, log.last.cast_unsigned());
     // The state as of an event is put together from the log.
     let as_of = [None, Some(log.last)];
     let as_of = if log.last == last { &as_of[..] } else { &as_of[1..] };
@@ -79,7 +90,10 @@ pub async fn readable(
     warn(session.state_omitted, &session.damaged_keys);
     let created = damage::session(server, key, &[Some(0)]).await?;
     let mut writer = begin(to, &session, exact)?;
-    let each = |event| Ok(writer.event(&file_event(event))?);
+    let each = |event: v1::Event| {
+        let rewound = !visible.contains(event.sequence.cast_unsigned());
+        Ok(writer.event(&file_event(v1::Event { rewound, ..event }))?)
+    };
     damage::each_event(server, key, log.last, each).await?;
     let written = end(writer, (session, &created), exact)?;
     let v1::SessionKey { user_id, session_id, .. } = key;
