@@ -43,7 +43,10 @@ impl<'a, W: Write> FileWriter<'a, W> {
         self.events += 1;
         let is_hidden = event.rewound || event.rewind_to.is_some();
         let entry = match (is_hidden, self.exact) {
-            (true, true) => return Ok(self.hidden.push(event.to_exact(String::new())?)),
+            (true, true) => {
+                self.hidden.push(event.to_exact(String::new())?);
+                return Ok(());
+            }
             (true, false) => {
                 self.losses.insert("rewinds and what they hide".to_owned());
                 return Ok(());
